@@ -1,0 +1,1 @@
+"""What every other layer stands on: errors, data types, sizes, value types, configuration."""

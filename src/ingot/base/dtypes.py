@@ -1,0 +1,149 @@
+"""Data types: one enumeration with the names of both PyTorch and nvFuser.
+
+Every type carries a short text (`f32`), used wherever a graph is printed. Types outside `COMPUTED` exist so that the
+result of a library call can be described; no operator of the table computes with them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class DataType(Enum):
+    """The type of a tensor's elements or of a scalar. `DataType.Float` and `DataType.float32` are the same member."""
+
+    Bool = "bool"
+    UInt8 = "u8"
+    Int8 = "i8"
+    Int16 = "i16"
+    Int32 = "i32"
+    Int = "i64"
+    Half = "f16"
+    BFloat16 = "bf16"
+    Float = "f32"
+    Double = "f64"
+    ComplexFloat = "c64"
+    ComplexDouble = "c128"
+    UInt16 = "u16"
+    UInt32 = "u32"
+    UInt64 = "u64"
+    Float8E4M3 = "f8e4m3"
+    Float8E5M2 = "f8e5m2"
+    Null = "null"
+
+    # The names PyTorch users type.
+    bool = "bool"
+    uint8 = "u8"
+    int8 = "i8"
+    int16 = "i16"
+    int32 = "i32"
+    int64 = "i64"
+    float16 = "f16"
+    bfloat16 = "bf16"
+    float32 = "f32"
+    float64 = "f64"
+    complex64 = "c64"
+    complex128 = "c128"
+    uint16 = "u16"
+    uint32 = "u32"
+    uint64 = "u64"
+    float8_e4m3fn = "f8e4m3"
+    float8_e5m2 = "f8e5m2"
+
+    @property
+    def text(self) -> str:
+        return self.value
+
+    @property
+    def is_float(self) -> bool:  # pyright: ignore[reportInvalidTypeForm] (`bool` is a member name here)
+        return self.value.startswith(("f", "bf"))
+
+    @property
+    def is_complex(self) -> bool:  # pyright: ignore[reportInvalidTypeForm]
+        return self.value.startswith("c")
+
+    @property
+    def is_integer(self) -> bool:  # pyright: ignore[reportInvalidTypeForm]
+        """True for signed and unsigned integers, not for bool."""
+        return self.value[0] in "iu"
+
+    @property
+    def is_signed(self) -> bool:  # pyright: ignore[reportInvalidTypeForm]
+        return self.value[0] not in "ub"
+
+    @property
+    def bits(self) -> int:
+        """Width of one element in memory."""
+        if self is DataType.Bool or self.value.startswith("f8"):
+            return 8
+        return int(self.value.lstrip("uibfc"))
+
+    @property
+    def bytes(self) -> int:
+        return self.bits // 8
+
+    @property
+    def torch_name(self) -> str:
+        """The attribute of the torch module that is this type."""
+        return _TORCH_NAMES[self]
+
+    @property
+    def widened(self) -> DataType:
+        """The type arithmetic on this one is done in: half types compute in float32, all others in themselves."""
+        return DataType.Float if self in HALVES else self
+
+    def __repr__(self) -> str:
+        return f"DataType.{self.name}"
+
+
+_TORCH_NAMES = {
+    member: name
+    for name, member in DataType.__members__.items()
+    if name[0].islower()  # aliases only: the nvFuser spellings start with a capital letter
+}
+
+HALVES = frozenset({DataType.Half, DataType.BFloat16})
+FLOATS = frozenset({DataType.Float, DataType.Double})
+INTEGERS = frozenset({DataType.UInt8, DataType.Int8, DataType.Int16, DataType.Int32, DataType.Int})
+BOOLEAN = frozenset({DataType.Bool})
+COMPUTED = HALVES | FLOATS | INTEGERS | BOOLEAN
+"""The types that operators of the table accept."""
+
+_BY_TEXT = {member.value: member for member in DataType}
+
+
+def from_text(text: str) -> DataType | None:
+    """The type a short text names, or None."""
+    return _BY_TEXT.get(text)
+
+
+def from_torch_name(name: str) -> DataType | None:
+    """The type for `str(torch_dtype)` such as `torch.float32`, or None where ingot has no name for it."""
+    return DataType.__members__.get(name.removeprefix("torch."))
+
+
+_INTEGER_ORDER = (DataType.Int8, DataType.Int16, DataType.Int32, DataType.Int)
+
+
+def promote(first: DataType, second: DataType) -> DataType:
+    """The type two operands of equal standing meet in, as PyTorch decides it."""
+    if first is second:
+        return first
+    for low, high in ((first, second), (second, first)):
+        if low is DataType.Bool:
+            return high
+        if low.is_integer and high.is_float:
+            return high
+    if first.is_integer and second.is_integer:
+        if DataType.UInt8 in (first, second):
+            other = second if first is DataType.UInt8 else first
+            return DataType.Int16 if other is DataType.Int8 else other
+        return max(first, second, key=_INTEGER_ORDER.index)
+    if first.bits == second.bits:  # float16 with bfloat16
+        return DataType.Float
+    return first if first.bits > second.bits else second
+
+
+def category(dtype: DataType) -> int:
+    """How a type ranks when operands of different standing meet: bool, then integers, then floats."""
+    return 0 if dtype is DataType.Bool else 1 if dtype.is_integer else 2

@@ -1,0 +1,72 @@
+"""Every fault ingot reports, one class per kind.
+
+All derive from `IngotError`, so `except ingot.IngotError` catches whatever ingot itself has to say. A message states
+what happened, where, and what to try.
+"""
+
+from __future__ import annotations
+
+
+class IngotError(Exception):
+    """Root of all errors raised by ingot."""
+
+    def within(self, place: str) -> IngotError:
+        """Add where the fault happened; returns the same error so that it can be re-raised."""
+        if self.args and isinstance(self.args[0], str):
+            self.args = (f"{self.args[0]}\n  in {place}", *self.args[1:])
+        return self
+
+
+class DefinitionError(IngotError):
+    """A fusion or graph is defined wrongly: no outputs, used outside its `with`, used after an error."""
+
+
+class HandleError(DefinitionError):
+    """A handle that belongs to another definition was used, or something that is no handle at all."""
+
+
+class UnknownOperatorError(DefinitionError, AttributeError):
+    """An operator that the op table does not hold.
+
+    It is an AttributeError too, so that `hasattr(fd.ops, name)` answers instead of raising.
+    """
+
+
+class ArgumentError(DefinitionError, TypeError):
+    """An operator was called with arguments it does not take."""
+
+
+class DTypeError(DefinitionError):
+    """An operator does not accept the data type of its operands."""
+
+
+class ShapeError(DefinitionError):
+    """Shapes that do not broadcast, reshape, concatenate or otherwise fit."""
+
+
+class AxisError(ShapeError):
+    """An axis out of range, or named twice."""
+
+
+class VerificationError(IngotError):
+    """A graph breaks one of its own rules; the message ends with the graph's text."""
+
+
+class ParseError(IngotError):
+    """Text that is not a graph; the message quotes the line and points at the column."""
+
+
+class InputError(IngotError):
+    """The inputs of a call do not match the definition: number, type, dtype, rank, size or device."""
+
+
+class ExecutionError(IngotError):
+    """PyTorch refused an operation while a graph was running; the cause is attached."""
+
+
+class ConfigError(IngotError):
+    """A configuration flag or environment variable has a value it cannot have."""
+
+
+class UnsupportedError(IngotError):
+    """Something ingot does not do; the message says what to use instead."""

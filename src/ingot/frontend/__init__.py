@@ -1,0 +1,1 @@
+"""The ways into ingot: how users write what is to be fused."""

@@ -1,0 +1,1 @@
+"""The graph: nodes, building, checking, printing, parsing, interpreting."""

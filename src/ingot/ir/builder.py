@@ -1,0 +1,448 @@
+"""Building graphs: arguments are checked, types promoted, nodes made, assumptions collected.
+
+`Builder` is what composites and frontends work with; `GraphBuilder` is the same for users who build a graph by hand.
+Operators are reached as `builder.ops.name(...)`; inside the op table simply as `b.name(...)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ingot.base import sizes
+from ingot.base.dtypes import COMPUTED, DataType
+from ingot.base.errors import (
+    ArgumentError,
+    DefinitionError,
+    DTypeError,
+    HandleError,
+    IngotError,
+    UnsupportedError,
+)
+from ingot.base.numbers import Number, convert_number, number_type
+from ingot.base.sizes import Shape, Size
+from ingot.base.types import OperandSlot, ScalarType, TensorType, TupleType
+from ingot.ir.graph import Graph, Output
+from ingot.ir.handles import Handle, Scalar, Tensor, Vector
+from ingot.ir.library import check_library_call
+from ingot.ir.node import Assumption, Node, is_structure, make
+from ingot.ir.operators import Operators
+from ingot.ir.parser import is_reserved
+from ingot.ops import Op, inference, lookup
+from ingot.ops.attributes import (
+    NONE,
+    Attributes,
+    ConstantAttributes,
+    InputAttributes,
+    ItemAttributes,
+    LibraryAttributes,
+    SizeAttributes,
+)
+from ingot.ops.parameters import Parameter, data_type
+from ingot.ops.promotion import Dialect, Promoted, decide
+from ingot.ops.reductions import element_count
+
+Recorder = Callable[[Op, dict[str, Any], Any], None]
+
+
+class Builder:
+    """One graph under construction. Not for use by several threads at once."""
+
+    def __init__(
+        self,
+        dialect: Dialect = Dialect.TORCH,
+        default_float: DataType = DataType.Float,
+        recorder: Recorder | None = None,
+    ):
+        self.dialect = dialect
+        self.default_float = default_float
+        self.ops = Operators(self)
+        self._recorder = recorder
+        self._depth = 0
+        self._inputs: list[Node] = []
+        self._nodes: dict[Node, None] = {}
+        self._outputs: list[Output] = []
+        self._assumptions: dict[Assumption, None] = {}
+        self._symbols = 0
+        self._ordinals = 0
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return getattr(self.ops, name)
+
+    # --- inputs and outputs -------------------------------------------------------------------------------------------
+
+    def tensor_input(self, shape: Sequence[int | str | Size], dtype: DataType) -> Tensor:
+        """A tensor argument: -1 is a size of its own, a name is a size shared by all that bear it."""
+        if dtype not in COMPUTED and not dtype.is_complex:
+            raise DTypeError(f"a tensor cannot be declared with the type {dtype.text}")
+        sizes_ = tuple(self._declared_size(size) for size in shape)
+        return Tensor(self, self._add_input(InputAttributes(len(self._inputs), dtype, sizes_)))
+
+    def scalar_input(self, dtype: DataType) -> Scalar:
+        """A number that is given at every call."""
+        if dtype not in COMPUTED:
+            raise DTypeError(f"a scalar cannot be declared with the type {dtype.text}")
+        return Scalar(self, self._add_input(InputAttributes(len(self._inputs), dtype, None)))
+
+    def add_output(
+        self, value: Handle, alias_input: Handle | None = None, stride_order: Sequence[int] | None = None
+    ) -> None:
+        """Make a value a result; with `alias_input`, write it into that input instead of returning it."""
+        node = self._own(value).node
+        index = None if alias_input is None else self._aliased_index(value, alias_input)
+        order = None
+        if stride_order is not None:
+            order = tuple(stride_order)
+            if sorted(order) != list(range(len(value.shape))):
+                raise DefinitionError(f"stride_order {list(order)} is no order of the axes of {value.type}")
+        self._outputs.append(Output(node, index, order))
+
+    def update(self, target: Handle, value: Handle) -> None:
+        """Overwrite an input with a value when the graph runs."""
+        self.add_output(self.call("cast", (value, target.dtype)), alias_input=target)
+
+    def build(self) -> Graph:
+        """The finished graph. The builder can go on and build a larger one."""
+        if not self._outputs:
+            raise DefinitionError("the definition has no outputs; name at least one with add_output")
+        return Graph(tuple(self._inputs), tuple(self._nodes), tuple(self._outputs), tuple(self._assumptions))
+
+    # --- operators ----------------------------------------------------------------------------------------------------
+
+    def call(self, name: str, arguments: Sequence[Any] = (), keywords: Mapping[str, Any] | None = None) -> Any:
+        """Apply an operator of the table to handles and plain values."""
+        op = lookup(name)
+        if op.build is None or op.signature is None:
+            raise ArgumentError(f"{name} is part of every graph and is not called as an operator")
+        try:
+            bound = op.signature.bind(arguments, keywords or {})
+            checked = {p.name: self._checked(p, bound[p.name]) for p in op.signature.parameters}
+            self._depth += 1
+            try:
+                result = self._apply(op, checked)
+            finally:
+                self._depth -= 1
+        except IngotError as error:
+            if self._depth == 0:
+                error.within(f"{name}({', '.join(map(_describe, arguments))})")
+            raise
+        if self._depth == 0 and self._recorder is not None:
+            self._recorder(op, bound, result)
+        return result
+
+    def node(self, name: str, *operands: Handle | Number, attributes: Attributes = NONE) -> Tensor | Scalar:
+        """Make one node of a primitive; its operands must have been promoted."""
+        return self.adopt(make(lookup(name), [self._operand_node(operand) for operand in operands], attributes))
+
+    def adopt(self, node: Node) -> Tensor | Scalar:
+        """A handle for a node, which becomes part of the graph."""
+        if not is_structure(node, "constant"):
+            self._nodes.setdefault(node)
+            for assumption in node.assumptions:
+                self._assumptions.setdefault(assumption)
+        return (Scalar if isinstance(node.type, ScalarType) else Tensor)(self, node)
+
+    def library(
+        self,
+        target: str,
+        arguments: Sequence[Any],
+        *results: TensorType,
+        keywords: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call `torch.ops.<target>`, such as "aten.mm.default", with handles and plain values.
+
+        The types of its results are recorded, not worked out. Several results come back as a tuple.
+        """
+        draws = check_library_call(target)
+        operands: list[Node] = []
+
+        def record(value: Any) -> Any:
+            if isinstance(value, Handle):
+                operands.append(self._own(value).node)
+                return OperandSlot(len(operands) - 1)
+            return tuple(map(record, value)) if isinstance(value, list | tuple) else value
+
+        attributes = LibraryAttributes(
+            target,
+            tuple(map(record, arguments)),
+            tuple((name, record(value)) for name, value in sorted((keywords or {}).items())),
+            tuple(results),
+            self.next_ordinal() if draws else None,
+        )
+        if not results:
+            raise UnsupportedError(f"{target} must have at least one recorded result")
+        call = make(lookup("library"), operands, attributes)
+        if not isinstance(call.type, TupleType):
+            return self.adopt(call)
+        self._nodes.setdefault(call)
+        item = lookup("item")
+        return tuple(self.adopt(make(item, [call], ItemAttributes(index))) for index in range(len(results)))
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def constant(self, value: Number, dtype: DataType | None = None) -> Scalar:
+        """A known number, as an element of `dtype` holds it."""
+        dtype = dtype or number_type(value)
+        node = make(lookup("constant"), (), ConstantAttributes(convert_number(value, dtype), dtype))
+        return Scalar(self, node)
+
+    def scalar_like(self, value: Handle | Number, dtype: DataType) -> Handle:
+        """A scalar of the given type from a number or another scalar."""
+        if isinstance(value, Handle):
+            return self.call("cast", (value, dtype))
+        return self.constant(value, dtype)
+
+    def size_scalar(self, size: Size) -> Scalar:
+        """A size as a number of the graph."""
+        if isinstance(size, int):
+            return self.constant(size, DataType.Int)
+        scalar = self.node("dimension", attributes=SizeAttributes(size))
+        assert isinstance(scalar, Scalar)
+        return scalar
+
+    def vector(self, elements: Sequence[Size]) -> Vector:
+        return Vector(self, tuple(elements))
+
+    def element_count(self, x: Handle, axes: Any) -> Scalar:
+        """How many elements of x a reduction over these axes takes together."""
+        return self.size_scalar(element_count(x.shape, axes))
+
+    def tensor_type(self, x: Handle) -> TensorType:
+        return inference.tensor(x.type)
+
+    def next_ordinal(self) -> int:
+        self._ordinals += 1
+        return self._ordinals - 1
+
+    # --- sizes --------------------------------------------------------------------------------------------------------
+
+    def require_equal_sizes(self, left: Size, right: Size, message: str) -> None:
+        inference.require_equal(left, right, self._assume, message)
+
+    def broadcast_shapes(self, *shapes: Shape) -> Shape:
+        return inference.broadcast_shapes(shapes, self._assume)
+
+    def size_of(self, value: Any) -> Size:
+        """The size an int, a size expression or an integer scalar handle stands for."""
+        if isinstance(value, bool) or not isinstance(value, int | sizes.SizeExpression | Handle):
+            raise ArgumentError(f"a size must be an int or an integer scalar, not {value!r}")
+        if isinstance(value, Handle):
+            return _size_of_node(self._own(value).node)
+        return value
+
+    def _declared_size(self, size: int | str | Size) -> Size:
+        if isinstance(size, str):
+            if not re.fullmatch(r"[A-Za-z_]\w*", size) or re.fullmatch(r"[sn]\d+", size) or is_reserved(size):
+                raise DefinitionError(f"{size!r} cannot name a size: use a word that graphs do not use themselves")
+            return sizes.symbol(size)
+        if size == -1:
+            self._symbols += 1
+            return sizes.symbol(f"s{self._symbols - 1}")
+        if isinstance(size, bool) or (isinstance(size, int) and size < 0):
+            raise DefinitionError(f"a size must be -1 (any), a name, or at least 0, not {size}")
+        return size
+
+    def _assume(self, left: Size, right: Size) -> None:
+        self._assumptions.setdefault(Assumption(left, right, "the definition"))
+
+    # --- checking and promoting arguments -----------------------------------------------------------------------------
+
+    def _checked(self, parameter: Parameter, value: Any) -> Any:
+        """An argument in the form its kind promises to the operator's function."""
+        if value is None and (parameter.optional or parameter.default is None):
+            return None
+        try:
+            return _CHECKS[parameter.kind](self, value)
+        except IngotError as error:
+            raise error.within(f"argument {parameter.name!r}") from None
+
+    def _apply(self, op: Op, arguments: dict[str, Any]) -> Any:
+        assert op.build is not None and op.signature is not None
+        if op.promotion is None:
+            return op.build(self, **arguments)
+        promotable = _promotable(op, arguments)
+        requested = data_type(arguments.get("dtype"))
+        types = [_type_of(value) for value in promotable]
+        promoted = decide(types, op.promotion, self.dialect, self.default_float, requested)
+        if promoted.compute not in op.dtypes:
+            accepted = ", ".join(sorted(dtype.text for dtype in op.dtypes))
+            raise DTypeError(f"{op.name} does not compute in {promoted.compute.text}; it takes {accepted}")
+        converted = {p.name: self._converted(p, arguments[p.name], promoted) for p in op.signature.parameters}
+        return self._narrowed(op.build(self, **converted), promoted)
+
+    def _converted(self, parameter: Parameter, value: Any, promoted: Promoted) -> Any:
+        if parameter.kind == "Tensors":
+            return [self.call("cast", (element, promoted.compute)) for element in value]
+        if parameter.kind != "Operand" or value is None:
+            return value
+        if isinstance(value, Handle):
+            return self.call("cast", (value, promoted.compute))
+        if promoted.rounds_scalars:
+            value = convert_number(value, promoted.common)
+        return self.constant(value, promoted.compute)
+
+    def _narrowed(self, result: Any, promoted: Promoted) -> Any:
+        """Round a result that was computed in float32 back to the half type PyTorch would give."""
+        if isinstance(result, tuple):
+            return tuple(self._narrowed(element, promoted) for element in result)
+        if promoted.compute is promoted.result or result.dtype is not promoted.compute:
+            return result
+        return self.call("cast", (result, promoted.result))
+
+    # --- small helpers ------------------------------------------------------------------------------------------------
+
+    def _own(self, value: Any) -> Handle:
+        if not isinstance(value, Handle):
+            raise HandleError(f"a value of this definition is needed here, not {value!r}")
+        if value.builder is not self:
+            raise HandleError(f"{value!r} belongs to another definition")
+        return value
+
+    def _operand_node(self, operand: Handle | Number) -> Node:
+        return operand.node if isinstance(operand, Handle) else self.constant(operand).node
+
+    def _add_input(self, attributes: InputAttributes) -> Node:
+        node = make(lookup("input"), (), attributes)
+        self._inputs.append(node)
+        return node
+
+    def _aliased_index(self, value: Handle, target: Handle) -> int:
+        node = self._own(target).node
+        if node not in self._inputs or not isinstance(target, Tensor):
+            raise DefinitionError("only a tensor input can be written in place; alias_input names something else")
+        if any(output.alias_input == self._inputs.index(node) for output in self._outputs):
+            raise DefinitionError(f"input {self._inputs.index(node)} is already overwritten by another output")
+        if value.dtype is not target.dtype or len(value.shape) != len(target.shape):
+            raise DefinitionError(f"{value.type} cannot be written into the input {target.type}; cast or reshape it")
+        for left, right in zip(value.shape, target.shape, strict=True):
+            self.require_equal_sizes(left, right, f"{value.type} cannot be written into the input {target.type}")
+        return self._inputs.index(node)
+
+
+class GraphBuilder(Builder):
+    """Builds a graph by hand, with PyTorch's rules of type promotion.
+
+    builder = GraphBuilder()
+    x = builder.input(("rows", 64))
+    builder.output(builder.ops.softmax(x * 2, -1))
+    graph = builder.build()
+    """
+
+    def __init__(self, default_float: DataType = DataType.Float):
+        super().__init__(Dialect.TORCH, default_float)
+
+    def input(self, shape: Sequence[int | str], dtype: DataType = DataType.Float) -> Tensor:
+        """A tensor argument: -1 is any size, a name is a size shared by all dimensions of that name."""
+        return self.tensor_input(shape, data_type(dtype) or DataType.Float)
+
+    def scalar(self, dtype: DataType = DataType.Double) -> Scalar:
+        """A number that is given at every call."""
+        return self.scalar_input(data_type(dtype) or DataType.Double)
+
+    def output(self, *values: Handle) -> None:
+        """Make values results, in this order."""
+        for value in values:
+            self.add_output(value)
+
+
+def _promotable(op: Op, arguments: Mapping[str, Any]) -> list[Any]:
+    assert op.signature is not None
+    found: list[Any] = []
+    for parameter in op.signature.parameters:
+        value = arguments[parameter.name]
+        if parameter.kind == "Tensors":
+            found += value
+        elif parameter.kind == "Operand" and value is not None:
+            found.append(value)
+    return found
+
+
+def _type_of(value: Handle | Number) -> TensorType | ScalarType:
+    return value.type if isinstance(value, Handle) else ScalarType(number_type(value))
+
+
+def _size_of_node(node: Node) -> Size:
+    """Read a scalar node back as a size: constants, sizes, integer inputs, and sums and products of them."""
+    if not isinstance(node.type, ScalarType) or not node.type.dtype.is_integer:
+        raise ArgumentError(f"a size must be an integer scalar, not {node.type}")
+    if isinstance(node.attributes, ConstantAttributes):
+        return int(node.attributes.value)
+    if isinstance(node.attributes, SizeAttributes):
+        return node.attributes.size
+    if isinstance(node.attributes, InputAttributes):
+        return sizes.symbol(f"n{node.attributes.index}")
+    if node.op.name in ("add", "sub", "mul"):
+        left, right = map(_size_of_node, node.operands)
+        return {"add": left + right, "sub": left - right, "mul": left * right}[node.op.name]
+    raise ArgumentError(f"a size cannot be computed with {node.op.name}; use sizes, integers, +, - and *")
+
+
+def _number_or_handle(builder: Builder, value: Any) -> Handle | Number:
+    if isinstance(value, bool | int | float):
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ArgumentError(f"{value} does not fit into 64 bits")
+        return value
+    return builder._own(value)
+
+
+def _plain(builder: Builder, value: Any) -> Handle:
+    checked = _number_or_handle(builder, value)
+    return checked if isinstance(checked, Handle) else builder.constant(checked)
+
+
+def _tensor(builder: Builder, value: Any) -> Tensor:
+    handle = builder._own(value)
+    if not isinstance(handle, Tensor):
+        raise HandleError(f"a tensor is needed here, not {handle!r}")
+    return handle
+
+
+def _sequence(value: Any) -> Sequence[Any]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ArgumentError(f"a list is needed here, not {value!r}")
+    return value
+
+
+def _size_list(builder: Builder, value: Any) -> Shape:
+    if isinstance(value, Vector):
+        if value.builder is not builder:
+            raise HandleError(f"{value!r} belongs to another definition")
+        return value.elements
+    return tuple(builder.size_of(element) for element in _sequence(value))
+
+
+def _plain_value(kind: type | tuple[type, ...], word: str) -> Callable[[Builder, Any], Any]:
+    def check(_: Builder, value: Any) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+            raise ArgumentError(f"{word} is needed here, not {value!r}")
+        return value
+
+    return check
+
+
+def _axes(_: Builder, value: Any) -> Any:
+    return value if isinstance(value, int) else tuple(_sequence(value))
+
+
+_CHECKS: dict[str, Callable[[Builder, Any], Any]] = {
+    "Operand": _number_or_handle,
+    "Plain": _plain,
+    "Tensor": _tensor,
+    "Tensors": lambda builder, value: [_tensor(builder, element) for element in _sequence(value)],
+    "Axis": _plain_value(int, "an axis"),
+    "Axes": _axes,
+    "Sizes": _size_list,
+    "SizeValue": lambda builder, value: builder.size_of(value),
+    "Type": lambda _, value: data_type(value),
+    "Integer": _plain_value(int, "an int"),
+    "Integers": lambda _, value: tuple(_sequence(value)),
+    "Flags": lambda _, value: tuple(map(bool, _sequence(value))),
+    "Flag": _plain_value(bool, "True or False"),
+    "Real": _plain_value((int, float), "a number"),
+    "Text": _plain_value(str, "a word"),
+}
+
+
+def _describe(value: Any) -> str:
+    return str(value.type) if isinstance(value, Handle) else repr(value)

@@ -1,0 +1,287 @@
+"""Runs a graph with plain torch: the definition of correct, the fallback, and the oracle of the tests.
+
+In: a graph and its arguments. Out: the results, in memory of their own; aliased inputs are overwritten at the end.
+Always holds: what a node computes depends on its operands' values alone, not on where in memory they lie. torch itself
+does not give that: its vector and scalar code round differently, so an element's bits depend on its position and its
+tensor's strides. Functions marked unstable are therefore run where only the scalar code applies, and reductions on a
+row-major matrix of (kept, reduced) elements. That is what lets a pass move a permute without changing one bit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+
+from ingot.base import sizes
+from ingot.base.dtypes import DataType
+from ingot.base.errors import ExecutionError
+from ingot.base.sizes import SizeExpression
+from ingot.base.types import OperandSlot, ScalarType, TensorType
+from ingot.ir.binding import Binding, bind
+from ingot.ir.graph import Graph, Output
+from ingot.ir.library import find_library_function
+from ingot.ir.node import Node, is_structure
+from ingot.ir.torch_types import to_torch
+from ingot.ops import Kind
+from ingot.ops.attributes import AxesAttributes, AxisAttributes, LibraryAttributes
+
+Value = torch.Tensor | bool | int | float | tuple[torch.Tensor, ...]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What running a graph cost."""
+
+    launches: int = 0
+    """Operations that computed something; views are free."""
+    bytes_moved: int = 0
+    """Bytes read and written by those operations."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Time per operator name, where it was asked for."""
+
+
+class Interpreter:
+    """A graph made ready to run. Running keeps no state, so threads may share one."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self._steps = _with_frees(graph)
+
+    def run(
+        self,
+        inputs: Sequence[Any],
+        device: torch.device | str | None = None,
+        tally: Tally | None = None,
+        timed: bool = False,
+    ) -> list[Any]:
+        """The results of the graph for these arguments, aliased outputs left out."""
+        binding = bind(self.graph, inputs, device)
+        with torch.no_grad():
+            values: dict[Node, Value] = {}
+            for node, value in zip(self.graph.inputs, inputs, strict=True):
+                values[node] = value.to(binding.device) if isinstance(value, torch.Tensor) else value
+            for node, frees in self._steps:
+                values[node] = self._step(node, values, binding, tally, timed)
+                for freed in frees:
+                    del values[freed]
+            results = [_as_result(output, values, inputs) for output in self.graph.outputs]
+            return self._deliver(results, inputs)
+
+    def _step(self, node: Node, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> Value:
+        operands = [_value_of(operand, values) for operand in node.operands]
+        start = _clock(binding.device) if timed else 0.0
+        try:
+            result = _EVALUATE[node.op.kind](node, operands, binding)
+        except (RuntimeError, IndexError, ValueError, TypeError, ZeroDivisionError) as error:
+            types = ", ".join(str(operand.type) for operand in node.operands)
+            raise ExecutionError(f"PyTorch refused {node.op.name}({types}): {error}") from error
+        _check_type(node, result, binding)
+        if tally is not None:
+            _count(node, operands, result, tally)
+            if timed:
+                spent = _clock(binding.device) - start
+                tally.seconds[node.op.name] = tally.seconds.get(node.op.name, 0.0) + spent
+        return result
+
+    def _deliver(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
+        """Write aliased outputs into their inputs, after everything has been computed, and return the others."""
+        returned = []
+        for output, value in zip(self.graph.outputs, results, strict=True):
+            if output.alias_input is None:
+                returned.append(value)
+            else:
+                inputs[output.alias_input].copy_(value)
+        return returned
+
+
+# --- evaluating one node, by kind -------------------------------------------------------------------------------------
+
+
+def _pointwise(node: Node, operands: list[Value], binding: Binding) -> Value:
+    reference = node.op.reference
+    assert reference is not None
+    on_host = isinstance(node.type, ScalarType)
+    device = torch.device("cpu") if on_host else binding.device
+    attributes = _attributes(node, binding)
+    numbers = node.op.number_exponent and isinstance(node.operands[-1].type, ScalarType)
+    tensors: list[Any] = [_as_tensor(o, n, device) for o, n in zip(operands, node.operands, strict=True)]
+    if not node.op.stable and device.type == "cpu":
+        tensors = [_spread(tensor) for tensor in tensors]
+    if numbers:
+        tensors[-1] = operands[-1]
+    result = reference(torch, *tensors, **attributes)
+    return result.item() if on_host else result
+
+
+def _reduction(node: Node, operands: list[Value], binding: Binding) -> Value:
+    (operand,) = operands
+    assert isinstance(operand, torch.Tensor) and isinstance(node.attributes, AxesAttributes)
+    assert node.op.reference is not None
+    axes = node.attributes.axes
+    kept = [axis for axis in range(operand.dim()) if axis not in axes]
+    shape = [operand.shape[axis] for axis in kept]
+    rows, columns = sizes.product(tuple(shape)), sizes.product(tuple(operand.shape[axis] for axis in axes))
+    matrix = operand.permute(*kept, *axes).reshape(rows, columns).contiguous()
+    return node.op.reference(torch, matrix, axes=(1,)).reshape(shape)
+
+
+def _scan(node: Node, operands: list[Value], binding: Binding) -> Value:
+    (operand,) = operands
+    assert isinstance(operand, torch.Tensor) and isinstance(node.attributes, AxisAttributes)
+    assert node.op.reference is not None
+    rows = operand.movedim(node.attributes.axis, -1).contiguous()
+    return node.op.reference(torch, rows, axis=-1).movedim(-1, node.attributes.axis)
+
+
+def _moving(node: Node, operands: list[Value], binding: Binding) -> Value:
+    assert node.op.reference is not None
+    tensors = [_as_tensor(o, n, binding.device) for o, n in zip(operands, node.operands, strict=True)]
+    return node.op.reference(torch, *tensors, **_attributes(node, binding))
+
+
+def _made(node: Node, operands: list[Value], binding: Binding) -> Value:
+    """Factories and random draws; those with operands find the device there."""
+    assert node.op.reference is not None
+    if operands:
+        return _moving(node, operands, binding)
+    return node.op.reference(torch, **_attributes(node, binding), device=binding.device)
+
+
+def _library(node: Node, operands: list[Value], binding: Binding) -> Value:
+    attributes = node.attributes
+    assert isinstance(attributes, LibraryAttributes)
+    tensors = [
+        value.contiguous() if isinstance(value, torch.Tensor) else _as_tensor(value, operand, binding.device)
+        for value, operand in zip(operands, node.operands, strict=True)
+    ]
+
+    def argument(value: object) -> Any:
+        if isinstance(value, OperandSlot):
+            return tensors[value.index]
+        if isinstance(value, tuple):
+            return [argument(element) for element in value]
+        return _resolve(value, binding)
+
+    function = find_library_function(attributes.target)
+    keywords = {name: argument(value) for name, value in attributes.keywords}
+    return function(*map(argument, attributes.arguments), **keywords)
+
+
+def _structure(node: Node, operands: list[Value], binding: Binding) -> Value:
+    if is_structure(node, "dimension"):
+        return _attributes(node, binding)["size"]
+    (results,) = operands
+    assert isinstance(results, tuple | list)
+    return results[_attributes(node, binding)["index"]]
+
+
+_EVALUATE: dict[Kind, Callable[[Node, list[Value], Binding], Value]] = {
+    Kind.POINTWISE: _pointwise,
+    Kind.REDUCTION: _reduction,
+    Kind.SCAN: _scan,
+    Kind.VIEW: _moving,
+    Kind.GATHER: _moving,
+    Kind.FACTORY: _made,
+    Kind.RANDOM: _made,
+    Kind.LIBRARY: _library,
+    Kind.STRUCTURE: _structure,
+}
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _value_of(node: Node, values: dict[Node, Value]) -> Value:
+    constant = node.constant
+    return values[node] if constant is None else constant
+
+
+def _as_tensor(value: Value, node: Node, device: torch.device) -> torch.Tensor:
+    """A scalar as a tensor without dimensions, so that every function of torch takes it."""
+    if isinstance(value, torch.Tensor):
+        return value
+    assert isinstance(node.type, ScalarType)
+    return torch.tensor(value, dtype=to_torch(node.type.dtype), device=device)
+
+
+def _spread(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values two elements apart: torch then takes its scalar code for every one of them."""
+    spread = torch.empty((*tensor.shape, 2), dtype=tensor.dtype, device=tensor.device)[..., 0]
+    return spread.copy_(tensor)
+
+
+def _attributes(node: Node, binding: Binding) -> dict[str, Any]:
+    return {f.name: _resolve(getattr(node.attributes, f.name), binding) for f in fields(node.attributes)}
+
+
+def _resolve(value: object, binding: Binding) -> Any:
+    """An attribute with its sizes as numbers and its data types as torch's."""
+    if isinstance(value, SizeExpression):
+        return sizes.evaluate(value, binding.sizes)
+    if isinstance(value, DataType):
+        return to_torch(value)
+    if isinstance(value, tuple):
+        return tuple(_resolve(element, binding) for element in value)
+    return value
+
+
+def _as_result(output: Output, values: dict[Node, Value], inputs: Sequence[Any]) -> Any:
+    """A result in memory of its own, row-major or in the order of strides asked for."""
+    value = _value_of(output.node, values)
+    if not isinstance(value, torch.Tensor):
+        return value
+    order = output.stride_order
+    if order is None:
+        return value.clone(memory_format=torch.contiguous_format)
+    by_stride = sorted(range(len(order)), key=lambda axis: -order[axis])
+    inverse = sorted(range(len(order)), key=lambda position: by_stride[position])
+    return value.permute(by_stride).clone(memory_format=torch.contiguous_format).permute(inverse)
+
+
+def _check_type(node: Node, result: Value, binding: Binding) -> None:
+    """The type rule and torch must agree: where they do not, ingot is wrong and must say so rather than go on."""
+    if not isinstance(node.type, TensorType) or not isinstance(result, torch.Tensor):
+        return
+    shape = tuple(sizes.evaluate(size, binding.sizes) for size in node.type.shape)
+    if tuple(result.shape) != shape or result.dtype is not to_torch(node.type.dtype):
+        found = f"{result.dtype} {list(result.shape)}"
+        raise ExecutionError(f"{node.op.name} should give {node.type}, but PyTorch gave {found}")
+
+
+_FREE = frozenset({Kind.VIEW, Kind.STRUCTURE})
+
+
+def _count(node: Node, operands: list[Value], result: Value, tally: Tally) -> None:
+    if node.op.kind in _FREE or isinstance(node.type, ScalarType):
+        return
+    tally.launches += 1
+    results = result if isinstance(result, tuple | list) else [result]
+    for value in (*operands, *results):
+        if isinstance(value, torch.Tensor):
+            tally.bytes_moved += value.numel() * value.element_size()
+
+
+def _clock(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _with_frees(graph: Graph) -> list[tuple[Node, tuple[Node, ...]]]:
+    """Each node with the values that nothing needs after it."""
+    kept = {output.node for output in graph.outputs}
+    last_use: dict[Node, Node] = {}
+    for node in graph.nodes:
+        last_use[node] = node
+        for operand in node.operands:
+            if operand.constant is None:
+                last_use[operand] = node
+    frees: dict[Node, list[Node]] = {}
+    for value, user in last_use.items():
+        if value not in kept:
+            frees.setdefault(user, []).append(value)
+    return [(node, tuple(frees.get(node, ()))) for node in graph.nodes]

@@ -1,0 +1,248 @@
+"""The record of an operator, and the table that holds them all.
+
+An operator is one record in one place. A primitive becomes one graph node: it has a type rule (`infer`) and a meaning
+in plain PyTorch (`reference`). A composite is a Python function over other operators and never appears in a graph.
+The table refuses incomplete records when they are made, so importing ingot is the check.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Any
+
+from ingot.base.dtypes import COMPUTED, DataType
+from ingot.base.errors import UnknownOperatorError
+from ingot.ops.attributes import Attributes
+from ingot.ops.parameters import Signature
+from ingot.ops.promotion import Promotion
+from ingot.ops.samples import EXACT, Samples, Tolerance
+
+
+class Kind(Enum):
+    """How an operator relates elements of its result to elements of its operands."""
+
+    POINTWISE = auto()
+    REDUCTION = auto()
+    SCAN = auto()
+    VIEW = auto()
+    """Moves elements without computing: an index map."""
+    GATHER = auto()
+    FACTORY = auto()
+    RANDOM = auto()
+    LIBRARY = auto()
+    STRUCTURE = auto()
+    """What graphs are made of besides operators: inputs, constants, sizes, items of library results."""
+    COMPOSITE = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """One operator. Build it with `operator`, `pointwise` or `structure`, never by hand."""
+
+    name: str
+    kind: Kind
+    summary: str
+    build: Callable[..., Any] | None
+    """build(builder, ...) gives the result handles; None for what users do not call."""
+    signature: Signature | None
+    infer: Callable[..., Any] | None
+    """infer(operand types, attributes, assume) gives the type of the node; None for composites."""
+    attributes: type[Attributes]
+    reference: Callable[..., Any] | None
+    """reference(torch, *operands, **attributes): what the node means; None where the interpreter itself knows."""
+    eager: Callable[..., Any] | None
+    """eager(torch, ...): the same call written in PyTorch, for tests and for validation."""
+    promotion: Promotion | None
+    dtypes: frozenset[DataType]
+    """Types it computes in, after promotion."""
+    commutative: bool
+    stable: bool
+    """Whether PyTorch gives the same bits wherever in memory an element lies. Vector and scalar code paths differ for
+    transcendental functions, and in the sign of a zero for maximum; the interpreter evens that out."""
+    number_exponent: bool
+    """Whether the reference wants a scalar last operand as a Python number: eager's pow then treats x**2 as x*x."""
+    samples: Samples | None
+    tolerance: Tolerance
+
+    @property
+    def is_primitive(self) -> bool:
+        return self.kind is not Kind.COMPOSITE
+
+    @property
+    def is_public(self) -> bool:
+        """Whether users reach it as `fd.ops.<name>`."""
+        return self.build is not None
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+_TABLE: dict[str, Op] = {}
+
+
+def table() -> Mapping[str, Op]:
+    """All operators by name, in order of definition."""
+    return MappingProxyType(_TABLE)
+
+
+def lookup(name: str) -> Op:
+    """The operator of this name, or an error that suggests the nearest ones."""
+    found = _TABLE.get(name)
+    if found is None:
+        public = [op.name for op in _TABLE.values() if op.is_public]
+        near = difflib.get_close_matches(name, public, n=3)
+        hint = f"did you mean {', '.join(near)}?" if near else "`ingot ops` lists all of them."
+        raise UnknownOperatorError(f"there is no operator {name!r}; {hint}")
+    return found
+
+
+def operator(
+    kind: Kind,
+    *,
+    samples: Samples,
+    eager: str | Callable[..., Any],
+    name: str | None = None,
+    infer: Callable[..., Any] | None = None,
+    attributes: type[Attributes] = Attributes,
+    reference: Callable[..., Any] | None = None,
+    promotion: Promotion | None = None,
+    dtypes: frozenset[DataType] = COMPUTED,
+    stable: bool = True,
+    tolerance: Tolerance = EXACT,
+):
+    """Decorator: the function builds the operator, its signature is the operator's, its docstring the summary."""
+
+    def register(build: Callable[..., Any]) -> Callable[..., Any]:
+        _add(
+            Op(
+                name=name or build.__name__.rstrip("_"),
+                kind=kind,
+                summary=(build.__doc__ or "").strip(),
+                build=build,
+                signature=Signature.of(build),
+                infer=infer,
+                attributes=attributes,
+                reference=reference,
+                eager=_resolve_later(eager),
+                promotion=promotion,
+                dtypes=dtypes,
+                commutative=False,
+                stable=stable,
+                number_exponent=False,
+                samples=samples,
+                tolerance=tolerance,
+            )
+        )
+        return build
+
+    return register
+
+
+def pointwise(
+    name: str,
+    build: Callable[..., Any],
+    summary: str,
+    *,
+    infer: Callable[..., Any],
+    samples: Samples,
+    eager: str | Callable[..., Any] | None = None,
+    promotion: Promotion,
+    dtypes: frozenset[DataType],
+    commutative: bool = False,
+    stable: bool = True,
+    number_exponent: bool = False,
+    tolerance: Tolerance = EXACT,
+) -> None:
+    """Add an element-by-element primitive; its node and its call have the same meaning in PyTorch."""
+    meaning = _resolve_later(eager or f"torch.{name}")
+    _add(
+        Op(
+            name=name,
+            kind=Kind.POINTWISE,
+            summary=summary,
+            build=build,
+            signature=Signature.of(build),
+            infer=infer,
+            attributes=Attributes,
+            reference=meaning,
+            eager=meaning,
+            promotion=promotion,
+            dtypes=dtypes,
+            commutative=commutative,
+            stable=stable,
+            number_exponent=number_exponent,
+            samples=samples,
+            tolerance=tolerance,
+        )
+    )
+
+
+def structure(
+    name: str,
+    kind: Kind,
+    summary: str,
+    *,
+    infer: Callable[..., Any],
+    attributes: type[Attributes],
+    reference: Callable[..., Any] | None = None,
+) -> None:
+    """Add a primitive that users do not call by name."""
+    _add(
+        Op(
+            name=name,
+            kind=kind,
+            summary=summary,
+            build=None,
+            signature=None,
+            infer=infer,
+            attributes=attributes,
+            reference=reference,
+            eager=None,
+            promotion=None,
+            dtypes=COMPUTED,
+            commutative=False,
+            stable=True,
+            number_exponent=False,
+            samples=None,
+            tolerance=EXACT,
+        )
+    )
+
+
+_INTERPRETED = frozenset({Kind.STRUCTURE, Kind.LIBRARY})
+
+
+def _add(op: Op) -> None:
+    """Refuse what is incomplete or defined twice: a missing rule must never become a silent default."""
+    if op.name in _TABLE:
+        raise TypeError(f"operator {op.name} is defined twice")
+    if not op.summary:
+        raise TypeError(f"operator {op.name} has no summary")
+    if op.is_primitive and op.infer is None:
+        raise TypeError(f"primitive {op.name} has no type rule")
+    if op.is_primitive and op.reference is None and op.kind not in _INTERPRETED:
+        raise TypeError(f"primitive {op.name} has no reference")
+    if not op.is_primitive and (op.infer is not None or op.reference is not None):
+        raise TypeError(f"composite {op.name} has rules of a primitive")
+    _TABLE[op.name] = op
+
+
+def _resolve_later(target: str | Callable[..., Any]) -> Callable[..., Any]:
+    """A dotted name becomes a function that finds it at its first call, so that this package never imports torch."""
+    if callable(target):
+        return target
+    module_name, _, attribute = target.rpartition(".")
+    found: Callable[..., Any] | None = None
+
+    def call(_: Any, *arguments: Any, **keywords: Any) -> Any:
+        nonlocal found
+        if found is None:
+            found = getattr(importlib.import_module(module_name), attribute)
+        return found(*arguments, **keywords)
+
+    return call

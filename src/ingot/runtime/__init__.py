@@ -1,0 +1,1 @@
+"""Compiled modules: what a graph becomes, and how it is run."""
