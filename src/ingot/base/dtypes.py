@@ -109,6 +109,12 @@ BOOLEAN = frozenset({DataType.Bool})
 COMPUTED = HALVES | FLOATS | INTEGERS | BOOLEAN
 """The types that operators of the table accept."""
 
+
+def in_order(dtypes: frozenset[DataType]) -> list[DataType]:
+    """A set of types as a list, in the order of their definition."""
+    return [dtype for dtype in DataType if dtype in dtypes]
+
+
 _BY_TEXT = {member.value: member for member in DataType}
 
 

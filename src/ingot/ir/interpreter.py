@@ -9,6 +9,7 @@ row-major matrix of (kept, reduced) elements. That is what lets a pass move a pe
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
@@ -124,7 +125,7 @@ def _reduction(node: Node, operands: list[Value], binding: Binding) -> Value:
     axes = node.attributes.axes
     kept = [axis for axis in range(operand.dim()) if axis not in axes]
     shape = [operand.shape[axis] for axis in kept]
-    rows, columns = sizes.product(tuple(shape)), sizes.product(tuple(operand.shape[axis] for axis in axes))
+    rows, columns = math.prod(shape), math.prod(operand.shape[axis] for axis in axes)
     matrix = operand.permute(*kept, *axes).reshape(rows, columns).contiguous()
     return node.op.reference(torch, matrix, axes=(1,)).reshape(shape)
 

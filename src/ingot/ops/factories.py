@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingot.base.dtypes import COMPUTED, FLOATS, HALVES, INTEGERS, DataType
+from ingot.base.dtypes import COMPUTED, FLOATS, HALVES, INTEGERS, DataType, in_order
 from ingot.base.errors import DTypeError
 from ingot.ops import inference
 from ingot.ops.attributes import IotaAttributes, RandomAttributes, ShapeAttributes
@@ -14,7 +14,6 @@ from ingot.ops.samples import Operand as SampleOperand
 from ingot.ops.samples import Sample
 
 FLOATING = FLOATS | HALVES
-_BY_TEXT = {"key": lambda dtype: dtype.text}
 
 
 @operator(
@@ -25,7 +24,7 @@ _BY_TEXT = {"key": lambda dtype: dtype.text}
     eager=lambda torch, shape, value, dtype: torch.full(shape, value, dtype=dtype),
     samples=lambda shape: [
         Sample((list(shape), value, dtype))
-        for dtype in sorted(COMPUTED, **_BY_TEXT)
+        for dtype in in_order(COMPUTED)
         for value in ((True,) if dtype is DataType.Bool else (0, 3) if dtype.is_integer else (1.5, -0.0))
     ],
 )
@@ -117,7 +116,7 @@ def normal(b: Any, mean: Plain, std: Plain, shape: Sizes, dtype: Type = DataType
 
 @_drawn(
     lambda torch, x: torch.rand(x.shape, dtype=x.dtype, device=x.device),
-    lambda shape: [Sample((SampleOperand(shape, dtype=dtype),)) for dtype in sorted(FLOATING, **_BY_TEXT)],
+    lambda shape: [Sample((SampleOperand(shape, dtype=dtype),)) for dtype in in_order(FLOATING)],
 )
 def rand_like(b: Any, x: Tensor) -> Any:
     """Random numbers from 0 up to 1, in the shape and type of x."""
@@ -126,7 +125,7 @@ def rand_like(b: Any, x: Tensor) -> Any:
 
 @_drawn(
     lambda torch, x: torch.randn(x.shape, dtype=x.dtype, device=x.device),
-    lambda shape: [Sample((SampleOperand(shape, dtype=dtype),)) for dtype in sorted(FLOATING, **_BY_TEXT)],
+    lambda shape: [Sample((SampleOperand(shape, dtype=dtype),)) for dtype in in_order(FLOATING)],
 )
 def randn_like(b: Any, x: Tensor) -> Any:
     """Random numbers of the standard normal distribution, in the shape and type of x."""

@@ -27,23 +27,8 @@ Operand = Plain = Tensor = Tensors = Axis = Axes = Sizes = SizeValue = Type = An
 Integer = Integers = Flags = Flag = Real = Text = Any
 
 KINDS = frozenset(
-    [
-        "Operand",
-        "Plain",
-        "Tensor",
-        "Tensors",
-        "Axis",
-        "Axes",
-        "Sizes",
-        "SizeValue",
-        "Type",
-        "Integer",
-        "Integers",
-        "Flags",
-        "Flag",
-        "Real",
-        "Text",
-    ]
+    {"Operand", "Plain", "Tensor", "Tensors", "Axis", "Axes", "Sizes", "SizeValue", "Type"}
+    | {"Integer", "Integers", "Flags", "Flag", "Real", "Text"}
 )
 
 SPELLINGS = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingot.base.dtypes import BOOLEAN, COMPUTED, FLOATS, HALVES, INTEGERS, DataType
+from ingot.base.dtypes import BOOLEAN, COMPUTED, FLOATS, HALVES, INTEGERS, DataType, in_order
 from ingot.ops import inference
 from ingot.ops.attributes import CastAttributes
 from ingot.ops.parameters import Operand, Plain, Type, data_type
@@ -277,8 +277,7 @@ pointwise(
     # Numbers outside an integer type come out differently in vector and scalar code.
     stable=False,
     samples=lambda shape: [
-        Sample((SampleOperand(shape, Domain(-100.0, 100.0, specials=False)), dtype))
-        for dtype in sorted(COMPUTED, key=lambda dtype: dtype.text)
+        Sample((SampleOperand(shape, Domain(-100.0, 100.0, specials=False)), dtype)) for dtype in in_order(COMPUTED)
     ],
 )
 def cast(b: Any, x: Plain, dtype: Type) -> Any:

@@ -237,12 +237,8 @@ def _resolve_later(target: str | Callable[..., Any]) -> Callable[..., Any]:
     if callable(target):
         return target
     module_name, _, attribute = target.rpartition(".")
-    found: Callable[..., Any] | None = None
 
     def call(_: Any, *arguments: Any, **keywords: Any) -> Any:
-        nonlocal found
-        if found is None:
-            found = getattr(importlib.import_module(module_name), attribute)
-        return found(*arguments, **keywords)
+        return getattr(importlib.import_module(module_name), attribute)(*arguments, **keywords)
 
     return call
