@@ -286,3 +286,10 @@ def _with_frees(graph: Graph) -> list[tuple[Node, tuple[Node, ...]]]:
         if value not in kept:
             frees.setdefault(user, []).append(value)
     return [(node, tuple(frees.get(node, ()))) for node in graph.nodes]
+
+
+def evaluate_scalar(node: Node) -> bool | int | float:
+    """The value of an operation on constants, exactly as a run would compute it."""
+    interpreter = Interpreter(Graph((), (node,), (Output(node),)))
+    (value,) = interpreter.run([])
+    return value

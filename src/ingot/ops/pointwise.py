@@ -285,6 +285,9 @@ def cast(b: Any, x: Plain, dtype: Type) -> Any:
     target = data_type(dtype)
     if target is None or x.dtype is target:
         return x
+    known = x.constant_value()
+    if known is not None and (target.is_float or not isinstance(known, float)):
+        return b.constant(known, target)
     return b.node("cast", x, attributes=CastAttributes(target))
 
 

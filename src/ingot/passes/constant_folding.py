@@ -1,0 +1,95 @@
+"""Constant folding: what is known is computed now, by the interpreter itself, so the bits are the same.
+
+add(1.0:f32, 2.0:f32)                         ->  3.0:f32
+exp(full(0.0:f32, shape=[4]))                 ->  full(exp(0.0), shape=[4])
+permute(full(%0, shape=[2, 3]), order=[1, 0]) ->  full(%0, shape=[3, 2])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingot.base.errors import IngotError
+from ingot.base.types import ScalarType, TensorType
+from ingot.ir.graph import Graph
+from ingot.ir.interpreter import evaluate_scalar
+from ingot.ir.node import Node, is_structure, make
+from ingot.ops import Kind
+from ingot.ops.attributes import PadAttributes, ShapeAttributes, SizeAttributes
+from ingot.passes.rewriting import PassResult, Rule, apply, apply_rules, constant, dtype_of, is_op, uniform_value
+
+
+def fold_scalars(node: Node) -> Node | None:
+    """add(1.0:f32, 2.0:f32) -> 3.0:f32
+
+    Not where computing it is an error, such as an integer division by zero: that error belongs to the run.
+    """
+    if node.op.kind is not Kind.POINTWISE or not isinstance(node.type, ScalarType):
+        return None
+    if any(operand.constant is None for operand in node.operands):
+        return None
+    try:
+        return constant(evaluate_scalar(node), node.type.dtype)
+    except IngotError:
+        return None
+
+
+def fold_filled(node: Node) -> Node | None:
+    """exp(full(c, shape)) -> full(exp(c), shape), where all operands are known everywhere.
+
+    Not for an exponent that fills a tensor: x ** 2 is x * x for a number 2, but not for a tensor of twos.
+    """
+    if node.op.kind is not Kind.POINTWISE or not isinstance(node.type, TensorType):
+        return None
+    if any(uniform_value(operand) is None for operand in node.operands):
+        return None
+    if node.op.number_exponent and node.operands[-1].constant is None:
+        return None
+    scalars = [operand if operand.constant is not None else operand.operands[0] for operand in node.operands]
+    folded = fold_scalars(make(node.op, scalars, node.attributes))
+    return None if folded is None else apply("full", folded, attributes=ShapeAttributes(node.type.shape))
+
+
+def fold_view_of_filled(node: Node) -> Node | None:
+    """permute(full(x, shape), order) -> full(x, permuted shape), and likewise for all views of one tensor."""
+    views = ("broadcast_in_dim", "permute", "reshape", "squeeze", "slice")
+    if not is_op(node, *views) or not is_op(node.operands[0], "full"):
+        return None
+    assert isinstance(node.type, TensorType)
+    return apply("full", node.operands[0].operands[0], attributes=ShapeAttributes(node.type.shape))
+
+
+def fold_join_of_filled(node: Node) -> Node | None:
+    """cat(full(x, a), full(x, b)) -> full(x, a + b); pad(full(x, a), x) -> full(x, larger)"""
+    if is_op(node, "cat"):
+        values = {operand.operands[0] if is_op(operand, "full") else operand for operand in node.operands}
+    elif is_op(node, "pad") and isinstance(node.attributes, PadAttributes) and is_op(node.operands[0], "full"):
+        values = {node.operands[0].operands[0], node.operands[1]}
+    else:
+        return None
+    (value, *others) = values
+    if others or not isinstance(value.type, ScalarType):
+        return None
+    assert isinstance(node.type, TensorType)
+    return apply("full", value, attributes=ShapeAttributes(node.type.shape))
+
+
+def fold_known_size(node: Node) -> Node | None:
+    """dimension(size=3) -> 3:i64"""
+    if is_structure(node, "dimension") and isinstance(node.attributes, SizeAttributes):
+        size = node.attributes.size
+        return constant(size, dtype_of(node)) if isinstance(size, int) else None
+    return None
+
+
+RULES: tuple[Rule, ...] = (fold_scalars, fold_filled, fold_view_of_filled, fold_join_of_filled, fold_known_size)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantFolding:
+    name: str = "constant_folding"
+    summary: str = "computes what is known before the graph runs"
+    level: int = 1
+
+    def run(self, graph: Graph) -> PassResult:
+        return apply_rules(graph, RULES)

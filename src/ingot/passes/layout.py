@@ -1,0 +1,293 @@
+"""Layout: views are merged, moved and cancelled so that fewer copies remain.
+
+    permute(permute(x, [1, 0]), [1, 0])                     ->  x
+    add(permute(x, p), permute(y, p))                       ->  permute(add(x, y), p)
+    permute(mul(permute(x, p), y), inverse of p)            ->  mul(x, permute(y, inverse of p))
+    sum(permute(x, [1, 0]), axes=[1])                       ->  sum(x, axes=[0])
+    exp(broadcast_in_dim(x, shape, axes))                   ->  broadcast_in_dim(exp(x), shape, axes)
+
+A permute moves past an operation only if no value has to be permuted that was not permuted before, so the number of
+permutes never grows. Reductions keep the order in which they take elements, hence every bit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ingot.base.types import ScalarType, TensorType
+from ingot.ir.graph import Graph
+from ingot.ir.node import Node, make
+from ingot.ops import Kind
+from ingot.ops.attributes import (
+    AxesAttributes,
+    AxisAttributes,
+    BroadcastAttributes,
+    PermuteAttributes,
+    SliceAttributes,
+)
+from ingot.passes.rewriting import PassResult, Rewriter, Rule, apply, is_op
+
+Order = tuple[int, ...]
+
+
+# --- merging views ----------------------------------------------------------------------------------------------------
+
+
+def merge_permutes(node: Node) -> Node | None:
+    """permute(permute(x, p), q) -> permute(x, p[q]), or x where that is no permutation at all"""
+    if not is_op(node, "permute"):
+        return None
+    order = _order(node)
+    inner = node.operands[0]
+    if is_op(inner, "permute"):
+        return _permuted(inner.operands[0], tuple(_order(inner)[axis] for axis in order))
+    return inner if order == tuple(range(len(order))) else None
+
+
+def merge_reshapes(node: Node) -> Node | None:
+    """reshape(reshape(x, a), b) -> reshape(x, b), or x where that is its shape"""
+    if not is_op(node, "reshape"):
+        return None
+    x = node.operands[0]
+    while is_op(x, "reshape"):
+        x = x.operands[0]
+    if x.type == node.type:
+        return x
+    return None if x is node.operands[0] else apply("reshape", x, attributes=node.attributes)
+
+
+def merge_broadcasts(node: Node) -> Node | None:
+    """broadcast_in_dim(broadcast_in_dim(x, s, a), t, b) -> broadcast_in_dim(x, t, b[a])"""
+    if not is_op(node, "broadcast_in_dim"):
+        return None
+    inner = node.operands[0]
+    if inner.type == node.type:
+        return inner
+    if not is_op(inner, "broadcast_in_dim"):
+        return None
+    outer_attributes, inner_attributes = node.attributes, inner.attributes
+    assert isinstance(outer_attributes, BroadcastAttributes) and isinstance(inner_attributes, BroadcastAttributes)
+    axes = tuple(outer_attributes.axes[axis] for axis in inner_attributes.axes)
+    return apply("broadcast_in_dim", inner.operands[0], attributes=BroadcastAttributes(outer_attributes.shape, axes))
+
+
+def merge_squeezes(node: Node) -> Node | None:
+    """squeeze(squeeze(x, a), b) -> squeeze(x, both)"""
+    if not is_op(node, "squeeze") or not is_op(node.operands[0], "squeeze"):
+        return None
+    inner = node.operands[0]
+    assert isinstance(inner.type, TensorType) and isinstance(node.attributes, AxesAttributes)
+    assert isinstance(inner.attributes, AxesAttributes)
+    kept = [axis for axis in range(inner.type.rank + len(inner.attributes.axes)) if axis not in inner.attributes.axes]
+    axes = sorted((*inner.attributes.axes, *(kept[axis] for axis in node.attributes.axes)))
+    return apply("squeeze", inner.operands[0], attributes=AxesAttributes(tuple(axes)))
+
+
+def squeeze_new_axes(node: Node) -> Node | None:
+    """squeeze(broadcast_in_dim(x, [n, 1], [0]), [1]) -> broadcast_in_dim(x, [n], [0]), or x: a new axis goes again"""
+    if not is_op(node, "squeeze") or not is_op(node.operands[0], "broadcast_in_dim"):
+        return None
+    inner = node.operands[0]
+    assert isinstance(node.attributes, AxesAttributes) and isinstance(inner.attributes, BroadcastAttributes)
+    gone = node.attributes.axes
+    if any(axis in inner.attributes.axes for axis in gone):
+        return None
+    assert isinstance(node.type, TensorType)
+    axes = tuple(axis - sum(other < axis for other in gone) for axis in inner.attributes.axes)
+    if inner.operands[0].type == node.type:
+        return inner.operands[0]
+    return apply("broadcast_in_dim", inner.operands[0], attributes=BroadcastAttributes(node.type.shape, axes))
+
+
+def merge_slices(node: Node) -> Node | None:
+    """slice(slice(x, a), b) -> slice(x, a then b), where all bounds are numbers"""
+    if not is_op(node, "slice") or not is_op(node.operands[0], "slice"):
+        return None
+    outer, inner = node.attributes, node.operands[0].attributes
+    assert isinstance(outer, SliceAttributes) and isinstance(inner, SliceAttributes)
+    assert isinstance(node.type, TensorType)
+    starts, stops, steps = [], [], []
+    for axis, size in enumerate(node.type.shape):
+        bounds = (outer.starts[axis], outer.stops[axis], inner.starts[axis], inner.stops[axis], size)
+        if not all(isinstance(bound, int) for bound in bounds):
+            return None
+        start = inner.starts[axis] + outer.starts[axis] * inner.steps[axis]
+        step = inner.steps[axis] * outer.steps[axis]
+        starts.append(start)
+        stops.append(start + (size - 1) * step + 1 if size != 0 else start)
+        steps.append(step)
+    merged = SliceAttributes(tuple(starts), tuple(stops), tuple(steps))
+    return apply("slice", node.operands[0].operands[0], attributes=merged)
+
+
+def compute_before_repeating(node: Node) -> Node | None:
+    """exp(broadcast_in_dim(x, shape, axes)) -> broadcast_in_dim(exp(x), shape, axes): fewer elements to compute
+
+    Other operands must be scalars. The repeated value may be used elsewhere too: it is a view and costs nothing.
+    """
+    if node.op.kind is not Kind.POINTWISE:
+        return None
+    tensors = [operand for operand in node.operands if isinstance(operand.type, TensorType)]
+    if len(tensors) != 1 or not is_op(tensors[0], "broadcast_in_dim"):
+        return None
+    inner = tensors[0]
+    operands = [inner.operands[0] if operand is inner else operand for operand in node.operands]
+    return apply("broadcast_in_dim", make(node.op, operands, node.attributes), attributes=inner.attributes)
+
+
+MERGES: tuple[Rule, ...] = (
+    merge_permutes,
+    merge_reshapes,
+    merge_broadcasts,
+    merge_squeezes,
+    squeeze_new_axes,
+    merge_slices,
+    compute_before_repeating,
+)
+
+
+# --- moving permutes --------------------------------------------------------------------------------------------------
+
+
+def sink_through_pointwise(node: Node, used_once: Sequence[bool]) -> Node | None:
+    """add(permute(x, p), permute(y, p)) -> permute(add(x, y), p)"""
+    if node.op.kind is not Kind.POINTWISE or not isinstance(node.type, TensorType):
+        return None
+    orders = {_order(operand) for operand in node.operands if is_op(operand, "permute")}
+    if len(orders) != 1:
+        return None
+    (order,) = orders
+    operands: list[Node] = []
+    for operand, once in zip(node.operands, used_once, strict=True):
+        if is_op(operand, "permute"):
+            if not once or len(order) != node.type.rank:
+                return None
+            operands.append(operand.operands[0])
+        elif _is_uniform(operand):
+            operands.append(_scalar_of(operand))
+        else:
+            return None
+    return _permuted(make(node.op, operands, node.attributes), order)
+
+
+def sink_through_reduction(node: Node, used_once: Sequence[bool]) -> Node | None:
+    """sum(permute(x, p), axes) -> permute(sum(x, p[axes]), the kept part of p), if the reduced axes keep their order"""
+    if node.op.kind is not Kind.REDUCTION or not is_op(node.operands[0], "permute"):
+        return None
+    assert isinstance(node.attributes, AxesAttributes)
+    order = _order(node.operands[0])
+    axes = tuple(order[axis] for axis in node.attributes.axes)
+    if list(axes) != sorted(axes):
+        return None
+    kept = [axis for position, axis in enumerate(order) if position not in node.attributes.axes]
+    if not used_once[0] and kept != sorted(kept):
+        return None  # the permute would stay for its other users, and a second one appear
+    reduced = make(node.op, [node.operands[0].operands[0]], AxesAttributes(axes))
+    return _permuted(reduced, tuple(sorted(kept).index(axis) for axis in kept))
+
+
+def sink_through_scan(node: Node, used_once: Sequence[bool]) -> Node | None:
+    """cumsum(permute(x, p), axis) -> permute(cumsum(x, p[axis]), p)"""
+    if node.op.kind is not Kind.SCAN or not is_op(node.operands[0], "permute") or not used_once[0]:
+        return None
+    assert isinstance(node.attributes, AxisAttributes)
+    order = _order(node.operands[0])
+    scanned = make(node.op, [node.operands[0].operands[0]], AxisAttributes(order[node.attributes.axis]))
+    return _permuted(scanned, order)
+
+
+SINKS = (sink_through_pointwise, sink_through_reduction, sink_through_scan)
+
+
+def cancel_around_pointwise(node: Node, inner_used_once: bool, uses: Counter[Node]) -> Node | None:
+    """permute(mul(permute(x, p), y), q) -> mul(x, permute(y, q)) where q undoes p, if fewer permutes remain"""
+    if not is_op(node, "permute") or not inner_used_once:
+        return None
+    inner, order = node.operands[0], _order(node)
+    if inner.op.kind is not Kind.POINTWISE:
+        return None
+    cancelled, added, operands = 0, 0, []
+    for operand in inner.operands:
+        if _is_uniform(operand):
+            operands.append(_scalar_of(operand))
+        elif not isinstance(operand.type, TensorType) or operand.type.rank != len(order):
+            return None
+        elif is_op(operand, "permute") and _compose(_order(operand), order) == tuple(range(len(order))):
+            cancelled += uses[operand] <= 1
+            operands.append(operand.operands[0])
+        else:
+            added += 1
+            operands.append(_permuted(operand, order))
+    return make(inner.op, operands, inner.attributes) if added < cancelled + 1 and cancelled else None
+
+
+# --- the pass ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    name: str = "layout"
+    summary: str = "merges, moves and cancels views so that fewer copies remain"
+    level: int = 2
+
+    def run(self, graph: Graph) -> PassResult:
+        uses = _count_uses(graph)
+        rewriter = Rewriter(graph)
+        for old in graph.nodes:
+            node = rewriter.with_new_operands(old)
+            # A rewritten operand is used as often as the one it stands for.
+            used_once = [uses[operand] == 1 for operand in old.operands]
+            while (better := _improve(node, used_once if node.op is old.op else [], uses)) is not None:
+                rewriter.changed += 1
+                node = better
+            rewriter.put(old, node)
+        return rewriter.finish()
+
+
+def _improve(node: Node, used_once: Sequence[bool], uses: Counter[Node]) -> Node | None:
+    if node.has_effect:
+        return None
+    candidates = [rule(node) for rule in MERGES]
+    if len(used_once) == len(node.operands):
+        candidates += [sink(node, used_once) for sink in SINKS]
+        candidates.append(cancel_around_pointwise(node, bool(used_once) and used_once[0], uses))
+    for better in candidates:
+        if better is not None and better is not node and better.type == node.type:
+            return better
+    return None
+
+
+def _count_uses(graph: Graph) -> Counter[Node]:
+    uses: Counter[Node] = Counter()
+    for node in graph.nodes:
+        uses.update(set(node.operands))
+    uses.update(output.node for output in graph.outputs)
+    return uses
+
+
+def _order(node: Node) -> Order:
+    assert isinstance(node.attributes, PermuteAttributes)
+    return node.attributes.order
+
+
+def _compose(inner: Order, outer: Order) -> Order:
+    return tuple(inner[axis] for axis in outer)
+
+
+def _permuted(node: Node, order: Order) -> Node:
+    if order == tuple(range(len(order))):
+        return node
+    return apply("permute", node, attributes=PermuteAttributes(order))
+
+
+def _is_uniform(node: Node) -> bool:
+    """Whether an operand is the same everywhere, so that permuting it changes nothing."""
+    if isinstance(node.type, TensorType):
+        return not node.type.shape or is_op(node, "full")
+    return isinstance(node.type, ScalarType)
+
+
+def _scalar_of(node: Node) -> Node:
+    return node.operands[0] if is_op(node, "full") else node

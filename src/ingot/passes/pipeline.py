@@ -1,0 +1,80 @@
+"""The pipeline: which passes there are, in which order they run, and what each of them did.
+
+graph_opt_level selects them: 0 none; 1 local arithmetic; 2 and above the whole-graph passes too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ingot.base.errors import ConfigError
+from ingot.ir.graph import Graph
+from ingot.passes.algebraic_simplification import AlgebraicSimplification
+from ingot.passes.common_subexpressions import CommonSubexpressions
+from ingot.passes.constant_folding import ConstantFolding
+from ingot.passes.dead_code import DeadCode
+from ingot.passes.layout import Layout
+from ingot.passes.rewriting import Pass
+from ingot.passes.strength_reduction import StrengthReduction
+
+PASSES: tuple[Pass, ...] = (
+    ConstantFolding(),
+    AlgebraicSimplification(),
+    StrengthReduction(),
+    Layout(),
+    CommonSubexpressions(),
+    DeadCode(),
+)
+
+MAX_ROUNDS = 8
+"""Passes open opportunities for each other; real graphs settle within three rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What one pass did over all rounds."""
+
+    name: str
+    changed: int
+    """Nodes it replaced or removed."""
+    nodes_before: int
+    """Nodes in the graph when it first ran."""
+    removed: int
+    """By how many nodes the graph shrank through it."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    graph: Graph
+    reports: tuple[PassReport, ...]
+
+
+def optimize(graph: Graph, level: int = 3, disabled: Collection[str] = ()) -> Optimized:
+    """Run the passes of a level, in rounds, until none of them finds anything to do."""
+    unknown = set(disabled) - {pass_.name for pass_ in PASSES}
+    if unknown:
+        names = ", ".join(pass_.name for pass_ in PASSES)
+        raise ConfigError(f"there is no pass {', '.join(sorted(unknown))}; there are {names}")
+    chosen = [pass_ for pass_ in PASSES if pass_.level <= level and pass_.name not in disabled]
+    reports: dict[str, PassReport] = {}
+    for _ in range(MAX_ROUNDS):
+        changed = 0
+        for pass_ in chosen:
+            start, before = time.perf_counter(), len(graph.nodes)
+            result = pass_.run(graph)
+            graph = result.graph
+            changed += result.changed
+            report = reports.get(pass_.name, PassReport(pass_.name, 0, before, 0, 0.0))
+            reports[pass_.name] = PassReport(
+                pass_.name,
+                report.changed + result.changed,
+                report.nodes_before,
+                report.removed + before - len(graph.nodes),
+                report.seconds + time.perf_counter() - start,
+            )
+        if not changed:
+            break
+    return Optimized(graph, tuple(reports.values()))
