@@ -43,7 +43,7 @@ def _binary(name: str):
 # Correctly rounded or exact: no tolerance.
 for name, summary, dtypes in [
     ("neg", "-x; integers wrap around.", NUMERIC),
-    ("abs", "Absolute value; the smallest integer is its own.", ALL),
+    ("abs", "Absolute value; the smallest integer is its own.", NUMERIC),
     ("ceil", "Smallest integer not below x.", NUMERIC),
     ("floor", "Largest integer not above x.", NUMERIC),
     ("round", "Nearest integer, halves to even.", NUMERIC),
