@@ -70,3 +70,7 @@ class ConfigError(IngotError):
 
 class UnsupportedError(IngotError):
     """Something ingot does not do; the message says what to use instead."""
+
+
+class ValidationError(IngotError):
+    """Results differ from what PyTorch computes for the same definition."""

@@ -28,7 +28,7 @@ from ingot.ir.handles import Handle, Scalar, Tensor, Vector
 from ingot.ir.library import check_library_call
 from ingot.ir.node import Assumption, Node, is_structure, make
 from ingot.ir.operators import Operators
-from ingot.ir.parser import is_reserved
+from ingot.ir.parser import is_reserved, parse_size
 from ingot.ops import Op, inference, lookup
 from ingot.ops.attributes import (
     NONE,
@@ -65,7 +65,9 @@ class Builder:
         self._outputs: list[Output] = []
         self._assumptions: dict[Assumption, None] = {}
         self._symbols = 0
+        self._symbol_names: set[str] = set()
         self._ordinals = 0
+        self._closed: str | None = None
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return getattr(self.ops, name)
@@ -74,21 +76,24 @@ class Builder:
 
     def tensor_input(self, shape: Sequence[int | str | Size], dtype: DataType) -> Tensor:
         """A tensor argument: -1 is a size of its own, a name is a size shared by all that bear it."""
-        if dtype not in COMPUTED and not dtype.is_complex:
-            raise DTypeError(f"a tensor cannot be declared with the type {dtype.text}")
+        if dtype not in COMPUTED:
+            raise DTypeError(f"a tensor cannot be declared with the type {dtype.text}; run it through PyTorch")
         sizes_ = tuple(self._declared_size(size) for size in shape)
+        self._symbol_names.update(*map(sizes.symbols, sizes_))
         return Tensor(self, self._add_input(InputAttributes(len(self._inputs), dtype, sizes_)))
 
     def scalar_input(self, dtype: DataType) -> Scalar:
         """A number that is given at every call."""
         if dtype not in COMPUTED:
             raise DTypeError(f"a scalar cannot be declared with the type {dtype.text}")
+        self._symbol_names.add(f"n{len(self._inputs)}")
         return Scalar(self, self._add_input(InputAttributes(len(self._inputs), dtype, None)))
 
     def add_output(
         self, value: Handle, alias_input: Handle | None = None, stride_order: Sequence[int] | None = None
     ) -> None:
         """Make a value a result; with `alias_input`, write it into that input instead of returning it."""
+        self._check_open()
         node = self._own(value).node
         index = None if alias_input is None else self._aliased_index(value, alias_input)
         order = None
@@ -108,10 +113,19 @@ class Builder:
             raise DefinitionError("the definition has no outputs; name at least one with add_output")
         return Graph(tuple(self._inputs), tuple(self._nodes), tuple(self._outputs), tuple(self._assumptions))
 
+    def close(self, reason: str) -> None:
+        """Refuse any further use, for the reason given."""
+        self._closed = reason
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise DefinitionError(self._closed)
+
     # --- operators ----------------------------------------------------------------------------------------------------
 
     def call(self, name: str, arguments: Sequence[Any] = (), keywords: Mapping[str, Any] | None = None) -> Any:
         """Apply an operator of the table to handles and plain values."""
+        self._check_open()
         op = lookup(name)
         if op.build is None or op.signature is None:
             raise ArgumentError(f"{name} is part of every graph and is not called as an operator")
@@ -224,9 +238,14 @@ class Builder:
         return inference.broadcast_shapes(shapes, self._assume)
 
     def size_of(self, value: Any) -> Size:
-        """The size an int, a size expression or an integer scalar handle stands for."""
+        """The size an int, a size expression, its text ("2*s0") or an integer scalar handle stands for."""
+        if isinstance(value, str):
+            value = parse_size(value)
+            unknown = sizes.symbols(value) - self._symbol_names
+            if unknown:
+                raise ArgumentError(f"no input has a size called {', '.join(sorted(unknown))}")
         if isinstance(value, bool) or not isinstance(value, int | sizes.SizeExpression | Handle):
-            raise ArgumentError(f"a size must be an int or an integer scalar, not {value!r}")
+            raise ArgumentError(f"a size must be an int, an integer scalar or a text like '2*s0', not {value!r}")
         if isinstance(value, Handle):
             return _size_of_node(self._own(value).node)
         return value
@@ -303,6 +322,7 @@ class Builder:
         return operand.node if isinstance(operand, Handle) else self.constant(operand).node
 
     def _add_input(self, attributes: InputAttributes) -> Node:
+        self._check_open()
         node = make(lookup("input"), (), attributes)
         self._inputs.append(node)
         return node

@@ -44,6 +44,12 @@ class Tally:
     seconds: dict[str, float] = field(default_factory=dict)
     """Time per operator name, where it was asked for."""
 
+    def add(self, other: Tally) -> None:
+        self.launches += other.launches
+        self.bytes_moved += other.bytes_moved
+        for name, spent in other.seconds.items():
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent
+
 
 class Interpreter:
     """A graph made ready to run. Running keeps no state, so threads may share one."""
@@ -126,7 +132,7 @@ def _reduction(node: Node, operands: list[Value], binding: Binding) -> Value:
     kept = [axis for axis in range(operand.dim()) if axis not in axes]
     shape = [operand.shape[axis] for axis in kept]
     rows, columns = math.prod(shape), math.prod(operand.shape[axis] for axis in axes)
-    matrix = operand.permute(*kept, *axes).reshape(rows, columns).contiguous()
+    matrix = operand.permute([*kept, *axes]).reshape(rows, columns).contiguous()
     return node.op.reference(torch, matrix, axes=(1,)).reshape(shape)
 
 

@@ -56,6 +56,14 @@ def parse(text: str) -> Graph:
     return graph
 
 
+def parse_size(text: str) -> Size:
+    """The size a text such as `2*rows + 1` describes."""
+    parser = _Parser(text)
+    size = parser.size()
+    parser.take("end")
+    return size
+
+
 @dataclass(frozen=True, slots=True)
 class _Token:
     kind: str

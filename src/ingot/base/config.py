@@ -1,0 +1,113 @@
+"""Configuration: the flags there are, what each of them means, and the dictionary that holds their values."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from ingot.base.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    name: str
+    default: Any
+    accepts: str
+    """What values it takes, in words."""
+    is_valid: Callable[[Any], bool]
+    meaning: str
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+FLAGS: tuple[Flag, ...] = (
+    Flag(
+        "graph_opt_level",
+        3,
+        "0, 1, 2 or 3",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3,
+        "Which optimisations run: 0 none, 1 local arithmetic, 2 and 3 whole-graph passes too.",
+    ),
+    Flag(
+        "enable_optimizations",
+        True,
+        "True or False",
+        _is_bool,
+        "False runs every graph as it was defined, whatever graph_opt_level says.",
+    ),
+    Flag(
+        "disabled_passes",
+        (),
+        "a list of pass names",
+        lambda value: isinstance(value, list | tuple | set | frozenset) and all(isinstance(v, str) for v in value),
+        "Passes to leave out, by name; `ingot passes` lists them.",
+    ),
+    Flag(
+        "enable_caching",
+        True,
+        "True or False",
+        _is_bool,
+        "Whether equal graphs share one compiled module.",
+    ),
+    Flag(
+        "cache_capacity",
+        8192,
+        "an int of at least 1",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+        "How many compiled modules are kept; the one used longest ago goes first.",
+    ),
+    Flag(
+        "enable_profiling",
+        False,
+        "True or False",
+        _is_bool,
+        "Time every operation of a run; the statistics then tell the time per operator. Slows runs down.",
+    ),
+)
+
+_BY_NAME = {flag.name: flag for flag in FLAGS}
+
+
+class Config(dict[str, Any]):
+    """A dictionary of flags that starts from the defaults: Config(graph_opt_level=1), Config({...}), Config(other).
+
+    A flag that is not known is kept and ignored; one that looks like a misspelt known flag gets a warning.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__({flag.name: flag.default for flag in FLAGS})
+        self.update(*args, **kwargs)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for name, value in dict(*args, **kwargs).items():
+            self[name] = value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        flag = _BY_NAME.get(name)
+        if flag is None:
+            _warn_if_misspelt(name)
+        elif not flag.is_valid(value):
+            raise ConfigError(f"{name} must be {flag.accepts}, not {value!r}")
+        super().__setitem__(name, value)
+
+    def copy(self) -> Config:
+        return Config(self)
+
+    @property
+    def digest(self) -> str:
+        """The same for all configurations that compile a graph to the same thing."""
+        compiling = ("graph_opt_level", "enable_optimizations", "disabled_passes", "enable_profiling")
+        parts = [f"{name}={sorted(self[name]) if name == 'disabled_passes' else self[name]}" for name in compiling]
+        return blake2b(";".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def _warn_if_misspelt(name: str) -> None:
+    near = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.75)
+    if near:
+        warnings.warn(f"there is no flag {name!r}; did you mean {near[0]!r}?", stacklevel=4)

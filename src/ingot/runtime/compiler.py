@@ -1,0 +1,153 @@
+"""From a graph to something that runs: verify, optimise, make ready, remember.
+
+In: a graph and a configuration. Out: a module that can be executed from any thread, any number of times, and that
+keeps honest statistics of what its runs cost.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ingot.base.config import Config
+from ingot.base.environment import environment
+from ingot.base.errors import ArgumentError
+from ingot.ir.graph import Graph
+from ingot.ir.interpreter import Interpreter, Tally
+from ingot.ir.verifier import verify
+from ingot.passes.pipeline import PassReport, optimize
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What the runs of one module cost, added up."""
+
+    executions: int
+    total_time_us: float
+    kernel_launches: int
+    """Operations PyTorch was asked to compute; views cost nothing and do not count."""
+    memory_transferred: int
+    """Bytes those operations read and wrote."""
+    cache_hit_rate: float
+    """Share of compilations that its compiler answered from the cache."""
+    compile_time_us: float
+    time_per_operator_us: Mapping[str, float] = field(default_factory=dict)
+    """Filled under enable_profiling."""
+
+
+class CompiledModule:
+    """A graph that is ready to run."""
+
+    def __init__(self, compiler: JitCompiler, graph: Graph):
+        start = time.perf_counter()
+        verify(graph)
+        config = compiler.config
+        level = config["graph_opt_level"] if config["enable_optimizations"] else 0
+        optimized = optimize(graph, level, config["disabled_passes"])
+        self.graph = graph
+        self.optimized_graph = optimized.graph
+        self.pass_reports: tuple[PassReport, ...] = optimized.reports
+        self._compiler = compiler
+        self._interpreter = Interpreter(optimized.graph)
+        self._profiling: bool = config["enable_profiling"]
+        self._lock = threading.Lock()
+        self._executions = 0
+        self._seconds = 0.0
+        self._total = Tally()
+        self._compile_seconds = time.perf_counter() - start
+
+    def execute(self, inputs: Sequence[Any], device: torch.device | str | None = None) -> list[Any]:
+        """Results for a list or tuple of tensors and numbers; aliased inputs are overwritten, the rest is returned."""
+        if not isinstance(inputs, list | tuple):
+            raise ArgumentError(f"inputs must be a list or tuple of tensors and numbers, not {type(inputs).__name__}")
+        tally = Tally()
+        start = time.perf_counter()
+        results = self._interpreter.run(inputs, device, tally, self._profiling)
+        seconds = time.perf_counter() - start
+        with self._lock:
+            self._executions += 1
+            self._seconds += seconds
+            self._total.add(tally)
+        return results
+
+    def stats(self) -> Statistics:
+        """What running this module has cost so far."""
+        with self._lock:
+            return Statistics(
+                executions=self._executions,
+                total_time_us=self._seconds * 1e6,
+                kernel_launches=self._total.launches,
+                memory_transferred=self._total.bytes_moved,
+                cache_hit_rate=self._compiler.cache_hit_rate,
+                compile_time_us=self._compile_seconds * 1e6,
+                time_per_operator_us={name: spent * 1e6 for name, spent in self._total.seconds.items()},
+            )
+
+    def __repr__(self) -> str:
+        return f"<CompiledModule of {len(self.optimized_graph.nodes)} operations, {self.graph.digest[:12]}>"
+
+
+class JitCompiler:
+    """Compiles graphs under one configuration; equal graphs are compiled once. Threads may share a compiler."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None):
+        self.config = Config(config or {})
+        self._modules: OrderedDict[str, CompiledModule] = OrderedDict()
+        self._lock = threading.Lock()
+        self._lookups = 0
+        self._hits = 0
+
+    def compile(self, graph: Graph) -> CompiledModule:
+        """The module for a graph: the one made earlier for an equal graph, or a new one."""
+        if not isinstance(graph, Graph):
+            raise ArgumentError(f"compile takes a graph, such as GraphBuilder.build() gives, not {graph!r}")
+        key = graph.digest
+        with self._lock:
+            self._lookups += 1
+            found = self._modules.get(key) if self.config["enable_caching"] else None
+            if found is not None:
+                self._hits += 1
+                self._modules.move_to_end(key)
+                return found
+        module = CompiledModule(self, graph)
+        _dump(module)
+        if not self.config["enable_caching"]:
+            return module
+        with self._lock:
+            module = self._modules.setdefault(key, module)
+            while len(self._modules) > self.config["cache_capacity"]:
+                self._modules.popitem(last=False)
+            return module
+
+    @property
+    def cache_hit_rate(self) -> float:
+        """Share of calls of `compile` that found their module ready; 0 before the first."""
+        return self._hits / self._lookups if self._lookups else 0.0
+
+    def __len__(self) -> int:
+        """Number of modules kept."""
+        return len(self._modules)
+
+    def clear(self) -> None:
+        """Forget all modules. Those in use go on working."""
+        with self._lock:
+            self._modules.clear()
+            self._lookups = self._hits = 0
+
+
+def _dump(module: CompiledModule) -> None:
+    dump = environment().dump
+    if "graph" in dump:
+        print(module.graph.text, file=sys.stderr)
+    if "passes" in dump:
+        for report in module.pass_reports:
+            print(f"{report.name}: changed {report.changed}, removed {report.removed}", file=sys.stderr)
+    if "optimized_graph" in dump:
+        print(module.optimized_graph.text, file=sys.stderr)
