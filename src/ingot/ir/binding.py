@@ -48,6 +48,9 @@ def bind(graph: Graph, inputs: Sequence[Any], device: torch.device | str | None 
                 f"{assumption.operator} needs {assumption.left} and {assumption.right} to be equal, but the inputs "
                 f"make them {left} and {right}: {_origins(graph, assumption.left, assumption.right)}"
             )
+    for output in graph.outputs:
+        if output.alias_input is not None:
+            _check_writable(output.alias_input, inputs[output.alias_input])
     return Binding(bound, _common_device(inputs, device))
 
 
@@ -62,6 +65,13 @@ def _check_tensor(position: int, declared: TensorType, value: Any) -> None:
         raise InputError(f"input {position} must have the dtype {declared.dtype.text}, not {value.dtype}")
     if value.dim() != declared.rank:
         raise InputError(f"input {position} must have {declared.rank} dimensions ({declared}), not {value.dim()}")
+
+
+def _check_writable(position: int, value: torch.Tensor) -> None:
+    if any(size > 1 and stride == 0 for size, stride in zip(value.shape, value.stride(), strict=True)):
+        raise InputError(
+            f"input {position} is overwritten, but several of its elements share one place in memory; pass a clone"
+        )
 
 
 def _bind_sizes(position: int, declared: TensorType, value: torch.Tensor, bound: dict[str, int]) -> None:

@@ -85,9 +85,9 @@ def truediv(b: Any, x: Operand, y: Operand) -> Any:
     return b.div(x, y)
 
 
-@composite(Promotion.ARITHMETIC, INTEGERS, "torch.fmod", operands(ANYWHERE, NON_ZERO))
+@composite(Promotion.ARITHMETIC, NUMERIC, "torch.fmod", operands(ANYWHERE, NON_ZERO))
 def mod(b: Any, x: Operand, y: Operand) -> Any:
-    """Remainder of the integer division, with the sign of x, as in C. `remainder` takes the sign of y."""
+    """Remainder of the division, with the sign of x, as in C; nvFuser's name for `fmod` on integers."""
     return b.fmod(x, y)
 
 
@@ -221,6 +221,8 @@ def elu(b: Any, x: Operand, alpha: Real = 1.0) -> Any:
 )
 def hardtanh(b: Any, x: Operand, min_value: Real = -1.0, max_value: Real = 1.0) -> Any:
     """x limited to the range from min_value to max_value."""
+    if x.dtype is DataType.UInt8 and (min_value < 0 or max_value < 0):
+        raise ArgumentError(f"hardtanh of unsigned numbers needs limits of at least 0, not {min_value}, {max_value}")
     return b.clamp(x, _matching(x, min_value), _matching(x, max_value))
 
 

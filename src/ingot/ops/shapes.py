@@ -261,7 +261,7 @@ def size(b: Any, x: Tensor, axis: Axis) -> Any:
 @operator(
     Kind.COMPOSITE,
     eager=lambda torch, x: tuple(x.shape),
-    samples=lambda shape: [Sample((SampleOperand(shape),))],
+    samples=lambda shape: [Sample((SampleOperand(shape),))] if shape else [],
 )
 def shape(b: Any, x: Tensor) -> Any:
     """Sizes of all axes, as a vector."""
