@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from ingot.base import sizes
 from ingot.base.dtypes import DataType, from_text
 from ingot.base.errors import IngotError, ParseError
+from ingot.base.numbers import convert_number
 from ingot.base.sizes import Size
 from ingot.base.types import OperandSlot, ScalarType, TensorType
+from ingot.ir.attribute_rules import check_attributes
 from ingot.ir.graph import Graph, Output
 from ingot.ir.library import check_library_call
 from ingot.ir.node import Assumption, Node, make
 from ingot.ir.verifier import verify
-from ingot.ops import lookup
-from ingot.ops.attributes import ConstantAttributes, InputAttributes, LibraryAttributes
+from ingot.ops import Op, lookup
+from ingot.ops.attributes import Attributes, ConstantAttributes, InputAttributes, LibraryAttributes
+
+Result = TypeVar("Result")
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -156,11 +160,13 @@ class _Parser:
         return Graph(tuple(inputs), tuple(nodes), tuple(outputs), tuple(assumptions))
 
     def input(self) -> Node:
+        start = self.position
         name = self.take("value")
         self.expect(":")
         type_ = self.type()
         shape = type_.shape if isinstance(type_, TensorType) else None
-        node = make(lookup("input"), (), InputAttributes(len(self.values), type_.dtype, shape))
+        attributes = InputAttributes(len(self.values), type_.dtype, shape)
+        node = self.checked(start, lambda: self.made(lookup("input"), (), attributes))
         return self.define(name, node)
 
     def assumption(self) -> Assumption:
@@ -210,13 +216,17 @@ class _Parser:
         attributes = op.attributes(**values)
         if isinstance(attributes, LibraryAttributes):
             check_library_call(attributes.target)
+        return self.made(op, operands, attributes)
+
+    def made(self, op: Op, operands: Sequence[Node], attributes: Attributes) -> Node:
+        check_attributes(op, [operand.type for operand in operands], attributes)
         return make(op, operands, attributes)
 
-    def checked(self, start: int, make_node: Callable[[], Node]) -> Node:
+    def checked(self, start: int, compute: Callable[[], Result]) -> Result:
         """Run a type rule; whatever it finds wrong becomes an error at the operation's place."""
         try:
-            return make_node()
-        except (IngotError, ValueError, TypeError, IndexError, AttributeError) as error:
+            return compute()
+        except (IngotError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
             raise self._error_at(self.tokens[start].position, str(error)) from error
 
     def define(self, name: str, node: Node) -> Node:
@@ -231,23 +241,25 @@ class _Parser:
         order = None
         if self.accept("strides"):
             self.expect("[")
-            order = tuple(self.several("]", lambda: int(self.take("number"))))
+            order = tuple(self.several("]", self.whole_number))
         return Output(node, alias, order)
 
     def alias(self) -> int:
-        return int(self.take("value")[1:])
+        return self.whole("value", 1)
 
     def operand(self) -> Node:
         if self.current.kind == "value":
             if self.current.text not in self.values:
                 raise self.error(f"{self.current.text} is not defined before this line")
             return self.values[self.take("value")]
+        start = self.position
         value = self.attribute()
         self.expect(":")
         dtype = from_text(self.take("name"))
         if dtype is None or not isinstance(value, bool | int | float):
             raise self.error("a constant is a number and its type, like 1.0:f32")
-        return make(lookup("constant"), (), ConstantAttributes(value, dtype))
+        held = self.checked(start, lambda: convert_number(value, dtype))
+        return make(lookup("constant"), (), ConstantAttributes(held, dtype))
 
     # --- types, sizes, attributes -------------------------------------------------------------------------------------
 
@@ -273,9 +285,9 @@ class _Parser:
     def attribute(self) -> Any:
         token = self.current
         if token.kind == "string":
-            return json.loads(self.take("string"))
+            return self.checked(self.position, lambda: json.loads(self.take("string")))
         if token.kind == "slot":
-            return OperandSlot(int(self.take("slot")[1:]))
+            return OperandSlot(self.whole("slot", 1))
         if self.accept("["):
             return tuple(self.several("]", self.attribute))
         if token.text in ("none", "true", "false"):
@@ -315,9 +327,8 @@ class _Parser:
 
     def size_factor(self) -> Size:
         if self.current.kind == "number":
-            if not re.fullmatch(r"-?\d+", self.current.text):
-                raise self.error("a size is a whole number")
-            return int(self.take("number"))
+            return self.whole_number()
+        start = self.position
         name = self.take("name")
         if name not in sizes.FUNCTIONS:
             return sizes.symbol(name)
@@ -326,4 +337,13 @@ class _Parser:
         self.expect(",")
         right = self.size()
         self.expect(")")
-        return sizes.FUNCTIONS[name](left, right)
+        return self.checked(start, lambda: sizes.FUNCTIONS[name](left, right))
+
+    def whole_number(self) -> int:
+        return self.whole("number")
+
+    def whole(self, kind: str, skipped: int = 0) -> int:
+        """The whole number a token spells after its first characters."""
+        if self.current.kind == kind and not re.fullmatch(r"-?[0-9]{1,19}", self.current.text[skipped:]):
+            raise self.error("a whole number of at most 64 bits is needed here")
+        return int(self.take(kind)[skipped:])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ingot.base import sizes
 from ingot.base.errors import IngotError, VerificationError
 from ingot.base.types import ScalarType, TensorType, TupleType
+from ingot.ir.attribute_rules import check_attributes
 from ingot.ir.node import Node, is_structure
 from ingot.ops.attributes import InputAttributes
 
@@ -52,6 +53,7 @@ def _check_nodes(graph: Graph) -> None:
 def _check_type(node: Node) -> None:
     """Work the type out anew: a node made in any other way than by `make` would show here."""
     assert node.op.infer is not None
+    check_attributes(node.op, [operand.type for operand in node.operands], node.attributes)
     inferred = node.op.infer([operand.type for operand in node.operands], node.attributes, lambda *_: None)
     if inferred != node.type:
         raise VerificationError(f"{node!r} should have the type {inferred}")

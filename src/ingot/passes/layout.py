@@ -6,17 +6,16 @@
     sum(permute(x, [1, 0]), axes=[1])                       ->  sum(x, axes=[0])
     exp(broadcast_in_dim(x, shape, axes))                   ->  broadcast_in_dim(exp(x), shape, axes)
 
-A permute moves past an operation only if no value has to be permuted that was not permuted before, so the number of
-permutes never grows. Reductions keep the order in which they take elements, hence every bit.
+A permute moves only where fewer permutes remain; `layout_regions` decides that for whole regions of pointwise
+operations. Reductions keep the order in which they take elements, hence every bit.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ingot.base.types import ScalarType, TensorType
+from ingot.base.types import TensorType
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node, make
 from ingot.ops import Kind
@@ -24,13 +23,10 @@ from ingot.ops.attributes import (
     AxesAttributes,
     AxisAttributes,
     BroadcastAttributes,
-    PermuteAttributes,
     SliceAttributes,
 )
+from ingot.passes.layout_regions import order_of, permuted, reduced_order, turn_regions
 from ingot.passes.rewriting import PassResult, Rewriter, Rule, apply, is_op
-
-Order = tuple[int, ...]
-
 
 # --- merging views ----------------------------------------------------------------------------------------------------
 
@@ -39,10 +35,10 @@ def merge_permutes(node: Node) -> Node | None:
     """permute(permute(x, p), q) -> permute(x, p[q]), or x where that is no permutation at all"""
     if not is_op(node, "permute"):
         return None
-    order = _order(node)
+    order = order_of(node)
     inner = node.operands[0]
     if is_op(inner, "permute"):
-        return _permuted(inner.operands[0], tuple(_order(inner)[axis] for axis in order))
+        return permuted(inner.operands[0], tuple(order_of(inner)[axis] for axis in order))
     return inner if order == tuple(range(len(order))) else None
 
 
@@ -151,76 +147,30 @@ MERGES: tuple[Rule, ...] = (
 # --- moving permutes --------------------------------------------------------------------------------------------------
 
 
-def sink_through_pointwise(node: Node, used_once: Sequence[bool]) -> Node | None:
-    """add(permute(x, p), permute(y, p)) -> permute(add(x, y), p)"""
-    if node.op.kind is not Kind.POINTWISE or not isinstance(node.type, TensorType):
-        return None
-    orders = {_order(operand) for operand in node.operands if is_op(operand, "permute")}
-    if len(orders) != 1:
-        return None
-    (order,) = orders
-    operands: list[Node] = []
-    for operand, once in zip(node.operands, used_once, strict=True):
-        if is_op(operand, "permute"):
-            if not once or len(order) != node.type.rank:
-                return None
-            operands.append(operand.operands[0])
-        elif _is_uniform(operand):
-            operands.append(_scalar_of(operand))
-        else:
-            return None
-    return _permuted(make(node.op, operands, node.attributes), order)
-
-
-def sink_through_reduction(node: Node, used_once: Sequence[bool]) -> Node | None:
+def sink_through_reduction(node: Node, used_once: bool) -> Node | None:
     """sum(permute(x, p), axes) -> permute(sum(x, p[axes]), the kept part of p), if the reduced axes keep their order"""
     if node.op.kind is not Kind.REDUCTION or not is_op(node.operands[0], "permute"):
         return None
     assert isinstance(node.attributes, AxesAttributes)
-    order = _order(node.operands[0])
+    order = order_of(node.operands[0])
+    remaining = reduced_order(order, node.attributes.axes)
+    if remaining is None or (not used_once and list(remaining) != sorted(remaining)):
+        return None  # otherwise the permute stays for its other users, and a second one appears
     axes = tuple(order[axis] for axis in node.attributes.axes)
-    if list(axes) != sorted(axes):
-        return None
-    kept = [axis for position, axis in enumerate(order) if position not in node.attributes.axes]
-    if not used_once[0] and kept != sorted(kept):
-        return None  # the permute would stay for its other users, and a second one appear
-    reduced = make(node.op, [node.operands[0].operands[0]], AxesAttributes(axes))
-    return _permuted(reduced, tuple(sorted(kept).index(axis) for axis in kept))
+    return permuted(make(node.op, [node.operands[0].operands[0]], AxesAttributes(axes)), remaining)
 
 
-def sink_through_scan(node: Node, used_once: Sequence[bool]) -> Node | None:
+def sink_through_scan(node: Node, used_once: bool) -> Node | None:
     """cumsum(permute(x, p), axis) -> permute(cumsum(x, p[axis]), p)"""
-    if node.op.kind is not Kind.SCAN or not is_op(node.operands[0], "permute") or not used_once[0]:
+    if node.op.kind is not Kind.SCAN or not is_op(node.operands[0], "permute") or not used_once:
         return None
     assert isinstance(node.attributes, AxisAttributes)
-    order = _order(node.operands[0])
+    order = order_of(node.operands[0])
     scanned = make(node.op, [node.operands[0].operands[0]], AxisAttributes(order[node.attributes.axis]))
-    return _permuted(scanned, order)
+    return permuted(scanned, order)
 
 
-SINKS = (sink_through_pointwise, sink_through_reduction, sink_through_scan)
-
-
-def cancel_around_pointwise(node: Node, inner_used_once: bool, uses: Counter[Node]) -> Node | None:
-    """permute(mul(permute(x, p), y), q) -> mul(x, permute(y, q)) where q undoes p, if fewer permutes remain"""
-    if not is_op(node, "permute") or not inner_used_once:
-        return None
-    inner, order = node.operands[0], _order(node)
-    if inner.op.kind is not Kind.POINTWISE:
-        return None
-    cancelled, added, operands = 0, 0, []
-    for operand in inner.operands:
-        if _is_uniform(operand):
-            operands.append(_scalar_of(operand))
-        elif not isinstance(operand.type, TensorType) or operand.type.rank != len(order):
-            return None
-        elif is_op(operand, "permute") and _compose(_order(operand), order) == tuple(range(len(order))):
-            cancelled += uses[operand] <= 1
-            operands.append(operand.operands[0])
-        else:
-            added += 1
-            operands.append(_permuted(operand, order))
-    return make(inner.op, operands, inner.attributes) if added < cancelled + 1 and cancelled else None
+SINKS = (sink_through_reduction, sink_through_scan)
 
 
 # --- the pass ---------------------------------------------------------------------------------------------------------
@@ -233,27 +183,29 @@ class Layout:
     level: int = 2
 
     def run(self, graph: Graph) -> PassResult:
-        uses = _count_uses(graph)
-        rewriter = Rewriter(graph)
-        for old in graph.nodes:
-            node = rewriter.with_new_operands(old)
-            # A rewritten operand is used as often as the one it stands for.
-            used_once = [uses[operand] == 1 for operand in old.operands]
-            while (better := _improve(node, used_once if node.op is old.op else [], uses)) is not None:
-                rewriter.changed += 1
-                node = better
-            rewriter.put(old, node)
-        return rewriter.finish()
+        turned = turn_regions(graph)
+        merged = _merge_and_sink(turned.graph)
+        return PassResult(merged.graph, turned.changed + merged.changed)
 
 
-def _improve(node: Node, used_once: Sequence[bool], uses: Counter[Node]) -> Node | None:
+def _merge_and_sink(graph: Graph) -> PassResult:
+    uses = _count_uses(graph)
+    rewriter = Rewriter(graph)
+    for old in graph.nodes:
+        node = rewriter.with_new_operands(old)
+        # A rewritten operand is used as often as the one it stands for.
+        used_once = bool(old.operands) and uses[old.operands[0]] == 1
+        while (better := _improve(node, used_once and node.op is old.op)) is not None:
+            rewriter.changed += 1
+            node = better
+        rewriter.put(old, node)
+    return rewriter.finish()
+
+
+def _improve(node: Node, used_once: bool) -> Node | None:
     if node.has_effect:
         return None
-    candidates = [rule(node) for rule in MERGES]
-    if len(used_once) == len(node.operands):
-        candidates += [sink(node, used_once) for sink in SINKS]
-        candidates.append(cancel_around_pointwise(node, bool(used_once) and used_once[0], uses))
-    for better in candidates:
+    for better in (*(rule(node) for rule in MERGES), *(sink(node, used_once) for sink in SINKS)):
         if better is not None and better is not node and better.type == node.type:
             return better
     return None
@@ -265,29 +217,3 @@ def _count_uses(graph: Graph) -> Counter[Node]:
         uses.update(set(node.operands))
     uses.update(output.node for output in graph.outputs)
     return uses
-
-
-def _order(node: Node) -> Order:
-    assert isinstance(node.attributes, PermuteAttributes)
-    return node.attributes.order
-
-
-def _compose(inner: Order, outer: Order) -> Order:
-    return tuple(inner[axis] for axis in outer)
-
-
-def _permuted(node: Node, order: Order) -> Node:
-    if order == tuple(range(len(order))):
-        return node
-    return apply("permute", node, attributes=PermuteAttributes(order))
-
-
-def _is_uniform(node: Node) -> bool:
-    """Whether an operand is the same everywhere, so that permuting it changes nothing."""
-    if isinstance(node.type, TensorType):
-        return not node.type.shape or is_op(node, "full")
-    return isinstance(node.type, ScalarType)
-
-
-def _scalar_of(node: Node) -> Node:
-    return node.operands[0] if is_op(node, "full") else node

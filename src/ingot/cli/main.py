@@ -1,0 +1,127 @@
+"""The command `ingot`: what there is, and what happens to a graph."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import ingot
+from ingot.base.config import FLAGS
+from ingot.base.dtypes import in_order
+from ingot.base.environment import DUMPS
+from ingot.base.errors import IngotError
+from ingot.ir.graph import Graph
+from ingot.ir.parser import parse
+from ingot.ops import Kind, Op, lookup, table
+from ingot.passes.pipeline import PASSES, Optimized, optimize
+
+
+def console() -> Console:
+    """Made when it is needed, so that it writes to whatever standard output is then."""
+    return Console(file=sys.stdout, highlight=False)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(ingot.__version__, prog_name="ingot")
+def commands() -> None:
+    """A just-in-time fusion compiler for PyTorch."""
+
+
+@commands.command()
+@click.argument("name", required=False)
+def ops(name: str | None) -> None:
+    """List all operators, or tell everything about one."""
+    if name is not None:
+        _describe_op(lookup(name))
+        return
+    listing = Table("operator", "arguments", "kind", "what it gives", title="Operators, as fd.ops.<operator>")
+    for op in sorted(table().values(), key=lambda op: op.name):
+        if op.is_public:
+            summary = escape(op.summary.splitlines()[0])
+            listing.add_row(op.name, escape(str(op.signature)), op.kind.name.lower(), summary)
+    console().print(listing)
+
+
+@commands.command()
+def flags() -> None:
+    """List all configuration flags and environment variables."""
+    listing = Table("flag", "default", "values", "meaning", title="Flags of ingot.Config")
+    for flag in FLAGS:
+        listing.add_row(flag.name, escape(repr(flag.default)), flag.accepts, flag.meaning)
+    variables = Table("INGOT_DUMP", "prints to standard error", title="Environment: words separated by commas")
+    for word, meaning in DUMPS.items():
+        variables.add_row(word, meaning)
+    console().print(listing, variables)
+
+
+@commands.command()
+def passes() -> None:
+    """List all optimisation passes, in the order they run."""
+    listing = Table("pass", "from level", "what it does", title="Passes")
+    for pass_ in PASSES:
+        listing.add_row(pass_.name, str(pass_.level), pass_.summary)
+    console().print(listing)
+
+
+@commands.command(name="verify")
+@click.argument("file", type=click.File("r"))
+def verify_command(file: TextIO) -> None:
+    """Check the text of a graph ("-" reads standard input)."""
+    graph = parse(file.read())
+    inputs, outputs = len(graph.inputs), len(graph.outputs)
+    click.echo(f"correct: {inputs} inputs, {len(graph.nodes)} operations, {outputs} outputs, digest {graph.digest}")
+
+
+@commands.command(name="optimize")
+@click.argument("file", type=click.File("r"))
+@click.option("--level", type=click.IntRange(0, 3), default=3, show_default=True, help="graph_opt_level")
+@click.option("--disable", multiple=True, metavar="PASS", help="leave a pass out; may be given several times")
+@click.option("--report/--no-report", default=True, help="print what each pass did, to standard error")
+def optimize_command(file: TextIO, level: int, disable: tuple[str, ...], report: bool) -> None:
+    """Optimise the text of a graph ("-" reads standard input) and print the result."""
+    graph = parse(file.read())
+    optimized = optimize(graph, level, disable)
+    click.echo(optimized.graph.text)
+    if report:
+        Console(stderr=True, highlight=False).print(report_table(graph, optimized))
+
+
+def report_table(before: Graph, optimized: Optimized) -> Table:
+    """What each pass did, as a table."""
+    title = f"{len(before.nodes)} operations became {len(optimized.graph.nodes)}"
+    listing = Table("pass", "changed", "nodes fewer", "milliseconds", title=title)
+    for report in optimized.reports:
+        listing.add_row(report.name, str(report.changed), str(report.removed), f"{report.seconds * 1e3:.2f}")
+    return listing
+
+
+def _describe_op(op: Op) -> None:
+    click.echo(f"{op.name}{op.signature or ''}\n")
+    click.echo(f"{op.summary}\n")
+    kind = "a composite of other operators" if op.kind is Kind.COMPOSITE else f"a primitive ({op.kind.name.lower()})"
+    click.echo(f"It is {kind}.")
+    if op.promotion is not None:
+        click.echo(f"It computes in {', '.join(dtype.text for dtype in in_order(op.dtypes))}.")
+
+
+def main() -> None:
+    """Entry point: faults of the user's become one message, not a traceback."""
+    try:
+        commands(standalone_mode=False)
+    except IngotError as error:
+        click.echo(f"ingot: {error}", err=True)
+        sys.exit(1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
