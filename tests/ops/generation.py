@@ -209,7 +209,7 @@ def attempt(call: Callable[[], Any], *errors: type[Exception]) -> Any:
         return Refusal(error)
 
 
-EAGER_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
+EAGER_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AttributeError)
 
 
 def assert_all_match(op: Op, actual: Sequence[Any], expected: Sequence[Any], about: str = "") -> None:

@@ -37,6 +37,16 @@ def convert_number(value: Number, dtype: DataType) -> Number:
     raise DTypeError(f"a number cannot be given the type {dtype.text}")
 
 
+def fits(value: Number, dtype: DataType) -> bool:
+    """Whether a number is within the range of a type; of unsigned ones negative numbers are, as PyTorch sees it."""
+    if dtype is DataType.Bool or (isinstance(value, float) and not math.isfinite(value)):
+        return True
+    if not dtype.is_integer:
+        return math.isfinite(convert_number(value, dtype))
+    highest = (1 << dtype.bits - dtype.is_signed) - 1
+    return -highest - 1 <= value <= highest
+
+
 def _wrap(value: Number, dtype: DataType) -> int:
     if isinstance(value, float) and not math.isfinite(value):
         raise DTypeError(f"{value} has no value as {dtype.text}; use a floating-point type")

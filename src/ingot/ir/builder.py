@@ -20,7 +20,7 @@ from ingot.base.errors import (
     IngotError,
     UnsupportedError,
 )
-from ingot.base.numbers import Number, convert_number, number_type
+from ingot.base.numbers import Number, convert_number, fits, number_type
 from ingot.base.sizes import Shape, Size
 from ingot.base.types import OperandSlot, ScalarType, TensorType, TupleType
 from ingot.ir.graph import Graph, Output
@@ -284,20 +284,27 @@ class Builder:
         requested = data_type(arguments.get("dtype"))
         types = [_type_of(value) for value in promotable]
         promoted = decide(types, op.promotion, self.dialect, self.default_float, requested)
+        if refused := {type_.dtype for type_ in types} - op.operand_dtypes:
+            raise DTypeError(f"{op.name} does not take {' or '.join(sorted(dtype.text for dtype in refused))} operands")
         if promoted.compute not in op.dtypes:
             accepted = ", ".join(sorted(dtype.text for dtype in op.dtypes))
             raise DTypeError(f"{op.name} does not compute in {promoted.compute.text}; it takes {accepted}")
-        converted = {p.name: self._converted(p, arguments[p.name], promoted) for p in op.signature.parameters}
+        converted = {p.name: self._converted(op, p, arguments[p.name], promoted) for p in op.signature.parameters}
         return self._narrowed(op.build(self, **converted), promoted)
 
-    def _converted(self, parameter: Parameter, value: Any, promoted: Promoted) -> Any:
+    def _converted(self, op: Op, parameter: Parameter, value: Any, promoted: Promoted) -> Any:
         if parameter.kind == "Tensors":
             return [self.call("cast", (element, promoted.compute)) for element in value]
         if parameter.kind != "Operand" or value is None:
             return value
+        kept = parameter.name in op.keeps_precision and not getattr(value, "shape", ())
         if isinstance(value, Handle):
-            return self.call("cast", (value, promoted.compute))
-        if promoted.rounds_scalars:
+            # A value that has the type already is not cast at all.
+            rounded = self.call("cast", (value, promoted.common)) if promoted.rounds and not kept else value
+            return self.call("cast", (rounded, promoted.compute))
+        if parameter.name in op.bounded:
+            _check_bounds(op, value, promoted.common)
+        if promoted.rounds and not kept:
             value = convert_number(value, promoted.common)
         return self.constant(value, promoted.compute)
 
@@ -376,6 +383,14 @@ def _promotable(op: Op, arguments: Mapping[str, Any]) -> list[Any]:
         elif parameter.kind == "Operand" and value is not None:
             found.append(value)
     return found
+
+
+def _check_bounds(op: Op, value: Number, common: DataType) -> None:
+    """Refuse the numbers PyTorch refuses; only an exponent must be within the range of a floating-point type too."""
+    if op.number_exponent and common.is_integer and value < 0:
+        raise ArgumentError(f"integers have no powers with the exponent {value}; cast them to floating point first")
+    if (common.is_integer or op.number_exponent) and not fits(value, common):
+        raise ArgumentError(f"{value} does not fit {common.text}")
 
 
 def _type_of(value: Handle | Number) -> TensorType | ScalarType:

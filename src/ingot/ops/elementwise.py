@@ -20,7 +20,14 @@ MODERATE = Domain(low=-6.0, high=6.0, lowest_integer=-100, highest_integer=100)
 FEW_ULPS = Tolerance(ulps=16, scale=1.0)
 
 
-def composite(promotion: Promotion | None, dtypes: Any, eager: Any, samples: Any = None, tolerance: Tolerance = EXACT):
+def composite(
+    promotion: Promotion | None,
+    dtypes: Any,
+    eager: Any,
+    samples: Any = None,
+    tolerance: Tolerance = EXACT,
+    keeps_precision: tuple[str, ...] = (),
+):
     return operator(
         Kind.COMPOSITE,
         promotion=promotion,
@@ -28,6 +35,7 @@ def composite(promotion: Promotion | None, dtypes: Any, eager: Any, samples: Any
         eager=eager,
         samples=samples or operands(ANYWHERE),
         tolerance=tolerance,
+        keeps_precision=keeps_precision,
     )
 
 
@@ -79,7 +87,7 @@ def isreal(b: Any, x: Plain) -> Any:
 # --- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-@composite(Promotion.FLOAT, FLOATS, "torch.true_divide", operands(ANYWHERE, NON_ZERO))
+@composite(Promotion.FLOAT, FLOATS, "torch.true_divide", operands(ANYWHERE, NON_ZERO), keeps_precision=("y",))
 def truediv(b: Any, x: Operand, y: Operand) -> Any:
     """x / y, in floating point even for integers."""
     return b.div(x, y)
@@ -103,6 +111,7 @@ def frac(b: Any, x: Operand) -> Any:
     "torch.lerp",
     operands(MODERATE, MODERATE, Domain(0.0, 1.0, specials=False)),
     FEW_ULPS,
+    keeps_precision=("weight",),
 )
 def lerp(b: Any, x: Operand, y: Operand, weight: Operand) -> Any:
     """From x at weight 0 to y at weight 1, on the straight line between them."""
@@ -120,6 +129,7 @@ def lerp(b: Any, x: Operand, y: Operand, weight: Operand) -> Any:
         Sample(tuple(SampleOperand(shape, MODERATE) for _ in range(3)), {"value": value}) for value in (1, 2)
     ],
     FEW_ULPS,
+    keeps_precision=("value",),
 )
 def addcmul(b: Any, x: Operand, first: Operand, second: Operand, value: Operand = 1) -> Any:
     """x + value * first * second."""

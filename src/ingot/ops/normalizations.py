@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingot.base.dtypes import FLOATS, INTEGERS, DataType
+from ingot.base.dtypes import BOOLEAN, COMPUTED, FLOATS, INTEGERS, DataType
 from ingot.base.errors import ArgumentError, DTypeError, ShapeError
 from ingot.ops.parameters import Axis, Flag, Integer, Operand, Plain, Real, Sizes, Tensor, Text, Type, one_axis
 from ingot.ops.promotion import Promotion
@@ -22,10 +22,18 @@ ADDED_UP = Tolerance(ulps=64, scale=4.0)
 NORMALIZED = Tolerance(ulps=1024, scale=4.0)
 
 
-def composite(eager: Any, samples: Any, tolerance: Tolerance = ADDED_UP, dtypes: Any = FLOATS):
+def composite(
+    eager: Any,
+    samples: Any,
+    tolerance: Tolerance = ADDED_UP,
+    dtypes: Any = FLOATS,
+    promotion: Promotion = Promotion.ARITHMETIC,
+    operand_dtypes: Any = COMPUTED,
+):
     return operator(
         Kind.COMPOSITE,
-        promotion=Promotion.ARITHMETIC,
+        promotion=promotion,
+        operand_dtypes=operand_dtypes,
         dtypes=dtypes,
         eager=eager,
         samples=samples,
@@ -91,6 +99,8 @@ def layer_norm(
 ) -> Any:
     """x with mean 0 and variance 1 over its last axes, then scaled and shifted."""
     axes = _last_axes(b, x, normalized_shape)
+    for parameter in (weight, bias):
+        _require_shape(b, parameter, normalized_shape)
     variance, mean = b.var_mean(x, axes, 0, True)
     return _affine((x - mean) * b.rsqrt(variance + eps), weight, bias)
 
@@ -105,6 +115,7 @@ def rms_norm(
 ) -> Any:
     """x over the root of its mean square over the last axes, then scaled; eps defaults to the dtype's epsilon."""
     axes = _last_axes(b, x, normalized_shape)
+    _require_shape(b, weight, normalized_shape)
     if eps is None:
         eps = 2.0**-52 if x.dtype is DataType.Double else 2.0**-23
     return _affine(x * b.rsqrt(b.mean(x * x, axes, True) + eps), weight, None)
@@ -212,7 +223,9 @@ def _loss_samples(*extra: dict[str, Any]):
 
 
 @composite(
-    lambda torch, x, target, reduction: torch.nn.functional.mse_loss(x, target, reduction=reduction), _loss_samples()
+    lambda torch, x, target, reduction: torch.nn.functional.mse_loss(x, target, reduction=reduction),
+    _loss_samples(),
+    promotion=Promotion.EXPANDED,
 )
 def mse_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean") -> Any:
     """Squared difference."""
@@ -224,6 +237,8 @@ def mse_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean") -> A
     lambda torch, x, target, reduction: torch.nn.functional.l1_loss(x, target, reduction=reduction),
     _loss_samples(),
     dtypes=FLOATS | INTEGERS,
+    operand_dtypes=COMPUTED - BOOLEAN,  # it subtracts
+    promotion=Promotion.EXPANDED,
 )
 def l1_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean") -> Any:
     """Absolute difference."""
@@ -236,6 +251,7 @@ def l1_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean") -> An
     ),
     _loss_samples({"beta": 1.0}, {"beta": 0.5}, {"beta": 0.0}),
     dtypes=FLOATS | INTEGERS,
+    promotion=Promotion.EXPANDED,
 )
 def smooth_l1_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean", beta: Real = 1.0) -> Any:
     """Squared difference over 2 * beta below beta, absolute difference less beta / 2 above it."""
@@ -294,6 +310,7 @@ def cross_entropy(
     kept = b.ne(target, ignore_index)
     is_new = [position == axis for position in range(len(x.shape))]
     labels = b.broadcast(b.cast(b.where(kept, target, 0), DataType.Int), is_new)
+    _require_shape(b, weight, x.shape[axis : axis + 1])
     spread = weight if weight is None or axis == 0 else _per_channel(b, x, weight)
     weighted = logs if spread is None else logs * spread
     ones = b.full(target.shape, 1.0, logs.dtype)
@@ -310,6 +327,7 @@ def cross_entropy(
 
 def _probability_loss(b: Any, logs: Any, target: Any, weight: Any, reduction: str, smoothing: float) -> Any:
     axis = 0 if len(logs.shape) == 1 else 1
+    _require_shape(b, weight, logs.shape[axis : axis + 1])
     if smoothing:
         target = target * (1 - smoothing) + smoothing / b.size(logs, axis)
     terms = logs * target if weight is None else logs * target * (_per_channel(b, logs, weight) if axis else weight)
@@ -351,6 +369,17 @@ def _last_axes(b: Any, x: Any, normalized_shape: Any) -> list[int]:
     for size, expected in zip(x.shape[-count:], normalized_shape, strict=True):
         b.require_equal_sizes(size, expected, f"normalized_shape {list(normalized_shape)} does not fit {x.type}")
     return list(range(len(x.shape) - count, len(x.shape)))
+
+
+def _require_shape(b: Any, value: Any, shape: Any) -> None:
+    """Weights do not broadcast: they have exactly the shape they are for."""
+    if value is None:
+        return
+    message = f"a weight or bias of the shape {list(shape)} is needed, not {value.type}"
+    if len(value.shape) != len(shape):
+        raise ShapeError(message)
+    for size, expected in zip(value.shape, shape, strict=True):
+        b.require_equal_sizes(size, expected, message)
 
 
 def _has_no_elements(b: Any, x: Any, axis: int) -> bool:

@@ -135,7 +135,6 @@ for name, summary, dtypes, commutative in [
     ("bitwise_and", "Bits set in both.", INTEGERS | BOOLEAN, True),
     ("bitwise_or", "Bits set in either.", INTEGERS | BOOLEAN, True),
     ("bitwise_xor", "Bits set in exactly one.", INTEGERS | BOOLEAN, True),
-    ("gcd", "Greatest common divisor.", INTEGERS, True),
 ]:
     pointwise(
         name,
@@ -144,9 +143,24 @@ for name, summary, dtypes, commutative in [
         infer=inference.pointwise(),
         promotion=Promotion.ARITHMETIC,
         dtypes=dtypes,
+        # PyTorch refuses to subtract bools from anything, and anything from bools.
+        operand_dtypes=COMPUTED - BOOLEAN if name == "sub" else COMPUTED,
+        keeps_precision=("y",) if name == "mul" else (),
         commutative=commutative,
         samples=operands(ANYWHERE, ANYWHERE),
     )
+
+pointwise(
+    "gcd",
+    _binary("gcd"),
+    "Greatest common divisor.",
+    infer=inference.pointwise(),
+    eager=lambda torch, x, y: torch.gcd(*_both_tensors(torch, x, y)),
+    promotion=Promotion.ARITHMETIC,
+    dtypes=INTEGERS,
+    commutative=True,
+    samples=operands(ANYWHERE, ANYWHERE),
+)
 
 for name, summary, dtypes, domains in [
     ("fmod", "Remainder of the division, with the sign of x.", NUMERIC, (ANYWHERE, NON_ZERO)),
@@ -174,6 +188,7 @@ pointwise(
     ),
     promotion=Promotion.ARITHMETIC,
     dtypes=NUMERIC,
+    keeps_precision=("y",),
     samples=operands(ANYWHERE, NON_ZERO),
 )
 
@@ -216,6 +231,7 @@ pointwise(
     dtypes=NUMERIC,
     stable=False,
     number_exponent=True,
+    bounded=("y",),
     tolerance=Tolerance(ulps=4),
     samples=operands(POSITIVE, EXPONENTS),
 )
@@ -262,6 +278,7 @@ pointwise(
     infer=inference.where,
     promotion=Promotion.MOVEMENT,
     dtypes=COMPUTED,
+    bounded=("x", "y"),
     samples=lambda shape: [
         Sample((SampleOperand(shape, dtype=DataType.Bool), SampleOperand(shape), SampleOperand(shape)))
     ],
@@ -292,9 +309,14 @@ def cast(b: Any, x: Plain, dtype: Type) -> Any:
 
 
 def _both_tensors(torch: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Some functions of PyTorch take no numbers; a number becomes a tensor of the type it would be promoted to."""
+    """Some functions of PyTorch take no numbers; a number becomes a tensor that promotes and converts as it would."""
+
+    def tensor(number: Any, other: Any) -> Any:
+        dtype = torch.result_type(number, other) if isinstance(number, float) else None
+        return torch.tensor(number, dtype=dtype, device=other.device)
+
     if not isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor):
-        x = torch.tensor(x, dtype=torch.result_type(x, y), device=y.device)
+        x = tensor(x, y)
     if not isinstance(y, torch.Tensor) and isinstance(x, torch.Tensor):
-        y = torch.tensor(y, dtype=torch.result_type(x, y), device=x.device)
+        y = tensor(y, x)
     return x, y

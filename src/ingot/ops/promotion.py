@@ -28,6 +28,8 @@ class Promotion(Enum):
     """The same, but integers and bools become floating point first."""
     COMPARISON = auto()
     """Compute in it, answer bool."""
+    EXPANDED = auto()
+    """Compute and answer in it; tensors without dimensions count as much as others, because PyTorch expands first."""
     ACCUMULATE = auto()
     """Compute and answer in it, but integers and bools become int64 first."""
     MOVEMENT = auto()
@@ -42,9 +44,9 @@ class Promoted:
     """What they are converted to before the operator runs."""
     result: DataType
     """What a result of type `compute` is converted to afterwards."""
-    rounds_scalars: bool
-    """Whether a Python number is rounded to `common` before it is widened: PyTorch compares a bfloat16 tensor with the
-    bfloat16 nearest to 0.1, yet adds 0.1 in float32."""
+    rounds: bool
+    """Whether operands are rounded to `common` before they are widened: PyTorch compares a bfloat16 tensor with the
+    bfloat16 nearest to 0.1, and adds that one to it. What it reads in float32 is in `Op.keeps_precision`."""
 
 
 def common_type(types: Sequence[TensorType | ScalarType], default_float: DataType) -> DataType:
@@ -77,9 +79,11 @@ def decide(
     requested: DataType | None = None,
 ) -> Promoted:
     """Apply an operator's rule to its operand types; `requested` is an explicit dtype argument, which wins."""
+    if promotion is Promotion.EXPANDED:
+        types = [TensorType(type_.dtype, (1,)) if isinstance(type_, TensorType) else type_ for type_ in types]
     common = requested or common_type(types, default_float)
     if promotion is Promotion.MOVEMENT:
-        return Promoted(common, common, common, rounds_scalars=True)
+        return Promoted(common, common, common, rounds=True)
     if requested is None and not common.is_float:
         if promotion is Promotion.FLOAT:
             common = default_float
@@ -87,7 +91,7 @@ def decide(
             common = DataType.Int
     compute = common.widened
     result = compute if dialect is Dialect.NVFUSER and requested is None else common
-    return Promoted(common, compute, result, rounds_scalars=promotion is Promotion.COMPARISON)
+    return Promoted(common, compute, result, dialect is Dialect.TORCH or promotion is Promotion.COMPARISON)
 
 
 def _has_dimensions(type_: TensorType | ScalarType) -> bool:

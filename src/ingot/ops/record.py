@@ -68,6 +68,13 @@ class Op:
     """Whether the reference wants a scalar last operand as a Python number: eager's pow then treats x**2 as x*x."""
     samples: Samples | None
     tolerance: Tolerance
+    operand_dtypes: frozenset[DataType] = COMPUTED
+    """Types its operands may have before promotion."""
+    keeps_precision: tuple[str, ...] = ()
+    """Parameters that PyTorch reads in float32 where the others are of a half type and they have no dimensions: a
+    tensor of bfloat16 is multiplied by 0.1, whereas all other operands are rounded to bfloat16 first."""
+    bounded: tuple[str, ...] = ()
+    """Parameters where PyTorch refuses a number that the operands' type cannot hold; elsewhere it wraps around."""
 
     @property
     def is_primitive(self) -> bool:
@@ -114,6 +121,8 @@ def operator(
     dtypes: frozenset[DataType] = COMPUTED,
     stable: bool = True,
     tolerance: Tolerance = EXACT,
+    operand_dtypes: frozenset[DataType] = COMPUTED,
+    keeps_precision: tuple[str, ...] = (),
 ):
     """Decorator: the function builds the operator, its signature is the operator's, its docstring the summary."""
 
@@ -136,6 +145,8 @@ def operator(
                 number_exponent=False,
                 samples=samples,
                 tolerance=tolerance,
+                operand_dtypes=operand_dtypes,
+                keeps_precision=keeps_precision,
             )
         )
         return build
@@ -157,6 +168,9 @@ def pointwise(
     stable: bool = True,
     number_exponent: bool = False,
     tolerance: Tolerance = EXACT,
+    operand_dtypes: frozenset[DataType] = COMPUTED,
+    keeps_precision: tuple[str, ...] = (),
+    bounded: tuple[str, ...] = (),
 ) -> None:
     """Add an element-by-element primitive; its node and its call have the same meaning in PyTorch."""
     meaning = _resolve_later(eager or f"torch.{name}")
@@ -178,6 +192,9 @@ def pointwise(
             number_exponent=number_exponent,
             samples=samples,
             tolerance=tolerance,
+            operand_dtypes=operand_dtypes,
+            keeps_precision=keeps_precision,
+            bounded=bounded,
         )
     )
 
