@@ -245,7 +245,10 @@ class _Parser:
         return Output(node, alias, order)
 
     def alias(self) -> int:
-        return self.whole("value", 1)
+        node = self.operand()
+        if not isinstance(node.attributes, InputAttributes):
+            raise self.error("only an input can be written into")
+        return node.attributes.index
 
     def operand(self) -> Node:
         if self.current.kind == "value":

@@ -102,8 +102,9 @@ def multiply_by_minus_one(node: Node) -> Node | None:
 
 def remainder_by_power_of_two(node: Node) -> Node | None:
     """remainder(i, 8) -> bitwise_and(i, 7), for all integers; fmod(u, 8) -> bitwise_and(u, 7) for unsigned ones"""
-    unsigned = not dtype_of(node).is_signed
-    if dtype_of(node).is_integer and (is_op(node, "remainder") or (is_op(node, "fmod") and unsigned)):
+    if not is_op(node, "remainder", "fmod") or not dtype_of(node).is_integer:
+        return None
+    if is_op(node, "remainder") or not dtype_of(node).is_signed:
         x, divisor = node.operands
         known = uniform_value(divisor)
         if known is not None and known > 0 and int(known).bit_count() == 1:

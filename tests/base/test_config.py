@@ -1,0 +1,64 @@
+"""Config: a dictionary with defaults that keeps what it does not know."""
+
+import warnings
+
+import pytest
+
+from ingot import Config
+from ingot.base.config import FLAGS
+from ingot.base.environment import Environment
+from ingot.base.errors import ConfigError
+
+
+def test_starts_from_defaults_and_takes_what_a_dictionary_takes():
+    assert dict(Config()) == {flag.name: flag.default for flag in FLAGS}
+    assert Config(graph_opt_level=1)["graph_opt_level"] == 1
+    assert Config({"graph_opt_level": 1}, cache_capacity=5)["cache_capacity"] == 5
+    assert Config([("graph_opt_level", 0)])["graph_opt_level"] == 0
+    assert Config(Config(graph_opt_level=2)) == Config(graph_opt_level=2)
+
+
+def test_never_changes_the_callers_object():
+    given = {"graph_opt_level": 1}
+    config = Config(given)
+    config["graph_opt_level"] = 2
+    assert given == {"graph_opt_level": 1}
+    copy = config.copy()
+    copy["graph_opt_level"] = 0
+    assert config["graph_opt_level"] == 2
+
+
+def test_unknown_flags_are_kept_and_near_misses_warned_about():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Config(something_else=7)["something_else"] == 7
+    with pytest.warns(UserWarning, match="did you mean 'graph_opt_level'"):
+        Config(graph_opt_levle=1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"graph_opt_level": 9},
+        {"graph_opt_level": True},
+        {"enable_caching": 1},
+        {"cache_capacity": 0},
+        {"disabled_passes": "layout"},
+    ],
+)
+def test_wrong_values_are_refused(wrong):
+    with pytest.raises(ConfigError):
+        Config(wrong)
+
+
+def test_digest_depends_on_what_changes_compilation_alone():
+    assert Config().digest == Config(cache_capacity=3, unknown=1).digest
+    assert Config().digest != Config(graph_opt_level=1).digest
+    assert Config(disabled_passes=["a", "b"]).digest == Config(disabled_passes=("b", "a")).digest
+
+
+def test_environment_is_typed_and_checked():
+    assert Environment.read({}).dump == frozenset()
+    assert Environment.read({"INGOT_DUMP": "graph, passes"}).dump == {"graph", "passes"}
+    with pytest.raises(ConfigError, match="INGOT_DUMP cannot name nonsense"):
+        Environment.read({"INGOT_DUMP": "nonsense"})
