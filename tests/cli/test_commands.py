@@ -1,0 +1,73 @@
+"""The command `ingot`, run as users run it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ingot.base.config import FLAGS
+from ingot.ops import table
+from ingot.passes.pipeline import PASSES
+
+GRAPH = "graph(%0: f32[s0]) {\n  %1 = mul(%0, 1.0:f32): f32[s0]\n  %2 = exp(%1): f32[s0]\n  return %2\n}\n"
+
+
+def ingot(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ingot", *arguments]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def test_help_lists_every_command():
+    done = ingot("--help")
+    assert done.returncode == 0
+    for command in ("ops", "flags", "passes", "verify", "optimize"):
+        assert command in done.stdout
+
+
+def test_lists_name_everything_there_is():
+    listing = ingot("ops").stdout
+    assert all(op.name[:12] in listing for op in table().values() if op.is_public)
+    assert all(flag.name[:12] in ingot("flags").stdout for flag in FLAGS)
+    assert all(pass_.name in ingot("passes").stdout for pass_ in PASSES)
+
+
+def test_one_operator_is_described():
+    done = ingot("ops", "softmax")
+    assert "softmax(x, axis, dtype=None)" in done.stdout
+    assert "composite" in done.stdout
+
+
+def test_optimize_prints_the_graph_and_what_each_pass_did():
+    done = ingot("optimize", "-", text=GRAPH)
+    assert done.returncode == 0
+    assert done.stdout == "graph(%0: f32[s0]) {\n  %1 = exp(%0): f32[s0]\n  return %1\n}\n"
+    assert "2 operations became 1" in done.stderr
+    untouched = ingot("optimize", "-", "--disable", "algebraic_simplification", "--no-report", text=GRAPH)
+    assert untouched.stdout == GRAPH
+    assert untouched.stderr == ""
+    assert ingot("optimize", "-", "--level", "0", text=GRAPH).stdout == GRAPH
+
+
+def test_verify_tells_what_it_read(tmp_path):
+    file = tmp_path / "graph.txt"
+    file.write_text(GRAPH)
+    done = ingot("verify", str(file))
+    assert done.returncode == 0
+    assert done.stdout.startswith("correct: 1 inputs, 2 operations, 1 outputs, digest ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["verify", "-"], "line 1"),
+        (["optimize", "-", "--disable", "nonsense"], "line 1"),
+        (["ops", "sofmax"], "did you mean softmax"),
+        (["nonsense"], "No such command"),
+        (["verify", "/does/not/exist"], "No such file"),
+    ],
+)
+def test_faults_are_one_message_and_a_failing_exit(arguments, message):
+    done = ingot(*arguments, text="this is no graph")
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
