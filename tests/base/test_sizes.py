@@ -8,6 +8,7 @@ from ingot.base import sizes
 
 A, B = sizes.symbol("a"), sizes.symbol("b")
 
+
 def _combine(parts):
     operator, left, right = parts
     if operator == "//":

@@ -1,6 +1,7 @@
 """FusionDefinition as its users meet it: defining, executing, looking inside."""
 
 import inspect
+import os
 import pydoc
 import subprocess
 import sys
@@ -300,12 +301,15 @@ def test_manager_prints_the_definition_made_last(capsys):
 
 
 def test_help_lists_every_operator_with_its_signature():
-    text = pydoc.render_doc(FusionDefinition.Operators, renderer=pydoc.plaintext)
+    text = pydoc.plain(pydoc.render_doc(FusionDefinition.Operators))
     for op in table().values():
         if op.is_public:
             assert f"{op.name}(self, " in text
             assert op.summary.splitlines()[0] in text
-    assert str(inspect.signature(FusionDefinition.Operators.sum)) == "(self, x, axes=None, keepdim=False, dtype=None)"
+    assert (
+        str(inspect.signature(vars(FusionDefinition.Operators)["sum"]))
+        == "(self, x, axes=None, keepdim=False, dtype=None)"
+    )
 
 
 def test_repro_script_runs(tmp_path):
@@ -317,24 +321,31 @@ def test_repro_script_runs(tmp_path):
     assert "tensor" in done.stdout
 
 
-def test_dump_prints_the_python_definition():
+def run_with_dump(words, code):
+    command, variables = [sys.executable, "-c", code], {**os.environ, "INGOT_DUMP": words}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+
+def test_dump_prints_every_stage():
     code = (
+        "import torch\n"
         "from ingot import FusionDefinition\n"
         "with FusionDefinition() as fd:\n"
-        "    fd.add_output(fd.ops.relu(fd.define_tensor(1)))\n"
+        "    fd.add_output(fd.ops.relu(fd.define_tensor(1)) * 1.0)\n"
+        "fd.execute([torch.ones(1)])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={"INGOT_DUMP": "python_definition"}, capture_output=True, text=True, check=True
-    )
+    done = run_with_dump("python_definition", code)
     assert "def nvfuser_fusion(fd: FusionDefinition) -> None:" in done.stderr
     assert "fd.ops.relu(T0)" in done.stderr
+    done = run_with_dump("graph,passes,optimized_graph", code)
+    assert "%2 = mul(%1, 1.0:f32): f32[s0]" in done.stderr
+    assert "algebraic_simplification: changed 1, removed 1" in done.stderr
+    assert done.stderr.count("graph(%0: f32[s0]) {") == 2
 
 
 def test_dump_refuses_unknown_words():
     code = "from ingot import FusionDefinition\nwith FusionDefinition() as fd: fd.add_output(fd.define_tensor(1))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={"INGOT_DUMP": "everything"}, capture_output=True, text=True, check=False
-    )
+    done = run_with_dump("everything", code)
     assert done.returncode != 0
     assert "python_definition" in done.stderr
 

@@ -1,6 +1,7 @@
 """Graphs: one node per expression, stable hashes, checked structure, large sizes."""
 
 import gc
+import os
 import subprocess
 import sys
 
@@ -63,7 +64,11 @@ def test_structural_hash_is_the_same_in_every_process():
     )
     digests = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for seed in ("0", "1", "4242")
     }
@@ -218,7 +223,10 @@ def test_verifier_accepts_what_is_right():
         ("no order of the axes", lambda g: Graph(g.inputs, g.nodes, (Output(g.nodes[0], stride_order=(1,)),))),
         ("is numbered 0", lambda g: Graph((*g.inputs, *g.inputs), g.nodes, g.outputs)),
         ("not an input", lambda g: Graph((*g.inputs, g.nodes[0]), g.nodes[1:], g.outputs)),
-        ("no input gives the sizes s7", lambda g: parse("graph(%0: f32[4]) {\n  assume s7 == 3 in add\n  return %0\n}")),
+        (
+            "no input gives the sizes s7",
+            lambda g: parse("graph(%0: f32[4]) {\n  assume s7 == 3 in add\n  return %0\n}"),
+        ),
     ],
 )
 def test_verifier_names_the_broken_rule_and_prints_the_graph(message, broken):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from types import MethodType
 from typing import Any, Protocol
 
 from ingot.base.errors import UnknownOperatorError
@@ -25,11 +26,13 @@ class Operators:
         self._owner = owner
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        # Reached only for names that are not in the table: `lookup` raises the error that helps.
+        # Reached for operators added to the table since, and for names that are not there: `lookup` says what helps.
         if name.startswith("__"):
             raise AttributeError(name)
-        lookup(name)
-        raise UnknownOperatorError(f"{name} is part of every graph and is not called as an operator")
+        op = lookup(name)
+        if not op.is_public:
+            raise UnknownOperatorError(f"{name} is part of every graph and is not called as an operator")
+        return MethodType(_method(op), self)
 
     def __dir__(self) -> list[str]:
         return [op.name for op in table().values() if op.is_public]

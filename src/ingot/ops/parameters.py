@@ -18,13 +18,26 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, get_args
 
 from ingot.base.dtypes import COMPUTED, DataType, from_torch_name
 from ingot.base.errors import ArgumentError, AxisError, DTypeError
 
-Operand = Plain = Tensor = Tensors = Axis = Axes = Sizes = SizeValue = Type = Any
-Integer = Integers = Flags = Flag = Real = Text = Any
+Operand = Annotated[Any, "Operand"]
+Plain = Annotated[Any, "Plain"]
+Tensor = Annotated[Any, "Tensor"]
+Tensors = Annotated[Any, "Tensors"]
+Axis = Annotated[Any, "Axis"]
+Axes = Annotated[Any, "Axes"]
+Sizes = Annotated[Any, "Sizes"]
+SizeValue = Annotated[Any, "SizeValue"]
+Type = Annotated[Any, "Type"]
+Integer = Annotated[Any, "Integer"]
+Integers = Annotated[Any, "Integers"]
+Flags = Annotated[Any, "Flags"]
+Flag = Annotated[Any, "Flag"]
+Real = Annotated[Any, "Real"]
+Text = Annotated[Any, "Text"]
 
 KINDS = frozenset(
     {"Operand", "Plain", "Tensor", "Tensors", "Axis", "Axes", "Sizes", "SizeValue", "Type"}
@@ -67,10 +80,10 @@ class Signature:
         """Read from a Python function, leaving out its first parameter, the builder."""
         found: list[Parameter] = []
         for parameter in list(inspect.signature(function).parameters.values())[1:]:
-            kind, _, rest = str(parameter.annotation).partition(" | ")
+            kind, optional = _kind(parameter.annotation)
             if kind not in KINDS:
                 raise TypeError(f"{function.__name__}: {parameter.name} is annotated {kind!r}, which is no kind")
-            found.append(Parameter(parameter.name, kind, rest == "None", parameter.default))
+            found.append(Parameter(parameter.name, kind, optional, parameter.default))
         return Signature(tuple(found))
 
     def bind(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,6 +119,16 @@ class Signature:
             required = parameter.default is inspect.Parameter.empty
             parts.append(parameter.name if required else f"{parameter.name}={parameter.default!r}")
         return f"({', '.join(parts)})"
+
+
+def _kind(annotation: Any) -> tuple[str, bool]:
+    """The kind an annotation names and whether None is taken too; it may be text or evaluated already."""
+    if isinstance(annotation, str):
+        kind, _, rest = annotation.partition(" | ")
+        return kind, rest == "None"
+    members = get_args(annotation) if type(None) in get_args(annotation) else (annotation,)
+    kinds = [member.__metadata__[0] for member in members if hasattr(member, "__metadata__")]
+    return kinds[0] if kinds else str(annotation), len(members) > 1
 
 
 def data_type(value: Any) -> DataType | None:
