@@ -68,6 +68,8 @@ def test_agrees_with_eager_for_every_dtype_shape_and_layout(op: Op):
         steps = (0, 2) if len(samples) < 4 else (0,)
         for position, sample in enumerate(samples):
             for turn, dtype in enumerate(DTYPES if generation.depends_on_dtype(sample) else DTYPES[:1]):
+                if len(samples) > 10 and (position // 2 + turn) % 2:
+                    continue  # of many samples, which differ little, each dtype takes half
                 # The layouts are dealt out among shapes, samples and dtypes: each dtype meets them all.
                 for layout in [LAYOUTS[(number + position + turn + step) % len(LAYOUTS)] for step in steps]:
                     check(op, generation.with_tensors(sample, dtype, layout), describe(sample, dtype, layout))

@@ -143,10 +143,11 @@ def check(op: Op, bound: dict[str, Any], dtype: DataType, **replaced: Any) -> No
 
 @every_promoting_operator
 def test_tensors_of_different_dtypes_meet_as_in_eager(op: Op):
-    for bound, first, second in mixable_samples(op):
+    shapes = (((5,), (5,)), ((5,), ()), ((), (5,)))
+    for number, (bound, first, second) in enumerate(mixable_samples(op)):
         generator = generation.generator_for(op.name, first, second)
-        for left, right in pairs_of_dtypes:
-            for left_shape, right_shape in (((5,), (5,)), ((5,), ()), ((), (5,)), ((), ())):
+        for turn, (left, right) in enumerate(pairs_of_dtypes):
+            for left_shape, right_shape in [shapes[turn % 3]] if number else shapes:
                 operands = {
                     first: generation.draw(left_shape, bound[first].domain, left, generator),
                     second: generation.draw(right_shape, bound[second].domain, right, generator),
@@ -161,10 +162,10 @@ def test_tensors_of_different_dtypes_meet_as_in_eager(op: Op):
 
 @every_promoting_operator
 def test_numbers_meet_tensors_as_in_eager(op: Op):
-    for bound, first, second in mixable_samples(op):
-        for dtype in DTYPES:
-            for number in NUMBERS:
-                if fits(number, bound[second].domain):
-                    check(op, bound, dtype, **{second: number})
-                if fits(number, bound[first].domain):
-                    check(op, bound, dtype, **{first: number})
+    tried: set[str] = set()
+    for bound, *names in mixable_samples(op):
+        for name in filter(lambda name: name not in tried, names):
+            tried.add(name)
+            for dtype, number in itertools.product(DTYPES, NUMBERS):
+                if fits(number, bound[name].domain):
+                    check(op, bound, dtype, **{name: number})

@@ -7,6 +7,7 @@ from typing import Any
 
 from ingot.base.dtypes import BOOLEAN, COMPUTED, FLOATS, INTEGERS, DataType
 from ingot.base.errors import ArgumentError
+from ingot.base.numbers import fits
 from ingot.ops.parameters import Operand, Plain, Real, Text
 from ingot.ops.promotion import Promotion
 from ingot.ops.record import Kind, operator
@@ -27,6 +28,7 @@ def composite(
     samples: Any = None,
     tolerance: Tolerance = EXACT,
     keeps_precision: tuple[str, ...] = (),
+    stable: bool = True,
 ):
     return operator(
         Kind.COMPOSITE,
@@ -36,6 +38,7 @@ def composite(
         samples=samples or operands(ANYWHERE),
         tolerance=tolerance,
         keeps_precision=keeps_precision,
+        stable=stable,
     )
 
 
@@ -109,7 +112,10 @@ def frac(b: Any, x: Operand) -> Any:
     Promotion.ARITHMETIC,
     FLOATS,
     "torch.lerp",
-    operands(MODERATE, MODERATE, Domain(0.0, 1.0, specials=False)),
+    lambda shape: [
+        *operands(MODERATE, MODERATE, Domain(0.0, 1.0, specials=False))(shape),
+        *(Sample((*(SampleOperand(shape, MODERATE) for _ in range(2)), weight)) for weight in (0.1, 0.7, 1.3)),
+    ],
     FEW_ULPS,
     keeps_precision=("weight",),
 )
@@ -126,21 +132,27 @@ def lerp(b: Any, x: Operand, y: Operand, weight: Operand) -> Any:
     NUMERIC,
     lambda torch, x, first, second, value: torch.addcmul(x, first, second, value=value),
     lambda shape: [
-        Sample(tuple(SampleOperand(shape, MODERATE) for _ in range(3)), {"value": value}) for value in (1, 2)
+        Sample(tuple(SampleOperand(shape, MODERATE) for _ in range(3)), {"value": value}) for value in (1, 2, 0.1)
     ],
     FEW_ULPS,
-    keeps_precision=("value",),
 )
-def addcmul(b: Any, x: Operand, first: Operand, second: Operand, value: Operand = 1) -> Any:
-    """x + value * first * second."""
-    return x + value * first * second
+def addcmul(b: Any, x: Operand, first: Operand, second: Operand, value: Plain = 1) -> Any:
+    """x + value * first * second; the value takes the type of the others."""
+    return x + _in_type_of(b, x, value) * first * second
 
 
 @composite(
     Promotion.ARITHMETIC,
-    NUMERIC,
+    ALL,
     lambda torch, x, min, max: torch.clamp(x, min, max),
-    with_keywords({"min": -1, "max": 2}, {"min": 0}, {"max": 1}, {"min": 2, "max": -1}),
+    lambda shape: [
+        *with_keywords({"min": -1, "max": 2}, {"min": 0}, {"max": 1}, {"min": 2, "max": -1})(shape),
+        *with_keywords({"min": 0.1}, {"min": -0.5, "max": 2}, {"max": math.nan}, {"min": -math.inf})(shape),
+        Sample((SampleOperand(shape),), {"min": SampleOperand(shape), "max": SampleOperand(shape)}),
+        Sample((SampleOperand(shape), None, SampleOperand(shape))),
+        Sample((SampleOperand(shape), SampleOperand(shape), None)),
+    ],
+    stable=False,  # because maximum and minimum are not
 )
 def clamp(b: Any, x: Operand, min: Operand | None = None, max: Operand | None = None) -> Any:
     """x limited to the range from min to max; NaN stays NaN, and max wins where min exceeds it."""
@@ -153,11 +165,11 @@ def clamp(b: Any, x: Operand, min: Operand | None = None, max: Operand | None = 
     Promotion.ARITHMETIC,
     NUMERIC,
     "torch.nn.functional.threshold",
-    lambda shape: [Sample((SampleOperand(shape), 1, 20))],
+    lambda shape: [Sample((SampleOperand(shape), threshold, value)) for threshold, value in ((1, 20), (0.1, 0.3))],
 )
-def threshold(b: Any, x: Operand, threshold: Operand, value: Operand) -> Any:
-    """x where it exceeds the threshold, value elsewhere."""
-    return b.where(b.le(x, threshold), value, x)
+def threshold(b: Any, x: Operand, threshold: Plain, value: Plain) -> Any:
+    """x where it exceeds the threshold, value elsewhere; both numbers take the type of x."""
+    return b.where(b.le(x, _in_type_of(b, x, threshold)), _in_type_of(b, x, value), x)
 
 
 # --- activations ------------------------------------------------------------------------------------------------------
@@ -250,6 +262,16 @@ def mish(b: Any, x: Operand) -> Any:
 
 def _truth(b: Any, x: Any) -> Any:
     return x if x.dtype is DataType.Bool else b.ne(x, 0)
+
+
+def _in_type_of(b: Any, x: Any, value: Any) -> Any:
+    """A number that does not take part in type promotion, as an element of x holds it."""
+    number = value.constant_value()
+    if number is None:
+        return b.cast(value, x.dtype)
+    if x.dtype.is_integer and not fits(number, x.dtype):
+        raise ArgumentError(f"{number} does not fit {x.dtype.text}")
+    return b.constant(number, x.dtype)
 
 
 def _matching(x: Any, bound: float) -> float | int:

@@ -22,11 +22,14 @@ FLOATING = FLOATS | HALVES
     attributes=ShapeAttributes,
     reference=lambda torch, value, shape: value.expand(shape),
     eager=lambda torch, shape, value, dtype: torch.full(shape, value, dtype=dtype),
-    samples=lambda shape: [
-        Sample((list(shape), value, dtype))
-        for dtype in in_order(COMPUTED)
-        for value in ((True,) if dtype is DataType.Bool else (0, 3) if dtype.is_integer else (1.5, -0.0))
-    ],
+    samples=lambda shape: (
+        [
+            Sample((list(shape), value, dtype))
+            for dtype in in_order(COMPUTED)
+            for value in ((True,) if dtype is DataType.Bool else (0, 3) if dtype.is_integer else (1.5, -0.0))
+        ]
+        + [Sample((list(shape), value)) for value in (True, 3, 0.1)]
+    ),
 )
 def full(b: Any, shape: Sizes, value: Plain, dtype: Type | None = None) -> Any:
     """A tensor with the same value everywhere."""

@@ -34,9 +34,9 @@ MULTIPLIED = Tolerance(ulps=32, scale=8.0)
     Kind.COMPOSITE,
     eager="torch.matmul",
     samples=lambda shape: [
-        Sample((SampleOperand(shape, SMALL), SampleOperand((*shape[:-2], shape[-1], 4), SMALL)))
-        for _ in range(1)
-        if len(shape) > 1
+        Sample((SampleOperand(shape, SMALL), SampleOperand((*other, *columns), SMALL)))
+        for other, columns in (((*shape[:-2], *shape[-1:]), (4,)), (shape[-1:], (2,)), (shape[-1:], ()))
+        if shape
     ],
     tolerance=MULTIPLIED,
 )

@@ -45,7 +45,10 @@ def composite(
 
 
 def _softmax_samples(shape: tuple[int, ...]) -> list[Sample]:
-    return [Sample((SampleOperand(shape, ANYWHERE), axis)) for axis in range(-len(shape), len(shape))]
+    return [
+        *(Sample((SampleOperand(shape, ANYWHERE), axis)) for axis in range(-len(shape), len(shape))),
+        *(Sample((SampleOperand(shape, ANYWHERE), 0), {"dtype": dtype}) for dtype in (DataType.Float, DataType.Double)),
+    ]
 
 
 @composite(lambda torch, x, axis, dtype: torch.softmax(x, axis, dtype=dtype), _softmax_samples)
@@ -78,6 +81,7 @@ def _over_last_axes(*, bias: bool):
             found += [
                 Sample((SampleOperand(shape, ORDINARY), list(normalized))),
                 Sample((SampleOperand(shape, ORDINARY), list(normalized), *affine)),
+                Sample((SampleOperand(shape, ORDINARY), list(normalized)), {"eps": 0.25}),
             ]
         return found
 
@@ -270,7 +274,7 @@ def smooth_l1_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean"
 def _cross_entropy_samples(shape: tuple[int, ...]) -> list[Sample]:
     labels = SampleOperand((3, *shape), Domain(lowest_integer=0, highest_integer=4, specials=False), DataType.Int)
     logits, weight = SampleOperand((3, 5, *shape), ORDINARY), SampleOperand((5,), VARIANCES)
-    return [
+    every = [
         Sample((logits, target), {"reduction": reduction, "label_smoothing": smoothing, **weights})
         for target in (labels, SampleOperand((3, 5, *shape), VARIANCES))
         for reduction in ("mean", "sum", "none")
@@ -278,6 +282,7 @@ def _cross_entropy_samples(shape: tuple[int, ...]) -> list[Sample]:
         for weights in ({}, {"weight": weight}, {"ignore_index": 2})
         if 0 not in shape and not (target is not labels and "ignore_index" in weights)
     ]
+    return every[:: 5 if shape else 1]
 
 
 @composite(

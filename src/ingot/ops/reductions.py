@@ -12,12 +12,17 @@ from ingot.ops.attributes import AxesAttributes, AxisAttributes
 from ingot.ops.parameters import Axes, Axis, Flag, Operand, Plain, Real, Type, one_axis, several_axes
 from ingot.ops.promotion import Dialect, Promotion
 from ingot.ops.record import Kind, operator
-from ingot.ops.samples import Domain, Tolerance, over_axes, over_axis
+from ingot.ops.samples import Domain, Tolerance, over_axes, over_axis, several, with_keywords
 
 NUMERIC = FLOATS | INTEGERS
 ALL = NUMERIC | BOOLEAN
 FINITE = Domain(low=-2.0, high=2.0, lowest_integer=-3, highest_integer=3, specials=False)
 ORDINARY = Domain(specials=False)
+_REQUESTED = (
+    {"dtype": DataType.Float},
+    {"dtype": DataType.Half, "axes": [0], "keepdim": True},
+    {"dtype": DataType.Int},
+)
 SUMMED = Tolerance(ulps=64, scale=16.0)
 
 
@@ -40,6 +45,7 @@ def reduction(reference: str, eager: Any, promotion: Promotion, dtypes: Any, inf
     lambda torch, x, axes, keepdim, dtype: torch.sum(x, axes, keepdim=keepdim, dtype=dtype),
     Promotion.ACCUMULATE,
     NUMERIC,
+    samples=several(over_axes(), with_keywords(*_REQUESTED)),
     tolerance=SUMMED,
 )
 def sum_(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False, dtype: Type | None = None) -> Any:
@@ -55,7 +61,7 @@ def sum_(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False, dt
     Promotion.ACCUMULATE,
     NUMERIC,
     tolerance=SUMMED,
-    samples=over_axes(FINITE),
+    samples=several(over_axes(FINITE), with_keywords(*_REQUESTED, domain=FINITE)),
 )
 def prod(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False, dtype: Type | None = None) -> Any:
     """Product over axes; of integers in int64."""
@@ -118,7 +124,7 @@ def argmin(b: Any, x: Operand, axes: Axis | None = None, keepdim: Flag = False) 
 @operator(
     Kind.COMPOSITE,
     eager=lambda torch, x, axes, keepdim, dtype: _cast(torch.amax(x, _all_axes(x, axes), keepdim=keepdim), dtype),
-    samples=over_axes(),
+    samples=several(over_axes(), with_keywords({"dtype": DataType.Double})),
 )
 def max_(b: Any, x: Plain, axes: Axes | None = None, keepdim: Flag = False, dtype: Type | None = None) -> Any:
     """Largest element along axes, nvFuser's name for `amax`."""
@@ -128,7 +134,7 @@ def max_(b: Any, x: Plain, axes: Axes | None = None, keepdim: Flag = False, dtyp
 @operator(
     Kind.COMPOSITE,
     eager=lambda torch, x, axes, keepdim, dtype: _cast(torch.amin(x, _all_axes(x, axes), keepdim=keepdim), dtype),
-    samples=over_axes(),
+    samples=several(over_axes(), with_keywords({"dtype": DataType.Double})),
 )
 def min_(b: Any, x: Plain, axes: Axes | None = None, keepdim: Flag = False, dtype: Type | None = None) -> Any:
     """Smallest element along axes, nvFuser's name for `amin`."""
@@ -140,7 +146,7 @@ def min_(b: Any, x: Plain, axes: Axes | None = None, keepdim: Flag = False, dtyp
     promotion=Promotion.ARITHMETIC,
     dtypes=FLOATS,
     eager=lambda torch, x, axes, keepdim, dtype: torch.mean(x, axes, keepdim=keepdim, dtype=dtype),
-    samples=over_axes(),
+    samples=several(over_axes(), with_keywords(*_REQUESTED, domain=FINITE)),
     tolerance=SUMMED,
 )
 def mean(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False, dtype: Type | None = None) -> Any:
@@ -153,7 +159,7 @@ def mean(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False, dt
     promotion=Promotion.ARITHMETIC,
     dtypes=FLOATS,
     eager=lambda torch, x, axes, correction, keepdim: torch.var(x, axes, correction=correction, keepdim=keepdim),
-    samples=over_axes(),
+    samples=several(over_axes(), with_keywords({"correction": 0}, {"correction": 2.5}, {"axes": []})),
     tolerance=SUMMED,
 )
 def var(b: Any, x: Operand, axes: Axes | None = None, correction: Real = 1, keepdim: Flag = False) -> Any:
@@ -167,7 +173,7 @@ def var(b: Any, x: Operand, axes: Axes | None = None, correction: Real = 1, keep
     dtypes=FLOATS,
     eager=lambda torch, x, axes, correction, keepdim: torch.var_mean(x, axes, correction=correction, keepdim=keepdim),
     # PyTorch's mean of infinities is infinite or NaN here, depending on the order in which it meets them.
-    samples=over_axes(ORDINARY),
+    samples=several(over_axes(ORDINARY), with_keywords({"correction": 0}, {"correction": 100}, domain=ORDINARY)),
     tolerance=SUMMED,
 )
 def var_mean(b: Any, x: Operand, axes: Axes | None = None, correction: Real = 1, keepdim: Flag = False) -> Any:

@@ -87,6 +87,11 @@ def over_axis(domain: Domain = ANYWHERE) -> Samples:
     return lambda shape: [Sample((Operand(shape, domain), axis)) for axis in range(-len(shape), len(shape))]
 
 
+def several(*choices: Samples) -> Samples:
+    """All calls of several kinds."""
+    return lambda shape: [sample for samples in choices for sample in samples(shape)]
+
+
 def with_keywords(*choices: dict[str, Any], domain: Domain = ANYWHERE) -> Samples:
     """Calls with one tensor and each of the given sets of keywords."""
     return lambda shape: [Sample((Operand(shape, domain),), dict(choice)) for choice in choices]

@@ -110,11 +110,16 @@ def reshape(b: Any, x: Tensor, shape: Sizes) -> Any:
     lambda shape: [
         Sample((SampleOperand((1, *shape, 1)), [0])),
         Sample((SampleOperand((1, *shape, 1)), [0, -1])),
+        Sample((SampleOperand((1, *shape, 1)),)),
+        Sample((SampleOperand((1, *shape)), 0)),
+        *([Sample((SampleOperand((1, *shape)), 1))] if shape else []),
     ],
 )
 def squeeze(b: Any, x: Tensor, axes: Axes | None = None) -> Any:
-    """x without axes of size 1: the given ones, or all that are known to be 1."""
+    """x without axes of size 1: the given ones, or all of them."""
     if axes is None:
+        if not all(isinstance(size, int) for size in x.shape):
+            raise ShapeError(f"which axes of {x.type} have size 1 is not known yet; name those to be removed")
         chosen = tuple(axis for axis, size in enumerate(x.shape) if size == 1)
     else:
         chosen = tuple(sorted(several_axes(axes, len(x.shape))))
@@ -132,6 +137,8 @@ def squeeze(b: Any, x: Tensor, axes: Axes | None = None) -> Any:
         Sample((SampleOperand(shape), [0] * len(shape), list(shape))),
         Sample((SampleOperand(shape), [min(1, size) for size in shape], list(shape), [2] * len(shape))),
         Sample((SampleOperand(shape), [0] * len(shape), [max(size - 1, 0) for size in shape])),
+        Sample((SampleOperand(shape), [-2] * len(shape), [-1] * len(shape))),
+        Sample((SampleOperand(shape), [1] * len(shape), [100] * len(shape), [3] * len(shape))),
     ],
 )
 def slice_(b: Any, x: Tensor, starts: Sizes, stops: Sizes, steps: Integers | None = None) -> Any:
@@ -160,7 +167,7 @@ def slice_(b: Any, x: Tensor, starts: Sizes, stops: Sizes, steps: Integers | Non
         Sample((SampleOperand(shape), widths, value))
         for widths in ([1, 2], [0, 1, 2, 0], [-1, 2])
         if len(widths) <= 2 * len(shape) and all(size > 1 for size in shape)
-        for value in (0, 1)
+        for value in (0, 1, 0.1, True)
     ],
 )
 def pad(b: Any, x: Tensor, widths: Sizes, value: Real = 0) -> Any:
