@@ -1,0 +1,108 @@
+"""The core on an NVIDIA GPU: every operator against eager, passes bit for bit, devices that do not mix."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ingot import DataType, FusionDefinition, IngotError
+from ingot.base.errors import InputError
+from ingot.ir.interpreter import Interpreter
+from ingot.ops import Op, table
+from ingot.passes.pipeline import optimize
+from tests.ops import generation
+from tests.ops.generation import Refusal
+from tests.property.random_graphs import seeded_graph
+
+pytestmark = pytest.mark.gpu
+
+PUBLIC = [op for op in table().values() if op.is_public]
+SHAPES = ((3, 4), (2, 3, 5), (33,), (), (0, 3))
+
+
+def on_gpu(value):
+    return value.cuda() if isinstance(value, torch.Tensor) else value
+
+
+@pytest.mark.parametrize("op", PUBLIC, ids=lambda op: op.name)
+def test_operator_agrees_with_eager_on_the_gpu(op: Op):
+    assert op.samples is not None
+    for shape in SHAPES:
+        for sample in op.samples(shape)[:4]:
+            for dtype in generation.DTYPES if generation.depends_on_dtype(sample) else generation.DTYPES[:1]:
+                call = generation.with_tensors(sample, dtype, "transposed")
+                call = generation.replace(call, torch.Tensor, on_gpu)
+                if not generation.found_in(call, torch.Tensor):
+                    continue
+                theirs = generation.copied(call)
+                expected = generation.attempt(lambda c=theirs: generation.eager_result(op, c), *generation.EAGER_ERRORS)
+                actual = generation.attempt(
+                    lambda c=call: generation.run_graph(generation.graph_of(op, c), c), IngotError
+                )
+                # What is accepted is settled on the CPU; here kernels that are missing on the GPU may refuse.
+                if not isinstance(expected, Refusal) and not isinstance(actual, Refusal):
+                    generation.assert_all_match(op, actual, expected, f"for {dtype.text} {shape} {sample.keywords}")
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_passes_keep_every_bit_on_the_gpu(block):
+    compared = 0
+    for seed in range(block * 40, (block + 1) * 40):
+        drawn = seeded_graph(seed)
+        outcomes = []
+        for graph in (drawn.graph, optimize(drawn.graph).graph):
+            arguments = [on_gpu(argument) for argument in drawn.arguments]
+            torch.manual_seed(seed)
+            try:
+                results = Interpreter(graph).run(arguments, "cuda")
+            except IngotError as error:
+                outcomes.append(type(error))
+                continue
+            outcomes.append([*results, *arguments])
+        if not isinstance(outcomes[0], list) or not isinstance(outcomes[1], list):
+            assert outcomes[0] == outcomes[1], drawn.graph.text
+            continue
+        for before, after in zip(*outcomes, strict=True):
+            assert _identical(before, after), f"seed {seed}\n{drawn.graph.text}"
+        compared += 1
+    assert compared > 20
+
+
+def _identical(before, after) -> bool:
+    if not isinstance(before, torch.Tensor):
+        return before == after or before != before
+    if before.dtype is not after.dtype or before.shape != after.shape or before.device != after.device:
+        return False
+    same = (before == after) | ((before != before) & (after != after))
+    if before.is_floating_point():
+        same &= (torch.signbit(before) == torch.signbit(after)) | (before != before)
+    return bool(same.all())
+
+
+def test_fusion_runs_where_its_inputs_are():
+    with FusionDefinition() as fd:
+        x, y = fd.define_tensor(2, dtype=DataType.Half), fd.define_tensor(0)
+        fd.add_output(fd.ops.softmax(x * y, -1))
+    x = torch.randn(64, 128, device="cuda", dtype=torch.half)
+    for y in (torch.tensor(2.0), torch.tensor(2.0, device="cuda")):
+        (result,) = fd.execute([x, y])
+        assert result.device == x.device
+        torch.testing.assert_close(result, torch.softmax(x.float() * 2, -1))
+    fd.validate([x, torch.tensor(2.0)])
+
+
+def test_tensors_on_different_devices_are_refused():
+    with FusionDefinition() as fd:
+        fd.add_output(fd.define_tensor(1) + fd.define_tensor(1))
+    with pytest.raises(InputError, match="input 1 is on cpu, but input 0 is on cuda:0; move them to one device"):
+        fd.execute([torch.ones(2, device="cuda"), torch.ones(2)])
+
+
+def test_random_numbers_follow_the_seed_of_the_gpu():
+    with FusionDefinition() as fd:
+        fd.add_output(fd.ops.rand_like(fd.define_tensor(1)))
+    x = torch.empty(64, device="cuda")
+    torch.manual_seed(5)
+    (drawn,) = fd.execute([x])
+    torch.manual_seed(5)
+    assert torch.equal(drawn, torch.rand(64, device="cuda"))
