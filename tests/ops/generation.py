@@ -247,17 +247,12 @@ def _distances(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
 
 
 def _allowed(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
-    """The tolerance is that of the type computed in; a half type adds steps of its own rounding.
-
-    One for a single function; two where the tolerance has a scale: eager computes such operators in several steps and
-    rounds values of that scale between them, which ingot does not.
-    """
+    """The tolerance is that of the type computed in; a half type adds steps of its own rounding."""
     size = expected.double().abs()
     half = data_type_of(expected.dtype) in HALVES
     computed = torch.float32 if half else expected.dtype
     allowed = tolerance.ulps * torch.finfo(computed).eps * size.clamp(min=tolerance.scale)
     if half:
         information = torch.finfo(expected.dtype)
-        steps = 2 if tolerance.scale else 1
-        allowed += steps * information.eps * size.clamp(min=max(tolerance.scale, information.tiny))
+        allowed += tolerance.half_ulps * information.eps * size.clamp(min=max(tolerance.scale, information.tiny))
     return allowed

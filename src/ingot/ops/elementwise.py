@@ -18,7 +18,7 @@ NUMERIC = FLOATS | INTEGERS
 ALL = NUMERIC | BOOLEAN
 NON_ZERO = Domain(low=0.5, high=6.0, lowest_integer=1, highest_integer=100, specials=False)
 MODERATE = Domain(low=-6.0, high=6.0, lowest_integer=-100, highest_integer=100)
-FEW_ULPS = Tolerance(ulps=16, scale=1.0)
+FEW_ULPS = Tolerance(ulps=16, scale=1.0, half_ulps=2)
 
 
 def composite(

@@ -27,7 +27,7 @@ structure("item", Kind.STRUCTURE, "One of several results.", infer=inference.ite
 structure("library", Kind.LIBRARY, "A call of torch.ops.", infer=inference.library, attributes=LibraryAttributes)
 
 SMALL = Domain(low=-2.0, high=2.0, lowest_integer=-9, highest_integer=9, specials=False)
-MULTIPLIED = Tolerance(ulps=32, scale=8.0)
+MULTIPLIED = Tolerance(ulps=32, scale=8.0, half_ulps=2)
 
 
 @operator(

@@ -17,9 +17,9 @@ from ingot.ops.samples import Operand as SampleOperand
 
 ORDINARY = Domain(low=-3.0, high=3.0, specials=False)
 VARIANCES = Domain(low=0.5, high=2.0, specials=False)
-ADDED_UP = Tolerance(ulps=64, scale=4.0)
+ADDED_UP = Tolerance(ulps=64, scale=4.0, half_ulps=2)
 # Dividing by the square root of a variance of nearly 0 multiplies the rounding of the mean by up to 1 / sqrt(eps).
-NORMALIZED = Tolerance(ulps=1024, scale=4.0)
+NORMALIZED = Tolerance(ulps=1024, scale=4.0, half_ulps=2)
 
 
 def composite(
@@ -177,7 +177,7 @@ def _eager_batch_norm(torch: Any, x: Any, weight: Any, bias: Any, mean: Any, var
 
 
 # PyTorch multiplies by weight / deviation and adds the rest, terms larger than their sum that it rounds to half types.
-@composite(_eager_batch_norm, _batch_norm_samples, Tolerance(ulps=256, scale=16.0))
+@composite(_eager_batch_norm, _batch_norm_samples, Tolerance(ulps=256, scale=16.0, half_ulps=2))
 def batch_norm(
     b: Any,
     x: Operand,
@@ -291,7 +291,7 @@ def _cross_entropy_samples(shape: tuple[int, ...]) -> list[Sample]:
     ),
     _cross_entropy_samples,
     # PyTorch adds up losses and weights of half types in the half type: what it loses depends on their sum.
-    Tolerance(ulps=64, scale=16.0),
+    Tolerance(ulps=64, scale=16.0, half_ulps=2),
 )
 def cross_entropy(
     b: Any,

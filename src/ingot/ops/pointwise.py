@@ -23,6 +23,8 @@ NON_ZERO = Domain(low=0.5, high=6.0, lowest_integer=1, highest_integer=100, spec
 SHIFTS = Domain(lowest_integer=0, highest_integer=7, specials=False)
 EXPONENTS = Domain(low=-3.0, high=3.0, lowest_integer=0, highest_integer=5)
 POSITIVE = Domain(low=0.01, high=6.0)
+# PyTorch's vector code for sinh and cosh gives infinity from where exp(x) does, its scalar code only a little later.
+BELOW_OVERFLOW = Domain(lowest_integer=-80, highest_integer=80)
 UNIT = Domain(low=-1.0, high=1.0)
 
 
@@ -97,7 +99,7 @@ for name, summary, domain in [
     ("atan", "Inverse tangent, in radians.", ANYWHERE),
     ("atanh", "Inverse hyperbolic tangent.", UNIT),
     ("cos", "Cosine.", ANYWHERE),
-    ("cosh", "Hyperbolic cosine.", ANYWHERE),
+    ("cosh", "Hyperbolic cosine.", BELOW_OVERFLOW),
     ("erf", "Error function.", ANYWHERE),
     ("erfc", "1 - erf(x), accurate where erf is near 1.", ANYWHERE),
     ("erfinv", "Inverse of erf.", UNIT),
@@ -112,7 +114,7 @@ for name, summary, domain in [
     ("rsqrt", "1 / sqrt(x).", POSITIVE),
     ("sigmoid", "1 / (1 + exp(-x)).", ANYWHERE),
     ("sin", "Sine.", ANYWHERE),
-    ("sinh", "Hyperbolic sine.", ANYWHERE),
+    ("sinh", "Hyperbolic sine.", BELOW_OVERFLOW),
     ("tan", "Tangent.", UNIT),
     ("tanh", "Hyperbolic tangent.", ANYWHERE),
 ]:

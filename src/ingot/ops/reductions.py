@@ -23,7 +23,9 @@ _REQUESTED = (
     {"dtype": DataType.Half, "axes": [0], "keepdim": True},
     {"dtype": DataType.Int},
 )
-SUMMED = Tolerance(ulps=64, scale=16.0)
+SUMMED = Tolerance(ulps=64, scale=16.0, half_ulps=2)
+# PyTorch rounds every partial product of half types.
+MULTIPLIED = Tolerance(ulps=64, scale=1.0, half_ulps=16)
 
 
 def reduction(reference: str, eager: Any, promotion: Promotion, dtypes: Any, infer: Any = None, **more: Any):
@@ -60,7 +62,7 @@ def sum_(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False, dt
     ),
     Promotion.ACCUMULATE,
     NUMERIC,
-    tolerance=SUMMED,
+    tolerance=MULTIPLIED,
     samples=several(over_axes(FINITE), with_keywords(*_REQUESTED, domain=FINITE)),
 )
 def prod(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False, dtype: Type | None = None) -> Any:
@@ -238,7 +240,7 @@ def cumsum(b: Any, x: Operand, axis: Axis) -> Any:
     lambda torch, x, axis: torch.cumprod(x, axis),
     Promotion.ACCUMULATE,
     NUMERIC,
-    tolerance=SUMMED,
+    tolerance=MULTIPLIED,
     samples=over_axis(FINITE),
 )
 def cumprod(b: Any, x: Operand, axis: Axis) -> Any:

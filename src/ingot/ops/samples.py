@@ -56,6 +56,9 @@ class Tolerance:
 
     ulps: float = 0.0
     scale: float = 0.0
+    half_ulps: float = 1.0
+    """Steps of a half type that come on top for results of that type: PyTorch may round between the steps of an
+    operator, where ingot computes in float32 and rounds once. Nothing comes on top where results are exact."""
 
 
 EXACT = Tolerance()
