@@ -136,8 +136,8 @@ def repeat_idempotent(node: Node) -> Node | None:
 
 
 def absolute_of_negated(node: Node) -> Node | None:
-    """abs(-x) -> abs(x)"""
-    if is_op(node, "abs") and is_op(node.operands[0], "neg"):
+    """abs(-x) -> abs(x); not for unsigned integers, whose -1 is 255 and positive"""
+    if is_op(node, "abs") and is_op(node.operands[0], "neg") and dtype_of(node).is_signed:
         return apply("abs", node.operands[0].operands[0])
     return None
 

@@ -109,10 +109,11 @@ def merge_slices(node: Node) -> Node | None:
         bounds = (outer.starts[axis], outer.stops[axis], inner.starts[axis], inner.stops[axis], size)
         if not all(isinstance(bound, int) for bound in bounds):
             return None
-        start = inner.starts[axis] + outer.starts[axis] * inner.steps[axis]
+        # Of no elements the first could lie beyond the end of x.
+        start = inner.starts[axis] + outer.starts[axis] * inner.steps[axis] if size != 0 else 0
         step = inner.steps[axis] * outer.steps[axis]
         starts.append(start)
-        stops.append(start + (size - 1) * step + 1 if size != 0 else start)
+        stops.append(start + (size - 1) * step + 1 if size != 0 else 0)
         steps.append(step)
     merged = SliceAttributes(tuple(starts), tuple(stops), tuple(steps))
     return apply("slice", node.operands[0].operands[0], attributes=merged)
