@@ -25,23 +25,24 @@ def on_gpu(value):
 
 
 @pytest.mark.parametrize("op", PUBLIC, ids=lambda op: op.name)
-def test_operator_agrees_with_eager_on_the_gpu(op: Op):
+def test_operator_gives_on_the_gpu_what_it_gives_on_the_cpu(op: Op):
+    """The CPU's results are compared with eager elsewhere; eager on a GPU has inaccuracies of its own."""
     assert op.samples is not None
     for shape in SHAPES:
         for sample in op.samples(shape)[:4]:
             for dtype in generation.DTYPES if generation.depends_on_dtype(sample) else generation.DTYPES[:1]:
                 call = generation.with_tensors(sample, dtype, "transposed")
-                call = generation.replace(call, torch.Tensor, on_gpu)
-                if not generation.found_in(call, torch.Tensor):
+                graph = generation.attempt(lambda call=call: generation.graph_of(op, call), IngotError)
+                if isinstance(graph, Refusal) or any(node.has_effect for node in graph.nodes):
                     continue
-                theirs = generation.copied(call)
-                expected = generation.attempt(lambda c=theirs: generation.eager_result(op, c), *generation.EAGER_ERRORS)
-                actual = generation.attempt(
-                    lambda c=call: generation.run_graph(generation.graph_of(op, c), c), IngotError
-                )
-                # What is accepted is settled on the CPU; here kernels that are missing on the GPU may refuse.
-                if not isinstance(expected, Refusal) and not isinstance(actual, Refusal):
-                    generation.assert_all_match(op, actual, expected, f"for {dtype.text} {shape} {sample.keywords}")
+                gpu_call = generation.replace(call, torch.Tensor, on_gpu)
+                actual = generation.attempt(lambda c=gpu_call, g=graph: generation.run_graph(g, c), IngotError)
+                if isinstance(actual, Refusal):
+                    assert actual.is_missing_kernel, actual.error
+                    continue
+                actual = [value.cpu() if isinstance(value, torch.Tensor) else value for value in actual]
+                expected = generation.run_graph(graph, call)
+                generation.assert_all_match(op, actual, expected, f"for {dtype.text} {shape} {sample.keywords}")
 
 
 @pytest.mark.parametrize("block", range(8))
@@ -56,12 +57,12 @@ def test_passes_keep_every_bit_on_the_gpu(block):
             try:
                 results = Interpreter(graph).run(arguments, "cuda")
             except IngotError as error:
-                outcomes.append(type(error))
+                outcomes.append(error)
                 continue
             outcomes.append([*results, *arguments])
-        if not isinstance(outcomes[0], list) or not isinstance(outcomes[1], list):
-            assert outcomes[0] == outcomes[1], drawn.graph.text
-            continue
+        if isinstance(outcomes[0], IngotError):
+            continue  # the GPU lacks a kernel, for an operation that may be dead in the other graph
+        assert not isinstance(outcomes[1], IngotError), f"{outcomes[1]}\n{drawn.graph.text}"
         for before, after in zip(*outcomes, strict=True):
             assert _identical(before, after), f"seed {seed}\n{drawn.graph.text}"
         compared += 1

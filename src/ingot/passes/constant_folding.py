@@ -1,8 +1,11 @@
 """Constant folding: what is known is computed now, by the interpreter itself, so the bits are the same.
 
-add(1.0:f32, 2.0:f32)                         ->  3.0:f32
-exp(full(0.0:f32, shape=[4]))                 ->  full(exp(0.0), shape=[4])
-permute(full(%0, shape=[2, 3]), order=[1, 0]) ->  full(%0, shape=[3, 2])
+    add(1.0:f32, 2.0:f32)                         ->  3.0:f32
+    neg(full(2.0:f32, shape=[4]))                 ->  full(-2.0:f32, shape=[4])
+    permute(full(%0, shape=[2, 3]), order=[1, 0]) ->  full(%0, shape=[3, 2])
+
+Scalars are computed on the CPU in any case. Of tensors only what has the same bits on every device is folded: on a GPU
+exp(full(c)) is another number than exp(c) here.
 """
 
 from __future__ import annotations
@@ -35,19 +38,21 @@ def fold_scalars(node: Node) -> Node | None:
 
 
 def fold_filled(node: Node) -> Node | None:
-    """exp(full(c, shape)) -> full(exp(c), shape), where all operands are known everywhere.
-
-    Not for an exponent that fills a tensor: x ** 2 is x * x for a number 2, but not for a tensor of twos.
-    """
+    """add(full(c, shape), full(d, shape)) -> full(c + d, shape), where all operands are known everywhere"""
     if node.op.kind is not Kind.POINTWISE or not isinstance(node.type, TensorType):
         return None
     if any(uniform_value(operand) is None for operand in node.operands):
         return None
-    if node.op.number_exponent and node.operands[-1].constant is None:
+    if not node.op.stable and not _is_exact_cast(node):
         return None
     scalars = [operand if operand.constant is not None else operand.operands[0] for operand in node.operands]
     folded = fold_scalars(make(node.op, scalars, node.attributes))
     return None if folded is None else apply("full", folded, attributes=ShapeAttributes(node.type.shape))
+
+
+def _is_exact_cast(node: Node) -> bool:
+    """Whether a node converts to a type that every value has a defined counterpart in, on any device."""
+    return is_op(node, "cast") and (dtype_of(node).is_float or not dtype_of(node.operands[0]).is_float)
 
 
 def fold_view_of_filled(node: Node) -> Node | None:
