@@ -247,11 +247,14 @@ def _distances(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
 
 
 def _allowed(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
-    """The tolerance is that of the type computed in; a half type adds steps of its own rounding."""
+    """The tolerance is that of the type computed in; a half type adds steps of its own rounding.
+
+    Below the smallest normal number steps do not get any smaller.
+    """
     size = expected.double().abs()
     half = data_type_of(expected.dtype) in HALVES
-    computed = torch.float32 if half else expected.dtype
-    allowed = tolerance.ulps * torch.finfo(computed).eps * size.clamp(min=tolerance.scale)
+    computed = torch.finfo(torch.float32 if half else expected.dtype)
+    allowed = tolerance.ulps * computed.eps * size.clamp(min=max(tolerance.scale, computed.tiny))
     if half:
         information = torch.finfo(expected.dtype)
         allowed += tolerance.half_ulps * information.eps * size.clamp(min=max(tolerance.scale, information.tiny))
