@@ -162,7 +162,7 @@ def _library(node: Node, operands: list[Value], binding: Binding) -> Value:
     attributes = node.attributes
     assert isinstance(attributes, LibraryAttributes)
     tensors = [
-        value.contiguous() if isinstance(value, torch.Tensor) else _as_tensor(value, operand, binding.device)
+        _aligned(value) if isinstance(value, torch.Tensor) else _as_tensor(value, operand, binding.device)
         for value, operand in zip(operands, node.operands, strict=True)
     ]
 
@@ -219,6 +219,13 @@ def _spread(tensor: torch.Tensor) -> torch.Tensor:
     """The same values two elements apart: torch then takes its scalar code for every one of them."""
     spread = torch.empty((*tensor.shape, 2), dtype=tensor.dtype, device=tensor.device)[..., 0]
     return spread.copy_(tensor)
+
+
+def _aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values row-major and where an allocation could begin: MKL rounds otherwise elsewhere."""
+    if tensor.is_contiguous() and (tensor.device.type != "cpu" or tensor.data_ptr() % 64 == 0):
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _attributes(node: Node, binding: Binding) -> dict[str, Any]:

@@ -23,8 +23,9 @@ def verify(graph: Graph) -> None:
         _check_assumptions(graph)
         if not graph.outputs:
             raise VerificationError("a graph needs at least one output")
+        known = {*graph.nodes, *graph.inputs}
         for output in graph.outputs:
-            _check_output(graph, output)
+            _check_output(graph, output, known)
     except IngotError as error:
         raise VerificationError(f"{error}\n{graph.text}") from error
 
@@ -86,11 +87,11 @@ def _bound_symbols(graph: Graph):
             yield f"n{position}"
 
 
-def _check_output(graph: Graph, output: Output) -> None:
+def _check_output(graph: Graph, output: Output, known: set[Node]) -> None:
     node = output.node
     if isinstance(node.type, TupleType):
         raise VerificationError(f"{node!r} has several results and cannot be an output itself")
-    if node not in set(graph.nodes) | set(graph.inputs) and not is_structure(node, "constant"):
+    if node not in known and not is_structure(node, "constant"):
         raise VerificationError(f"the output {node!r} is not part of the graph")
     if output.alias_input is not None:
         if not 0 <= output.alias_input < len(graph.inputs):
