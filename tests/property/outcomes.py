@@ -46,14 +46,14 @@ def difference(expected: Outcome, found: Outcome) -> str | None:
             return f"{len(lefts)} and {len(rights)} {what}s"
         for position, (left, right) in enumerate(zip(lefts, rights, strict=True)):
             if not same_bits(left, right):
-                return f"{what} {position} is\n{_shown(left, right)}"
+                return f"{what} {position} is\n{shown_difference(left, right)}"
     return None
 
 
 def first_wrong_value(graph: Graph, is_wrong: Callable[[Graph], bool]) -> Graph:
     """The part of a failing graph up to the first value that fails by itself, which is what a person wants to see."""
     for node in graph.nodes:
-        operations = list(operations_of([node]))
+        operations = set(operations_of([node]))
         # Draws of random numbers count whether or not they are used.
         kept = tuple(other for other in graph.nodes if other in operations or other.has_effect)
         part = Graph(graph.inputs, kept, (Output(node),), graph.assumptions)
@@ -65,7 +65,7 @@ def first_wrong_value(graph: Graph, is_wrong: Callable[[Graph], bool]) -> Graph:
     return graph
 
 
-def _shown(left: Any, right: Any) -> str:
+def shown_difference(left: Any, right: Any) -> str:
     """The elements that differ, or everything where types or shapes do."""
     same_shape = isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and left.shape == right.shape
     if not same_shape or left.dtype is not right.dtype:

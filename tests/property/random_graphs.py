@@ -17,10 +17,10 @@ from hypothesis import strategies
 from ingot.ir.graph import Graph
 from tests.property.random_values import LAYOUTS, laid_out
 from tests.property.recipes import RECIPES
-from tests.property.sketch import DTYPES, PUBLIC, Sketch
+from tests.property.sketch import PUBLIC, Sketch
 
 MOST_CALLS = 30
-UNIFORM = 40.0
+UNIFORM = 35.0
 """Weight of a uniformly chosen operator, against the weights of the recipes."""
 
 
@@ -41,7 +41,7 @@ def draw_graph(steps: Sequence[int]) -> Drawn:
     """The graph these integers stand for; the first decides the inputs, the last the outputs."""
     sketch = Sketch(Random(steps[0]))
     for _ in range(sketch.random.randint(1, 3)):
-        sketch.new_input(sketch.new_shape(), sketch.random.choice(DTYPES))
+        sketch.new_input(sketch.new_shape(), sketch.new_dtype())
     if sketch.chance(0.3):
         sketch.new_scalar()
     weights = [UNIFORM, *(weight for weight, _ in RECIPES)]
@@ -66,10 +66,12 @@ def _layout(sketch: Sketch) -> str:
 
 def _choose_outputs(sketch: Sketch) -> None:
     """Some values are results, some of those are written into inputs; whatever remains may be dead."""
-    computed = sketch.values[len(sketch.inputs) :] or sketch.values
-    for _ in range(sketch.random.randint(1, 4)):
-        value = sketch.random.choice(computed[-5:] if sketch.chance(0.5) else sketch.values)
-        order = sketch.random.sample(range(len(value.shape)), len(value.shape)) if sketch.chance(0.2) else None
+    chosen = sketch.random.choices(sketch.values, k=sketch.random.randint(1, 4))
+    if sketch.chance(0.75):
+        # What nothing else uses: every value then shows in some result, and rules about values used once still apply.
+        chosen = [value for value in sketch.unused_values() if sketch.chance(0.9)] or chosen
+    for value in chosen:
+        order = sketch.random.sample(range(len(value.shape)), len(value.shape)) if sketch.chance(0.05) else None
         sketch.builder.add_output(value.handle, stride_order=order)
     if sketch.scalars and sketch.chance(0.3):
         sketch.builder.add_output(sketch.random.choice(sketch.scalars))

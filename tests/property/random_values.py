@@ -30,8 +30,8 @@ def draw_tensor(random: Random, shape: Sequence[int], dtype: DataType, domain: D
     values = source.uniform(domain.low, domain.high, shape)
     values = numpy.where(source.random(shape) < 0.2, numpy.clip(numpy.round(values), domain.low, domain.high), values)
     if domain.specials:
-        chosen = source.choice(_special_floats(to_torch(dtype)), shape)
-        values = numpy.where(source.random(shape) < 0.25, chosen, values)
+        chosen = source.choice(special_floats(to_torch(dtype)), shape)
+        values = numpy.where(source.random(shape) < 0.35, chosen, values)
     return torch.from_numpy(numpy.asarray(values)).to(to_torch(dtype))
 
 
@@ -43,11 +43,33 @@ def draw_number(random: Random, dtype: DataType) -> Number:
     return random.choice(_SMALL_FLOATS) if dtype.is_float and random.random() < 0.5 else value
 
 
-def _special_floats(dtype: torch.dtype) -> list[float]:
+def special_floats(dtype: torch.dtype) -> list[float]:
     limits = torch.finfo(dtype)
     denormal = limits.smallest_normal / 4
     extremes = [limits.max, -limits.max, limits.smallest_normal, denormal, -denormal, limits.eps, 1 + limits.eps]
-    return [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -1.0, *extremes]
+    return [
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        0.0,
+        -0.0,
+        *([float("nan"), 0.0, -0.0] * 2),
+        1.0,
+        -1.0,
+        *extremes,
+    ]
+
+
+def special_values(dtype: DataType) -> list[Any]:
+    """The values of a type that rules get wrong, and a few ordinary ones."""
+    if dtype is DataType.Bool:
+        return [False, True]
+    if dtype.is_float:
+        distinct = {repr(value): value for value in special_floats(to_torch(dtype))}
+        return [*distinct.values(), 0.1, -2.5, 3.0, 7.3, 0.5, -0.7]
+    limits = torch.iinfo(to_torch(dtype))
+    small = [value for value in (-7, -3, -2, -1, 0, 1, 2, 3, 6, 100) if value >= limits.min]
+    return [*small, limits.min, limits.min + 1, limits.max, limits.max - 1]
 
 
 def _integers(source: numpy.random.Generator, shape: Sequence[int], dtype: DataType, domain: Domain) -> numpy.ndarray:

@@ -20,16 +20,27 @@ from tests.property.sketch import DTYPES, PUBLIC, READS_SIGN_OF_NAN, Sketch, Val
 
 FLOATING = FLOATS | HALVES
 
-CONSTANTS: list[Any] = [0, 0, 0.0, -0.0, 1, 1, 1.0, -1, -1.0, 2, 2.0, 0.5, -2, 4, 8.0, 0.25, 1024, 3, 0.1, True, False]
-CONSTANTS += [math.inf, -math.inf, math.nan, 127, -128, 255, 256, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
-CONSTANTS += [1e-40, 1e-310, 3.4e38, 1e300, 65504.0]
+NEUTRAL: list[Any] = [0, 0.0, -0.0, 1, 1.0, -1, -1.0, True, False]
+CONSTANTS: list[Any] = [2, 2.0, 0.5, -2, 4, 8.0, 0.25, 1024, 3, 0.1, math.inf, -math.inf, math.nan, 127, -128, 255, 256]
+CONSTANTS += [2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 1e-40, 1e-310, 3.4e38, 1e300, 65504.0]
+ARITHMETIC = ["add", "sub", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"]
+ARITHMETIC += ["bitwise_and", "bitwise_or", "bitwise_xor"]
 EXPONENTS = [0, 0.0, 0.5, 1, 1.0, 2, 2.0, 3, 4, -1, -2, -0.5, -1.0, 0.25, 1.5, math.nan, math.inf]
 UNDONE = ["neg", "abs", "bitwise_not", "logical_not", "floor", "ceil", "round", "trunc", "sign", "relu", "reciprocal"]
 UNDONE += ["sqrt", "exp", "log", "set", "isnan", "isfinite"]
 
 
+def _constant(sketch: Sketch) -> Any:
+    return sketch.random.choice(NEUTRAL if sketch.chance(0.6) else CONSTANTS)
+
+
+def _binary(sketch: Sketch) -> Op:
+    """Any operator of two values, those that rules are about more often."""
+    return lookup(sketch.random.choice(ARITHMETIC)) if sketch.chance(0.7) else sketch.random.choice(calls_with(2))
+
+
 @cache
-def _calls_with(operands: int) -> list[Op]:
+def calls_with(operands: int) -> list[Op]:
     """Operators that a sample calls with this many tensors of one shape and nothing else: all are elementwise."""
     found = []
     for op in PUBLIC:
@@ -48,31 +59,40 @@ def _domain_of(op: Op, operand: int) -> Domain:
     return op.samples((2, 2))[0].arguments[operand].domain
 
 
-def _is_safe(op: Op, dtype: DataType) -> bool:
+def takes_anything_second(op: Op, dtype: DataType) -> bool:
     """Whether the second operand may be anything: not for divisors, shifts and exponents of integers."""
     domain = _domain_of(op, 1)
     return not dtype.is_integer or (domain.lowest_integer is None and domain.highest_integer is None)
 
 
 def with_constant(sketch: Sketch) -> None:
-    """x op c and c op x, also with c spread over a tensor."""
+    """x op c and c op x, also with c spread over a tensor, and often with a second constant after it."""
     x = sketch.any_value()
-    op = sketch.random.choice([op for op in _calls_with(2) if op.kind is not Kind.COMPOSITE or sketch.chance(0.2)])
-    constant = sketch.random.choice(CONSTANTS)
-    if not _is_safe(op, x.dtype) or not _is_safe(op, DataType.Int):
+    for _ in range(2):
+        op = _binary(sketch)
+        result = _combined(sketch, op, x, _constant(sketch))
+        if result is None or sketch.chance(0.5):
+            return
+        x = sketch.value_of(result)
+        if sketch.chance(0.5):
+            _combined(sketch, op, x, _constant(sketch))
+            return
+
+
+def _combined(sketch: Sketch, op: Op, x: Value, constant: Any) -> Any:
+    if not takes_anything_second(op, x.dtype) or not takes_anything_second(op, DataType.Int):
         domain = _domain_of(op, 1)
         if x.dtype in INTEGERS or (x.dtype is DataType.Bool and not isinstance(constant, float)):
             low, high = domain.lowest_integer or 0, domain.highest_integer or 100
             constant = sketch.random.choice([low, low + 1, high, *(2**k for k in range(8) if low <= 2**k <= high)])
-        sketch.call(op.name, x, constant)
-        return
+        return sketch.call(op.name, x, constant)
     other: Any = constant
     if sketch.chance(0.25):
         other = _filled(sketch, x, constant)
     if other is None:
-        return
+        return None
     arguments = (x, other) if sketch.chance(0.6) else (other, x)
-    sketch.call(op.name, *arguments)
+    return sketch.call(op.name, *arguments)
 
 
 def _filled(sketch: Sketch, x: Value, constant: Any) -> Any:
@@ -89,7 +109,7 @@ def undone(sketch: Sketch) -> None:
     x: Any = sketch.any_value().handle
     first = sketch.random.choice(UNDONE)
     if sketch.chance(0.15):
-        first = sketch.random.choice(_calls_with(1)).name
+        first = sketch.random.choice(calls_with(1)).name
     names = [first, first if sketch.chance(0.6) else sketch.random.choice(UNDONE)]
     for name in names + ([first] if sketch.chance(0.2) else []):
         x = x if x is None else sketch.call(name, x)
@@ -100,7 +120,8 @@ def cast_chain(sketch: Sketch) -> None:
     x: Any = sketch.any_value().handle
     original = x.dtype
     for _ in range(sketch.random.randint(1, 3)):
-        x = sketch.call("cast", x, sketch.random.choice(DTYPES))
+        family = [dtype for dtype in DTYPES if dtype.is_float == x.dtype.is_float]
+        x = sketch.call("cast", x, sketch.random.choice(family if sketch.chance(0.6) else DTYPES))
         if x is not None and sketch.chance(0.15):
             x = sketch.call(sketch.random.choice(UNDONE), x)
         if x is None:
@@ -114,9 +135,9 @@ def with_itself(sketch: Sketch) -> None:
     x = sketch.any_value()
     other: Any = x.handle
     if sketch.chance(0.3):
-        other = sketch.call(sketch.random.choice(("neg", "abs", "set", "bitwise_not")), x)
-    op = sketch.random.choice(_calls_with(2))
-    if other is not None and _is_safe(op, x.dtype):
+        other = sketch.call(sketch.random.choice(("neg", "neg", "abs", "set", "bitwise_not")), x)
+    op = _binary(sketch)
+    if other is not None and takes_anything_second(op, x.dtype):
         sketch.call(op.name, *((x, other) if sketch.chance(0.5) else (other, x)))
 
 
@@ -155,7 +176,7 @@ def choice(sketch: Sketch) -> None:
     x = sketch.any_value()
     condition: Any = sketch.pick(lambda value: value.dtype is DataType.Bool and value.shape == x.shape)
     if condition is None:
-        condition = sketch.call(sketch.random.choice(("lt", "ne", "ge")), x, sketch.random.choice(CONSTANTS))
+        condition = sketch.call(sketch.random.choice(("lt", "ne", "ge")), x, _constant(sketch))
     if condition is None or sketch.chance(0.15):
         condition = sketch.chance(0.5)
     elif sketch.chance(0.2):
@@ -164,7 +185,7 @@ def choice(sketch: Sketch) -> None:
     if sketch.chance(0.6):
         y = sketch.pick(lambda value: value.shape == x.shape)
     if sketch.chance(0.3):
-        y = sketch.random.choice(CONSTANTS)
+        y = _constant(sketch)
     chosen = sketch.call("where", condition, *((x, y) if sketch.chance(0.5) else (y, x)))
     if chosen is not None and sketch.chance(0.3):
         sketch.call("where", condition, *((chosen, y) if sketch.chance(0.5) else (x, chosen)))
@@ -184,7 +205,7 @@ def exchanged(sketch: Sketch) -> None:
 def _is_safe_to_exchange(call: tuple[str, Any, Any]) -> bool:
     name, x, y = call
     op = lookup(name)
-    return op in _calls_with(2) and _is_safe(op, DataType.Int) and op.samples is not None and x is not y
+    return op in calls_with(2) and takes_anything_second(op, DataType.Int) and op.samples is not None and x is not y
 
 
 # --- views ------------------------------------------------------------------------------------------------------------
@@ -213,12 +234,14 @@ def view_chain(sketch: Sketch) -> None:
 def _computed(sketch: Sketch, x: Any) -> Any:
     """Something element by element that keeps the shape, on one value or two."""
     if sketch.chance(0.5):
-        return sketch.call(sketch.random.choice(_calls_with(1)).name, x)
-    op = sketch.random.choice([op for op in _calls_with(2) if _is_safe(op, DataType.Int) and op.kind is Kind.POINTWISE])
+        return sketch.call(sketch.random.choice(calls_with(1)).name, x)
+    op = sketch.random.choice(
+        [op for op in calls_with(2) if takes_anything_second(op, DataType.Int) and op.kind is Kind.POINTWISE]
+    )
     shape = sketch.shape_of(x)
     other: Any = sketch.pick(lambda value: value.shape == shape and value.dtype is x.dtype)
     if other is None or sketch.chance(0.3):
-        other = sketch.random.choice(CONSTANTS)
+        other = _constant(sketch)
     return sketch.call(op.name, x, other)
 
 
@@ -238,7 +261,11 @@ def _permuted(sketch: Sketch, x: Any) -> Any:
     order = sketch.random.sample(range(len(x.shape)), len(x.shape))
     inverse = [order.index(axis) for axis in range(len(order))]
     result = sketch.call("permute", x, order)
-    return None if result is None else (result, lambda y: _if_rank(sketch, y, len(order), "permute", inverse))
+    if result is None:
+        return None
+    if sketch.chance(0.15):
+        return result, lambda y: _if_rank(sketch, y, len(order), "reshape", list(x.shape))
+    return result, lambda y: _if_rank(sketch, y, len(order), "permute", inverse)
 
 
 def _reshaped(sketch: Sketch, x: Any) -> Any:
@@ -306,7 +333,8 @@ def _sliced(sketch: Sketch, x: Any) -> Any:
         if len(y.shape) != len(shape):
             return None
         if sketch.chance(0.5):
-            widths = [0, 0] * (len(shape) - 1 - axis) + [start, shape[axis] - stop]
+            shift = sketch.random.choice((0, 0, 1))
+            widths = [0, 0] * (len(shape) - 1 - axis) + [start + shift, shape[axis] - stop - shift]
             return sketch.call("pad", y, widths, sketch.random.choice((0, 1, -0.0, 2.5)))
         rest = sketch.call("slice", x, [stop if o == axis else 0 for o in range(len(shape))], list(x.shape))
         return None if rest is None else sketch.call("cat", [y, rest], axis)
@@ -323,7 +351,8 @@ def _padded(sketch: Sketch, x: Any) -> Any:
     result = sketch.call("pad", x, [before, after], sketch.random.choice((0, 0, 1, -0.0, math.nan, 7)))
     if result is None:
         return None
-    return result, lambda y: sketch.call("pad", y, [-before, -after], 0) if y.shape else None
+    shift = sketch.random.choice((0, 0, 1))
+    return result, lambda y: sketch.call("pad", y, [shift - before, -shift - after], 0) if y.shape else None
 
 
 def _joined(sketch: Sketch, x: Any) -> Any:
@@ -342,6 +371,8 @@ def _joined(sketch: Sketch, x: Any) -> Any:
         if len(y.shape) != len(shape):
             return None
         begin, end = (0, x.shape[axis]) if sketch.chance(0.5) else (x.shape[axis], y.shape[axis])
+        if shape[axis] > 1 and sketch.chance(0.2):
+            begin, end = 1, x.shape[axis] + 1
         starts = [begin if position == axis else 0 for position in range(len(shape))]
         stops = [end if position == axis else size for position, size in enumerate(y.shape)]
         return sketch.call("slice", y, starts, stops)
@@ -369,7 +400,7 @@ _VIEWS: list[Callable[[Sketch, Any], Any]] = [
 
 def filled_tensor(sketch: Sketch) -> None:
     """`full`, seen through views, reductions and casts."""
-    x: Any = _filled(sketch, sketch.any_value(), sketch.random.choice(CONSTANTS))
+    x: Any = _filled(sketch, sketch.any_value(), _constant(sketch))
     for _ in range(sketch.random.randint(0, 2)):
         if x is None:
             return
@@ -399,26 +430,39 @@ def reduced(sketch: Sketch) -> None:
 def host_numbers(sketch: Sketch) -> None:
     """Arithmetic of scalars, which stays on the host."""
     x: Any = sketch.random.choice(sketch.scalars) if sketch.scalars and sketch.chance(0.7) else sketch.new_scalar()
-    op = sketch.random.choice([op for op in _calls_with(2) if _is_safe(op, DataType.Int) and op.kind is Kind.POINTWISE])
-    y: Any = sketch.random.choice(CONSTANTS) if sketch.chance(0.5) else sketch.random.choice(sketch.scalars)
+    op = sketch.random.choice(
+        [op for op in calls_with(2) if takes_anything_second(op, DataType.Int) and op.kind is Kind.POINTWISE]
+    )
+    y: Any = _constant(sketch) if sketch.chance(0.5) else sketch.random.choice(sketch.scalars)
     result = sketch.call(op.name, x, y)
     if result is not None and sketch.chance(0.3):
-        result = sketch.call(sketch.random.choice(_calls_with(1)).name, result)
+        result = sketch.call(sketch.random.choice(calls_with(1)).name, result)
     if result is not None and sketch.chance(0.5):
         sketch.call(sketch.random.choice(("add", "mul", "maximum", "lt")), sketch.any_value(), result)
 
 
+def drawn_numbers(sketch: Sketch) -> None:
+    """Random numbers, sometimes next to others of the same shape: no two draws are one, and none may be left out."""
+    x = sketch.any_value()
+    name = sketch.random.choice(("rand_like", "randn_like"))
+    if not x.dtype.is_float or sketch.chance(0.3):
+        sketch.call(sketch.random.choice(("uniform", "normal")), -1.0, 2.0, list(x.handle.shape), DataType.Float)
+    elif sketch.call(name, x) is not None and sketch.chance(0.3):
+        sketch.call(name, x)
+
+
 RECIPES: list[tuple[float, Callable[[Sketch], None]]] = [
-    (12, with_constant),
+    (14, with_constant),
     (8, undone),
-    (6, cast_chain),
-    (6, with_itself),
+    (7, cast_chain),
+    (7, with_itself),
     (3, power),
     (4, division),
     (4, choice),
     (4, exchanged),
-    (10, view_chain),
+    (12, view_chain),
     (4, filled_tensor),
-    (4, reduced),
+    (6, reduced),
     (2, host_numbers),
+    (2, drawn_numbers),
 ]

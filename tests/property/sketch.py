@@ -105,6 +105,10 @@ class Sketch:
             lengths[lengths.index(max(lengths))] = 2
         return tuple(lengths)
 
+    def new_dtype(self) -> DataType:
+        """Any type, float32 and float64 more often: most rules are about them."""
+        return self.random.choice([*DTYPES, DataType.Float, DataType.Float, DataType.Double])
+
     # --- choosing -----------------------------------------------------------------------------------------------------
 
     def pick(self, accept: Callable[[Value], bool] = lambda value: True) -> Value | None:
@@ -112,12 +116,17 @@ class Sketch:
         accepted = [value for value in self.values if accept(value)]
         if not accepted:
             return None
-        return self.random.choice(accepted[-4:] if self.chance(0.5) else accepted)
+        latest = self.random.choices((1, 4, len(accepted)), (3, 3, 4))[0]
+        return self.random.choice(accepted[-latest:])
 
     def any_value(self) -> Value:
         found = self.pick()
         assert found is not None, "a sketch starts with an input"
         return found
+
+    def unused_values(self) -> list[Value]:
+        used = {operand for node in self.builder._nodes for operand in node.operands}
+        return [value for value in dict.fromkeys(self.values) if value.handle.node not in used]
 
     def number_of(self, size: Size) -> int:
         return sizes.evaluate(size, self._sizes)

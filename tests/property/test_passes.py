@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from hypothesis import given, settings
 
 from ingot.ir.graph import Graph
@@ -14,6 +13,7 @@ from tests.property.outcomes import Outcome, difference, first_wrong_value, run
 from tests.property.random_graphs import Drawn, drawn_graphs
 
 Rewrite = Callable[[Graph], Graph]
+PROFILE = settings.get_profile("random graphs")
 
 
 def _check(name: str, rewrite: Rewrite, drawn: Drawn, expected: Outcome) -> Graph:
@@ -32,7 +32,7 @@ def _check(name: str, rewrite: Rewrite, drawn: Drawn, expected: Outcome) -> Grap
     raise AssertionError(f"{name}: {found}\nbefore:\n{part.text}\nafter:\n{rewrite(part).text}")
 
 
-@settings(settings.get_profile("random graphs"))
+@settings(PROFILE)
 @given(drawn_graphs())
 def test_each_pass_alone_keeps_every_bit(drawn: Drawn) -> None:
     expected = run(drawn.graph, drawn.arguments)
@@ -40,23 +40,34 @@ def test_each_pass_alone_keeps_every_bit(drawn: Drawn) -> None:
         _check(pass_.name, lambda graph, pass_=pass_: pass_.run(graph).graph, drawn, expected)
 
 
-@pytest.mark.parametrize("level", range(4))
-@settings(settings.get_profile("random graphs"))
-@given(drawn=drawn_graphs())
-def test_pipeline_keeps_every_bit_and_settles(level: int, drawn: Drawn) -> None:
+def _check_level(level: int, drawn: Drawn, expected: Outcome) -> None:
     def rewrite(graph: Graph) -> Graph:
         return optimize(graph, level).graph
 
-    optimized = _check(f"level {level}", rewrite, drawn, run(drawn.graph, drawn.arguments))
+    optimized = _check(f"level {level}", rewrite, drawn, expected)
     again = rewrite(optimized)
-    assert again.text == optimized.text, f"not settled:\n{optimized.text}\nthen:\n{again.text}"
+    assert again.text == optimized.text, f"level {level} has not settled:\n{optimized.text}\nthen:\n{again.text}"
 
 
-@settings(settings.get_profile("random graphs"))
+@settings(PROFILE)
+@given(drawn=drawn_graphs())
+def test_pipeline_keeps_every_bit_and_settles(drawn: Drawn) -> None:
+    _check_level(3, drawn, run(drawn.graph, drawn.arguments))
+
+
+@settings(PROFILE, max_examples=PROFILE.max_examples // 3)
+@given(drawn=drawn_graphs())
+def test_lower_levels_keep_every_bit_and_settle(drawn: Drawn) -> None:
+    expected = run(drawn.graph, drawn.arguments)
+    for level in range(3):
+        _check_level(level, drawn, expected)
+
+
+@settings(PROFILE)
 @given(drawn_graphs())
-def test_pipeline_never_makes_a_graph_longer(drawn: Drawn) -> None:
-    """Counted without dead values, which only the higher levels remove."""
-    (dead_code,) = (pass_ for pass_ in PASSES if pass_.name == "dead_code")
-    before = dead_code.run(drawn.graph).graph
-    after = optimize(drawn.graph).graph
-    assert len(after.nodes) <= len(before.nodes), f"before:\n{before.text}\nafter:\n{after.text}"
+def test_layout_never_adds_a_permute(drawn: Drawn) -> None:
+    passes = {pass_.name: pass_ for pass_ in PASSES}
+    before = passes["dead_code"].run(drawn.graph).graph
+    after = passes["dead_code"].run(passes["layout"].run(before).graph).graph
+    counts = [sum(node.op.name == "permute" for node in graph.nodes) for graph in (before, after)]
+    assert counts[1] <= counts[0], f"before:\n{before.text}\nafter:\n{after.text}"
