@@ -56,6 +56,13 @@ def test_symbolic_size_that_turns_out_to_be_one_broadcasts():
     torch.testing.assert_close(fd.execute([first, second])[0], ((first + second) * 3).sum(-1))
 
 
+def test_symbolic_size_that_turns_out_to_be_zero_gives_what_eager_gives():
+    with FusionDefinition() as fd:
+        fd.add_output(fd.ops.softmax(fd.define_tensor(2), -1))
+    for shape in [(4, 0), (0, 4), (0, 0)]:
+        assert fd.execute([torch.ones(shape)])[0].shape == shape
+
+
 def test_sizes_taken_from_a_broadcast_input_follow_it():
     with FusionDefinition() as fd:
         x, y = fd.define_tensor(2), fd.define_tensor(2)

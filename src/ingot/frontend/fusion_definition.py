@@ -48,6 +48,9 @@ from ingot.ops.parameters import data_type
 from ingot.ops.promotion import Dialect
 from ingot.runtime.compiler import CompiledModule, JitCompiler
 
+FixedSizes = tuple[tuple[int | None, ...], ...]
+"""Per input and axis, a size that is fixed; None for those left as declared."""
+
 
 class FusionDefinition:
     """A fusion under definition, and then ready to execute.
@@ -69,7 +72,7 @@ class FusionDefinition:
         self._module: CompiledModule | None = None
         self._failure: str | None = None
         self._lock = threading.RLock()
-        self._specialised: dict[tuple[tuple[bool, ...], ...], CompiledModule | None] = {}
+        self._specialised: dict[FixedSizes, CompiledModule | None] = {}
         self.ops = Operators(self._builder)
 
     # --- defining -----------------------------------------------------------------------------------------------------
@@ -287,31 +290,34 @@ class FusionDefinition:
     def _module_for(self, graph: Graph, inputs: list[Any]) -> CompiledModule:
         """The module for these inputs: usually the one of the definition itself.
 
-        A size declared as -1 is taken not to broadcast. Where it turns out to be 1 and equal sizes were assumed, the
-        definition is replayed with a fixed 1 there, so that it broadcasts as it would in PyTorch.
+        A size declared as -1 is taken neither to broadcast nor to be empty. Where it turns out to be 1 and equal sizes
+        were assumed, or to be 0, the definition is replayed with that size fixed, so that it does what PyTorch does.
         """
-        if not graph.assumptions or len(inputs) != len(graph.inputs):
-            return self.module
-        ones = tuple(_sizes_of_one(node.type, value) for node, value in zip(graph.inputs, inputs, strict=True))
-        if not any(map(any, ones)):
+        if len(inputs) != len(graph.inputs):
+            return self.module  # which reports it
+        special = (0, 1) if graph.assumptions else (0,)
+        fixed = tuple(
+            _special_sizes(node.type, value, special) for node, value in zip(graph.inputs, inputs, strict=True)
+        )
+        if all(size is None for sizes_ in fixed for size in sizes_):
             return self.module
         with self._lock:
-            if ones not in self._specialised:
-                self._specialised[ones] = self._specialise(ones)
-            return self._specialised[ones] or self.module
+            if fixed not in self._specialised:
+                self._specialised[fixed] = self._specialise(fixed)
+            return self._specialised[fixed] or self.module
 
-    def _specialise(self, ones: tuple[tuple[bool, ...], ...]) -> CompiledModule | None:
-        """The definition with some sizes fixed to 1; None where it makes no sense then."""
+    def _specialise(self, fixed: FixedSizes) -> CompiledModule | None:
+        """The definition with some sizes fixed; None where it makes no sense then."""
         builder = Builder(Dialect.NVFUSER)
         try:
-            replay(self._statements, builder, ones)
+            replay(self._statements, builder, fixed)
             return self._compiler.compile(builder.build())
         except IngotError:
             return None
 
 
-def replay(statements: Sequence[Statement], builder: Builder, ones: Sequence[Sequence[bool]]) -> None:
-    """Make a recorded definition again, with the marked sizes of its inputs fixed to 1."""
+def replay(statements: Sequence[Statement], builder: Builder, fixed_sizes: FixedSizes) -> None:
+    """Make a recorded definition again, with some sizes of its inputs fixed."""
     values: dict[int, Any] = {}
     fixed: dict[str, sizes.Size] = {}
     position = 0
@@ -324,9 +330,9 @@ def replay(statements: Sequence[Statement], builder: Builder, ones: Sequence[Seq
     for statement in statements:
         match statement:
             case DefineTensor(declaration, result):
-                for is_one, size in zip(ones[position], result.shape, strict=True):
-                    if is_one:
-                        fixed[str(size)] = 1
+                for number, size in zip(fixed_sizes[position], result.shape, strict=True):
+                    if number is not None:
+                        fixed[str(size)] = number
                 values[id(result)] = builder.tensor_input([replace(size) for size in result.shape], declaration.dtype)
                 position += 1
             case DefineScalar(value, dtype, result):
@@ -347,14 +353,14 @@ def replay(statements: Sequence[Statement], builder: Builder, ones: Sequence[Seq
                 builder.add_output(replace(value), target, stride_order)
 
 
-def _sizes_of_one(declared: Any, value: Any) -> tuple[bool, ...]:
-    """Per axis of an input, whether a symbolic size turned out to be 1."""
+def _special_sizes(declared: Any, value: Any, special: Sequence[int]) -> tuple[int | None, ...]:
+    """Per axis of an input, the symbolic size that turned out to be one of the special ones, or None."""
     if not isinstance(declared, TensorType):
         return ()
     if not isinstance(value, torch.Tensor) or value.dim() != declared.rank:
-        return (False,) * declared.rank  # a wrong input, which the call itself reports
+        return (None,) * declared.rank  # a wrong input, which the call itself reports
     return tuple(
-        actual == 1 and isinstance(size, SizeExpression)
+        actual if actual in special and isinstance(size, SizeExpression) else None
         for size, actual in zip(declared.shape, value.shape, strict=True)
     )
 
