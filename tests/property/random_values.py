@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
 from random import Random
@@ -70,6 +71,16 @@ def special_values(dtype: DataType) -> list[Any]:
     limits = torch.iinfo(to_torch(dtype))
     small = [value for value in (-7, -3, -2, -1, 0, 1, 2, 3, 6, 100) if value >= limits.min]
     return [*small, limits.min, limits.min + 1, limits.max, limits.max - 1]
+
+
+def every_pair(dtype: DataType) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two tensors that hold every special value against every other, and ordinary values of all magnitudes."""
+    values = special_values(dtype)
+    pairs = zip(*itertools.product(values, values), strict=True)
+    columns = [[torch.tensor(column, dtype=to_torch(dtype))] for column in pairs]
+    for seed, reach in itertools.product(range(2), (6.0, 1e5)):
+        columns[seed].append(draw_tensor(Random(seed), (200,), dtype, Domain(low=-reach, high=reach)))
+    return torch.cat(columns[0]), torch.cat(columns[1])
 
 
 def _integers(source: numpy.random.Generator, shape: Sequence[int], dtype: DataType, domain: Domain) -> numpy.ndarray:

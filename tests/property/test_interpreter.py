@@ -5,21 +5,16 @@ Passes may move a permute past an operation only because of this, and are compar
 
 from __future__ import annotations
 
-import itertools
-from random import Random
-
 import pytest
 import torch
 from hypothesis import given, settings
 
-from ingot import DataType
 from ingot.base.dtypes import in_order
 from ingot.ir.torch_types import to_torch
 from ingot.ops import Kind, Op, table
-from ingot.ops.samples import Domain
 from tests.property.outcomes import difference, first_wrong_value, run, shown_difference
 from tests.property.random_graphs import Drawn, drawn_graphs
-from tests.property.random_values import LAYOUTS, draw_tensor, laid_out, same_bits, special_values
+from tests.property.random_values import LAYOUTS, every_pair, laid_out, same_bits
 
 
 @settings(settings.get_profile("random graphs"))
@@ -47,7 +42,7 @@ def test_stable_operators_give_the_same_bits_in_vector_and_scalar_code(op: Op) -
     assert op.samples is not None and op.reference is not None
     placeholders = op.samples((2, 2))[0].arguments
     for dtype in in_order(op.dtypes):
-        values = _every_pair(dtype)
+        values = every_pair(dtype)
         operands = [values[position % 2] for position in range(len(placeholders))]
         for position, placeholder in enumerate(placeholders):
             if placeholder.dtype is not None:
@@ -65,12 +60,3 @@ def test_stable_operators_give_the_same_bits_in_vector_and_scalar_code(op: Op) -
             apart = op.reference(torch, *(laid_out(operand, "strided") for operand in operands[:-1]), constant)
             found = f"{op.name}(x, {number}) {dtype.text}: {shown_difference(together, apart)}"
             assert len(operands) == 1 or same_bits(together, apart), found
-
-
-def _every_pair(dtype: DataType) -> tuple[torch.Tensor, torch.Tensor]:
-    """Every special value against every other, and ordinary values of all magnitudes."""
-    values = special_values(dtype)
-    pairs = list(itertools.product(values, values))
-    columns = [torch.tensor(column, dtype=to_torch(dtype)) for column in zip(*pairs, strict=True)]
-    more = [draw_tensor(Random(seed), (500,), dtype, Domain(low=-1e5, high=1e5)) for seed in (1, 2)]
-    return torch.cat([columns[0], more[0]]), torch.cat([columns[1], more[1]])

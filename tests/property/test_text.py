@@ -8,6 +8,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -113,6 +114,43 @@ def _parses_or_is_refused(text: str) -> None:
 @given(st.integers(0, 99), _EDITS)
 def test_damaged_text_is_refused_or_means_something(seed: int, edits: list[tuple[int, int, str]]) -> None:
     _parses_or_is_refused(_damaged(_text(seed), edits))
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "cast(%0, dtype=16): f32[2, 3]",
+        "cast(%0, dtype=f8e4m3): f8e4m3[2, 3]",
+        "add(%0): f32[2, 3]",
+        "add(%0, nan:i32): f32[2, 3]",
+        "add(%0, 1.0:c64): f32[2, 3]",
+        "permute(%0, order=[0, 0]): f32[2, 2]",
+        "permute(%0, order=[-1, 0]): f32[3, 2]",
+        "sum(%0, axes=[2]): f32[2, 3]",
+        "sum(%0, axes=[1, 0]): f32[]",
+        "sum(%0, axes=1): f32[2]",
+        "cumsum(%0, axis=true): f32[2, 3]",
+        "slice(%0, starts=[0, 2], stops=[2, 1], steps=[1, 1]): f32[2, -1]",
+        "slice(%0, starts=[0, 0], stops=[2, 3], steps=[1, 0]): f32[2, 3]",
+        "slice(%0, starts=[0, 0], stops=[2, 4], steps=[1, 1]): f32[2, 4]",
+        "pad(%0, 0.0:f32, before=[0, -1], after=[0, 0]): f32[2, 2]",
+        "broadcast_in_dim(%0, shape=[3, 2], axes=[1, 0]): f32[3, 2]",
+        "reshape(%0, shape=[-2, -3]): f32[-2, -3]",
+        "reshape(%0, shape=[floordiv(6, 0)]): f32[6]",
+        "reshape(%0, shape=[99999999999999999999]): f32[6]",
+        'library(%0, target="\\q", arguments=[$0], keywords=[], results=[f32[2]], ordinal=none): f32[2]',
+        'library(%0, target="aten.neg.default", arguments=[$0], keywords=[], results=[], ordinal=none): ()',
+    ],
+)
+def test_operations_no_builder_would_make_are_refused(operation: str) -> None:
+    with pytest.raises((ParseError, VerificationError)):
+        parse(f"graph(%0: f32[2, 3]) {{\n  %1 = {operation}\n  return %1\n}}")
+
+
+def test_constants_are_read_as_their_type_holds_them() -> None:
+    graph = parse("graph(%0: u8[2]) {\n  %1 = add(%0, 300:u8): u8[2]\n  return %1, 0.1:f32\n}")
+    assert graph.nodes[0].operands[1].constant == 44
+    assert graph.outputs[1].node.constant == 0.10000000149011612
 
 
 @settings(settings.get_profile("random graphs"))
