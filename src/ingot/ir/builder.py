@@ -23,6 +23,7 @@ from ingot.base.errors import (
 from ingot.base.numbers import Number, convert_number, fits, number_type
 from ingot.base.sizes import Shape, Size
 from ingot.base.types import OperandSlot, ScalarType, TensorType, TupleType
+from ingot.ir.arguments import CHECKS
 from ingot.ir.graph import Graph, Output
 from ingot.ir.handles import Handle, Scalar, Tensor, Vector
 from ingot.ir.library import check_library_call
@@ -94,7 +95,7 @@ class Builder:
     ) -> None:
         """Make a value a result; with `alias_input`, write it into that input instead of returning it."""
         self._check_open()
-        node = self._own(value).node
+        node = self.own(value).node
         index = None if alias_input is None else self._aliased_index(value, alias_input)
         order = None
         if stride_order is not None:
@@ -173,7 +174,7 @@ class Builder:
 
         def record(value: Any) -> Any:
             if isinstance(value, Handle):
-                operands.append(self._own(value).node)
+                operands.append(self.own(value).node)
                 return OperandSlot(len(operands) - 1)
             return tuple(map(record, value)) if isinstance(value, list | tuple) else value
 
@@ -247,7 +248,7 @@ class Builder:
         if isinstance(value, bool) or not isinstance(value, int | sizes.SizeExpression | Handle):
             raise ArgumentError(f"a size must be an int, an integer scalar or a text like '2*s0', not {value!r}")
         if isinstance(value, Handle):
-            return _size_of_node(self._own(value).node)
+            return _size_of_node(self.own(value).node)
         return value
 
     def _declared_size(self, size: int | str | Size) -> Size:
@@ -272,7 +273,7 @@ class Builder:
         if value is None and (parameter.optional or parameter.default is None):
             return None
         try:
-            return _CHECKS[parameter.kind](self, value)
+            return CHECKS[parameter.kind](self, value)
         except IngotError as error:
             raise error.within(f"argument {parameter.name!r}") from None
 
@@ -318,7 +319,8 @@ class Builder:
 
     # --- small helpers ------------------------------------------------------------------------------------------------
 
-    def _own(self, value: Any) -> Handle:
+    def own(self, value: Any) -> Handle:
+        """The value itself, if it is a handle of this definition."""
         if not isinstance(value, Handle):
             raise HandleError(f"a value of this definition is needed here, not {value!r}")
         if value.builder is not self:
@@ -335,7 +337,7 @@ class Builder:
         return node
 
     def _aliased_index(self, value: Handle, target: Handle) -> int:
-        node = self._own(target).node
+        node = self.own(target).node
         if node not in self._inputs or not isinstance(target, Tensor):
             raise DefinitionError("only a tensor input can be written in place; alias_input names something else")
         if any(output.alias_input == self._inputs.index(node) for output in self._outputs):
@@ -411,72 +413,6 @@ def _size_of_node(node: Node) -> Size:
         left, right = map(_size_of_node, node.operands)
         return {"add": left + right, "sub": left - right, "mul": left * right}[node.op.name]
     raise ArgumentError(f"a size cannot be computed with {node.op.name}; use sizes, integers, +, - and *")
-
-
-def _number_or_handle(builder: Builder, value: Any) -> Handle | Number:
-    if isinstance(value, bool | int | float):
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ArgumentError(f"{value} does not fit into 64 bits")
-        return value
-    return builder._own(value)
-
-
-def _plain(builder: Builder, value: Any) -> Handle:
-    checked = _number_or_handle(builder, value)
-    return checked if isinstance(checked, Handle) else builder.constant(checked)
-
-
-def _tensor(builder: Builder, value: Any) -> Tensor:
-    handle = builder._own(value)
-    if not isinstance(handle, Tensor):
-        raise HandleError(f"a tensor is needed here, not {handle!r}")
-    return handle
-
-
-def _sequence(value: Any) -> Sequence[Any]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ArgumentError(f"a list is needed here, not {value!r}")
-    return value
-
-
-def _size_list(builder: Builder, value: Any) -> Shape:
-    if isinstance(value, Vector):
-        if value.builder is not builder:
-            raise HandleError(f"{value!r} belongs to another definition")
-        return value.elements
-    return tuple(builder.size_of(element) for element in _sequence(value))
-
-
-def _plain_value(kind: type | tuple[type, ...], word: str) -> Callable[[Builder, Any], Any]:
-    def check(_: Builder, value: Any) -> Any:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-            raise ArgumentError(f"{word} is needed here, not {value!r}")
-        return value
-
-    return check
-
-
-def _axes(_: Builder, value: Any) -> Any:
-    return value if isinstance(value, int) else tuple(_sequence(value))
-
-
-_CHECKS: dict[str, Callable[[Builder, Any], Any]] = {
-    "Operand": _number_or_handle,
-    "Plain": _plain,
-    "Tensor": _tensor,
-    "Tensors": lambda builder, value: [_tensor(builder, element) for element in _sequence(value)],
-    "Axis": _plain_value(int, "an axis"),
-    "Axes": _axes,
-    "Sizes": _size_list,
-    "SizeValue": lambda builder, value: builder.size_of(value),
-    "Type": lambda _, value: data_type(value),
-    "Integer": _plain_value(int, "an int"),
-    "Integers": lambda _, value: tuple(_sequence(value)),
-    "Flags": lambda _, value: tuple(map(bool, _sequence(value))),
-    "Flag": _plain_value(bool, "True or False"),
-    "Real": _plain_value((int, float), "a number"),
-    "Text": _plain_value(str, "a word"),
-}
 
 
 def _describe(value: Any) -> str:

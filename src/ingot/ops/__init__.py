@@ -5,6 +5,7 @@ from ingot.ops import (  # noqa: F401  (each module adds its operators when impo
     factories,
     indexing,
     library,
+    losses,
     normalizations,
     pointwise,
     reductions,

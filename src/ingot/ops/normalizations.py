@@ -1,4 +1,4 @@
-"""Softmax, normalisations and losses: composites over reductions and pointwise operators.
+"""Softmax and normalisations: composites over reductions and pointwise operators.
 
 They compute in float32 for half inputs from beginning to end and round once, as PyTorch's own do.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingot.base.dtypes import BOOLEAN, COMPUTED, FLOATS, INTEGERS, DataType
-from ingot.base.errors import ArgumentError, DTypeError, ShapeError
-from ingot.ops.parameters import Axis, Flag, Integer, Operand, Plain, Real, Sizes, Tensor, Text, Type, one_axis
+from ingot.base.dtypes import COMPUTED, FLOATS, DataType
+from ingot.base.errors import ArgumentError, ShapeError
+from ingot.ops.parameters import Axis, Flag, Integer, Operand, Plain, Real, Sizes, Type, one_axis
 from ingot.ops.promotion import Promotion
 from ingot.ops.record import Kind, operator
 from ingot.ops.samples import ANYWHERE, Domain, Sample, Tolerance
@@ -104,7 +104,7 @@ def layer_norm(
     """x with mean 0 and variance 1 over its last axes, then scaled and shifted."""
     axes = _last_axes(b, x, normalized_shape)
     for parameter in (weight, bias):
-        _require_shape(b, parameter, normalized_shape)
+        require_shape(b, parameter, normalized_shape)
     variance, mean = b.var_mean(x, axes, 0, True)
     return _affine((x - mean) * b.rsqrt(variance + eps), weight, bias)
 
@@ -119,7 +119,7 @@ def rms_norm(
 ) -> Any:
     """x over the root of its mean square over the last axes, then scaled; eps defaults to the dtype's epsilon."""
     axes = _last_axes(b, x, normalized_shape)
-    _require_shape(b, weight, normalized_shape)
+    require_shape(b, weight, normalized_shape)
     if eps is None:
         eps = 2.0**-52 if x.dtype is DataType.Double else 2.0**-23
     return _affine(x * b.rsqrt(b.mean(x * x, axes, True) + eps), weight, None)
@@ -152,7 +152,7 @@ def group_norm(
     grouped = b.reshape(x, [x.shape[0], num_groups, channels // num_groups, *x.shape[2:]])
     variance, mean = b.var_mean(grouped, list(range(2, len(grouped.shape))), 0, True)
     normalized = b.reshape((grouped - mean) * b.rsqrt(variance + eps), x.shape)
-    return _affine(normalized, _per_channel(b, x, weight), _per_channel(b, x, bias))
+    return _affine(normalized, per_channel(b, x, weight), per_channel(b, x, bias))
 
 
 def _batch_norm_samples(shape: tuple[int, ...]) -> list[Sample]:
@@ -211,147 +211,11 @@ def batch_norm(
     else:
         mean, var = b.cast(running_mean, x.dtype), b.cast(running_var, x.dtype)
     inverse = b.rsqrt(var + eps)
-    normalized = (x - _per_channel(b, x, mean)) * _per_channel(b, x, inverse)
-    return _affine(normalized, _per_channel(b, x, weight), _per_channel(b, x, bias)), mean, inverse
-
-
-# --- losses -----------------------------------------------------------------------------------------------------------
-
-
-def _loss_samples(*extra: dict[str, Any]):
-    return lambda shape: [
-        Sample((SampleOperand(shape, ORDINARY), SampleOperand(shape, ORDINARY)), {"reduction": reduction, **keywords})
-        for reduction in ("mean", "sum", "none")
-        for keywords in (extra or ({},))
-    ]
-
-
-@composite(
-    lambda torch, x, target, reduction: torch.nn.functional.mse_loss(x, target, reduction=reduction),
-    _loss_samples(),
-    promotion=Promotion.EXPANDED,
-)
-def mse_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean") -> Any:
-    """Squared difference."""
-    difference = x - target
-    return _reduced(b, difference * difference, reduction)
-
-
-@composite(
-    lambda torch, x, target, reduction: torch.nn.functional.l1_loss(x, target, reduction=reduction),
-    _loss_samples(),
-    dtypes=FLOATS | INTEGERS,
-    operand_dtypes=COMPUTED - BOOLEAN,  # it subtracts
-    promotion=Promotion.EXPANDED,
-)
-def l1_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean") -> Any:
-    """Absolute difference."""
-    return _reduced(b, b.abs(x - target), reduction)
-
-
-@composite(
-    lambda torch, x, target, reduction, beta: torch.nn.functional.smooth_l1_loss(
-        x, target, reduction=reduction, beta=beta
-    ),
-    _loss_samples({"beta": 1.0}, {"beta": 0.5}, {"beta": 0.0}),
-    dtypes=FLOATS | INTEGERS,
-    promotion=Promotion.EXPANDED,
-)
-def smooth_l1_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean", beta: Real = 1.0) -> Any:
-    """Squared difference over 2 * beta below beta, absolute difference less beta / 2 above it."""
-    if beta < 0:
-        raise ArgumentError(f"smooth_l1_loss needs beta of at least 0, not {beta}")
-    if beta == 0:
-        return b.l1_loss(x, target, reduction)
-    if not x.dtype.is_float:
-        raise DTypeError(f"smooth_l1_loss does not compute in {x.dtype.text}, unless beta is 0")
-    distance = b.abs(x - target)
-    return _reduced(
-        b, b.where(b.lt(distance, beta), 0.5 * distance * distance / beta, distance - 0.5 * beta), reduction
-    )
-
-
-def _cross_entropy_samples(shape: tuple[int, ...]) -> list[Sample]:
-    labels = SampleOperand((3, *shape), Domain(lowest_integer=0, highest_integer=4, specials=False), DataType.Int)
-    logits, weight = SampleOperand((3, 5, *shape), ORDINARY), SampleOperand((5,), VARIANCES)
-    every = [
-        Sample((logits, target), {"reduction": reduction, "label_smoothing": smoothing, **weights})
-        for target in (labels, SampleOperand((3, 5, *shape), VARIANCES))
-        for reduction in ("mean", "sum", "none")
-        for smoothing in (0.0, 0.1)
-        for weights in ({}, {"weight": weight}, {"ignore_index": 2})
-        if 0 not in shape and not (target is not labels and "ignore_index" in weights)
-    ]
-    return every[:: 5 if shape else 1]
-
-
-@composite(
-    lambda torch, x, target, weight, ignore_index, reduction, label_smoothing: torch.nn.functional.cross_entropy(
-        x, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
-    ),
-    _cross_entropy_samples,
-    # PyTorch adds up losses and weights of half types in the half type: what it loses depends on their sum.
-    Tolerance(ulps=64, scale=16.0, half_ulps=2),
-)
-def cross_entropy(
-    b: Any,
-    x: Operand,
-    target: Tensor,
-    weight: Operand | None = None,
-    ignore_index: Integer = -100,
-    reduction: Text = "mean",
-    label_smoothing: Real = 0.0,
-) -> Any:
-    """Negative log-likelihood of labels (integers) or of class probabilities (floats) under the softmax of x.
-
-    Classes lie along axis 1, or along axis 0 for a single sample.
-    """
-    axis = 0 if len(x.shape) == 1 else 1
-    logs = b.log_softmax(x, axis)
-    if target.dtype.is_float:
-        return _probability_loss(b, logs, b.cast(target, logs.dtype), weight, reduction, label_smoothing)
-    if target.dtype not in INTEGERS:
-        raise DTypeError(f"cross_entropy needs integer labels or probabilities, not {target.dtype.text}")
-    kept = b.ne(target, ignore_index)
-    is_new = [position == axis for position in range(len(x.shape))]
-    labels = b.broadcast(b.cast(b.where(kept, target, 0), DataType.Int), is_new)
-    _require_shape(b, weight, x.shape[axis : axis + 1])
-    spread = weight if weight is None or axis == 0 else _per_channel(b, x, weight)
-    weighted = logs if spread is None else logs * spread
-    ones = b.full(target.shape, 1.0, logs.dtype)
-    scale = ones if spread is None else b.squeeze(b.gather(b.expand(spread, x.shape), labels, axis), [axis])
-    zero = b.scalar_like(0, logs.dtype)
-    losses = b.where(kept, -b.squeeze(b.gather(weighted, labels, axis), [axis]), zero)
-    if label_smoothing:
-        uniform = b.where(kept, -b.sum(weighted, axis), zero)
-        losses = losses * (1 - label_smoothing) + uniform * (label_smoothing / b.size(x, axis))
-    if reduction == "mean":
-        return b.sum(losses) / b.sum(b.where(kept, scale, zero))
-    return _reduced(b, losses, reduction)
-
-
-def _probability_loss(b: Any, logs: Any, target: Any, weight: Any, reduction: str, smoothing: float) -> Any:
-    axis = 0 if len(logs.shape) == 1 else 1
-    _require_shape(b, weight, logs.shape[axis : axis + 1])
-    if smoothing:
-        target = target * (1 - smoothing) + smoothing / b.size(logs, axis)
-    terms = logs * target if weight is None else logs * target * (_per_channel(b, logs, weight) if axis else weight)
-    losses = -b.sum(terms, axis)
-    if reduction == "mean":
-        samples = b.element_count(losses, None)
-        return b.sum(losses) / samples
-    return _reduced(b, losses, reduction)
+    normalized = (x - per_channel(b, x, mean)) * per_channel(b, x, inverse)
+    return _affine(normalized, per_channel(b, x, weight), per_channel(b, x, bias)), mean, inverse
 
 
 # --- shared -----------------------------------------------------------------------------------------------------------
-
-
-def _reduced(b: Any, losses: Any, reduction: str) -> Any:
-    if reduction == "none":
-        return losses
-    if reduction in ("mean", "sum"):
-        return getattr(b, reduction)(losses)
-    raise ArgumentError(f'reduction must be "mean", "sum" or "none", not {reduction!r}')
 
 
 def _affine(x: Any, weight: Any, bias: Any) -> Any:
@@ -359,7 +223,7 @@ def _affine(x: Any, weight: Any, bias: Any) -> Any:
     return x if bias is None else x + bias
 
 
-def _per_channel(b: Any, x: Any, value: Any) -> Any:
+def per_channel(b: Any, x: Any, value: Any) -> Any:
     """A vector with one element per channel, placed along axis 1 of x."""
     if value is None:
         return None
@@ -376,7 +240,7 @@ def _last_axes(b: Any, x: Any, normalized_shape: Any) -> list[int]:
     return list(range(len(x.shape) - count, len(x.shape)))
 
 
-def _require_shape(b: Any, value: Any, shape: Any) -> None:
+def require_shape(b: Any, value: Any, shape: Any) -> None:
     """Weights do not broadcast: they have exactly the shape they are for."""
     if value is None:
         return
