@@ -1,0 +1,1 @@
+"""Machine code through LLVM, in process."""

@@ -1,0 +1,349 @@
+"""The vocabulary the vector functions are written in.
+
+A `Number` is an LLVM value of float or double lanes, scalar or vector, together with the builder that extends it, so that
+`x * x + 1.0` emits what it says. `Bits` are the same lanes seen as integers, a `Mask` holds one truth value per lane.
+Python numbers become constants of the other operand's type. Nothing here branches, calls a library or sets a fast-math
+flag: what is written is what is computed, in that order, on every target. `fma` has to be exact; on a processor without
+fused multiply-add LLVM turns it into a library call, which is right and slow.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+
+INFINITY = float("inf")
+NAN = float("nan")
+
+LN2 = Fraction("0.693147180559945309417232121458176568075500134360255254120680009")
+LOG2_E = Fraction("1.44269504088896340735992468100189213742664595415298593413544940693")
+LOG10_E = Fraction("0.434294481903251827651128918916605082294397005803666566114453783")
+LOG10_2 = Fraction("0.301029995663981195213738894724493026768189881462108541310427461")
+PI = Fraction("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211707")
+
+
+@dataclass(frozen=True)
+class Format:
+    """A floating-point format: how many bits its fraction has and where its exponent starts."""
+
+    letter: str
+    lane: ir.Type
+    integer: ir.IntType
+    fraction_bits: int
+    bias: int
+
+    @property
+    def one_bits(self) -> int:
+        return self.bias << self.fraction_bits
+
+    @property
+    def exponent_mask(self) -> int:
+        return (2 * self.bias + 1) << self.fraction_bits
+
+    @property
+    def fraction_mask(self) -> int:
+        return (1 << self.fraction_bits) - 1
+
+    @property
+    def rounder(self) -> float:
+        """Adding 1.5 * 2^fraction_bits rounds to a whole number and leaves that number in the low bits."""
+        return 1.5 * 2.0**self.fraction_bits
+
+    @property
+    def smallest_normal(self) -> float:
+        return 2.0 ** (1 - self.bias)
+
+
+SINGLE = Format("f32", ir.FloatType(), ir.IntType(32), 23, 127)
+DOUBLE = Format("f64", ir.DoubleType(), ir.IntType(64), 52, 1023)
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Polynomial coefficients, lowest power first, for either format."""
+
+    single: tuple[float, ...]
+    double: tuple[float, ...]
+
+    def of(self, format: Format) -> tuple[float, ...]:
+        return self.single if format is SINGLE else self.double
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """One LLVM value, scalar or vector, and the builder that extends it."""
+
+    builder: ir.IRBuilder
+    value: Any
+
+    @property
+    def count(self) -> int | None:
+        """Number of lanes; None for a scalar."""
+        return self.value.type.count if isinstance(self.value.type, ir.VectorType) else None
+
+
+class Mask(Lanes):
+    def __and__(self, other: Mask) -> Mask:
+        return Mask(self.builder, self.builder.and_(self.value, other.value))
+
+    def __or__(self, other: Mask) -> Mask:
+        return Mask(self.builder, self.builder.or_(self.value, other.value))
+
+    def __xor__(self, other: Mask) -> Mask:
+        return Mask(self.builder, self.builder.xor(self.value, other.value))
+
+    def __invert__(self) -> Mask:
+        return Mask(self.builder, self.builder.not_(self.value))
+
+
+class Bits(Lanes):
+    """Integer lanes; arithmetic wraps around."""
+
+    def _operand(self, other: Bits | int) -> Any:
+        return other.value if isinstance(other, Bits) else _constant(self.value.type, other)
+
+    def _apply(self, operation: Callable[..., Any], other: Bits | int) -> Bits:
+        return Bits(self.builder, operation(self.value, self._operand(other)))
+
+    def __add__(self, other: Bits | int) -> Bits:
+        return self._apply(self.builder.add, other)
+
+    def __sub__(self, other: Bits | int) -> Bits:
+        return self._apply(self.builder.sub, other)
+
+    def __rsub__(self, other: int) -> Bits:
+        return Bits(self.builder, self.builder.sub(self._operand(other), self.value))
+
+    def __mul__(self, other: Bits | int) -> Bits:
+        return self._apply(self.builder.mul, other)
+
+    def __and__(self, other: Bits | int) -> Bits:
+        return self._apply(self.builder.and_, other)
+
+    def __or__(self, other: Bits | int) -> Bits:
+        return self._apply(self.builder.or_, other)
+
+    def __xor__(self, other: Bits | int) -> Bits:
+        return self._apply(self.builder.xor, other)
+
+    def __lshift__(self, other: Bits | int) -> Bits:
+        return self._apply(self.builder.shl, other)
+
+    def __rshift__(self, other: Bits | int) -> Bits:
+        """Shift right, zeros come in."""
+        return self._apply(self.builder.lshr, other)
+
+    def equals(self, other: Bits | int) -> Mask:
+        return Mask(self.builder, self.builder.icmp_signed("==", self.value, self._operand(other)))
+
+    def as_number(self) -> Number:
+        """The floating-point number with these bits."""
+        lane = self.value.type.element if self.count else self.value.type
+        format = SINGLE if lane.width == 32 else DOUBLE
+        return Number(self.builder, self.builder.bitcast(self.value, _shaped(format.lane, self.count)))
+
+
+class Number(Lanes):
+    """Floating-point lanes. Comparisons are ordered: false where an operand is NaN."""
+
+    @property
+    def format(self) -> Format:
+        lane = self.value.type.element if self.count else self.value.type
+        return SINGLE if isinstance(lane, ir.FloatType) else DOUBLE
+
+    @property
+    def is_single(self) -> bool:
+        return self.format is SINGLE
+
+    def constant(self, value: float | Fraction) -> Number:
+        return Number(self.builder, _constant(self.value.type, value))
+
+    def _operand(self, other: Number | float | Fraction) -> Any:
+        return other.value if isinstance(other, Number) else _constant(self.value.type, other)
+
+    def _apply(self, operation: Callable[..., Any], other: Number | float | Fraction) -> Number:
+        return Number(self.builder, operation(self.value, self._operand(other)))
+
+    def _reversed(self, operation: Callable[..., Any], other: float | Fraction) -> Number:
+        return Number(self.builder, operation(self._operand(other), self.value))
+
+    def __add__(self, other: Number | float | Fraction) -> Number:
+        return self._apply(self.builder.fadd, other)
+
+    def __radd__(self, other: float | Fraction) -> Number:
+        return self._reversed(self.builder.fadd, other)
+
+    def __sub__(self, other: Number | float | Fraction) -> Number:
+        return self._apply(self.builder.fsub, other)
+
+    def __rsub__(self, other: float | Fraction) -> Number:
+        return self._reversed(self.builder.fsub, other)
+
+    def __mul__(self, other: Number | float | Fraction) -> Number:
+        return self._apply(self.builder.fmul, other)
+
+    def __rmul__(self, other: float | Fraction) -> Number:
+        return self._reversed(self.builder.fmul, other)
+
+    def __truediv__(self, other: Number | float | Fraction) -> Number:
+        return self._apply(self.builder.fdiv, other)
+
+    def __rtruediv__(self, other: float | Fraction) -> Number:
+        return self._reversed(self.builder.fdiv, other)
+
+    def __neg__(self) -> Number:
+        return Number(self.builder, self.builder.fneg(self.value))
+
+    def __abs__(self) -> Number:
+        return intrinsic("fabs", self)
+
+    def _compare(self, relation: str, other: Number | float) -> Mask:
+        return Mask(self.builder, self.builder.fcmp_ordered(relation, self.value, self._operand(other)))
+
+    def __lt__(self, other: Number | float) -> Mask:
+        return self._compare("<", other)
+
+    def __le__(self, other: Number | float) -> Mask:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Number | float) -> Mask:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Number | float) -> Mask:
+        return self._compare(">=", other)
+
+    def equals(self, other: Number | float) -> Mask:
+        return self._compare("==", other)
+
+    def is_nan(self) -> Mask:
+        return Mask(self.builder, self.builder.fcmp_unordered("uno", self.value, self.value))
+
+    def bits(self) -> Bits:
+        return Bits(self.builder, self.builder.bitcast(self.value, _shaped(self.format.integer, self.count)))
+
+    def widened(self) -> Number:
+        """The same numbers in double precision."""
+        return Number(self.builder, self.builder.fpext(self.value, _shaped(DOUBLE.lane, self.count)))
+
+    def narrowed(self) -> Number:
+        """The nearest single-precision numbers."""
+        return Number(self.builder, self.builder.fptrunc(self.value, _shaped(SINGLE.lane, self.count)))
+
+
+def _shaped(lane: ir.Type, count: int | None) -> ir.Type:
+    return ir.VectorType(lane, count) if count else lane
+
+
+class _Written(ir.Constant):
+    """A constant whose text is known. llvmlite's own would spell a vector lane by lane."""
+
+    def __init__(self, type: ir.Type, text: str):
+        self.type = type
+        self.constant = text
+
+    def _get_reference(self) -> str:
+        return self.constant
+
+
+def _constant(type: Any, value: float | Fraction) -> ir.Constant:
+    """A constant in every lane, as LLVM's `splat`: text of constant length, whatever the vector's."""
+    lane = type.element if isinstance(type, ir.VectorType) else type
+    if isinstance(lane, ir.IntType):
+        text = str(int(value))
+    else:
+        rounded = rounded_to(SINGLE if isinstance(lane, ir.FloatType) else DOUBLE, value)
+        text = f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
+    if isinstance(type, ir.VectorType):
+        text = f"splat ({lane} {text})"
+    return _Written(type, text)
+
+
+def rounded_to(format: Format, value: float | Fraction) -> float:
+    """The number of the format nearest to `value`, as a Python float."""
+    value = float(value)
+    return struct.unpack("<f", struct.pack("<f", value))[0] if format is SINGLE else value
+
+
+@cache
+def parts(format: Format, value: Fraction, count: int = 2) -> tuple[float, ...]:
+    """`value` as a sum of `count` numbers of the format, each the nearest to what the ones before left over."""
+    found = []
+    for _ in range(count):
+        found.append(rounded_to(format, value))
+        value -= Fraction(found[-1])
+    return tuple(found)
+
+
+def intrinsic(name: str, first: Number, *others: Number) -> Number:
+    """One of LLVM's functions that are a single instruction, for the operands' type."""
+    type, builder = first.value.type, first.builder
+    full_name = f"llvm.{name}.{f'v{first.count}' if first.count else ''}{first.format.letter}"
+    function = builder.module.globals.get(full_name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(type, [type] * (1 + len(others))), full_name)
+    return Number(builder, builder.call(function, [first.value, *(other.value for other in others)]))
+
+
+def fma(a: Number, b: Number | float | Fraction, c: Number | float | Fraction) -> Number:
+    """a * b + c, rounded once."""
+    number = lambda operand: operand if isinstance(operand, Number) else a.constant(operand)
+    return intrinsic("fma", a, number(b), number(c))
+
+
+def polynomial(x: Number, coefficients: Coefficients | Sequence[float]) -> Number:
+    """c0 + c1 x + c2 x^2 + ... by Horner's rule: the fewest instructions; neighbouring vectors hide the latency."""
+    if isinstance(coefficients, Coefficients):
+        coefficients = coefficients.of(x.format)
+    *rest, last = coefficients
+    total = x.constant(last)
+    for coefficient in reversed(rest):
+        total = fma(total, x, coefficient)
+    return total
+
+
+def choose(condition: Mask, yes: Number | float | Fraction, no: Number | float | Fraction) -> Number:
+    """`yes` where the condition holds, `no` elsewhere. At least one of them is a Number."""
+    pattern = yes if isinstance(yes, Number) else no
+    assert isinstance(pattern, Number)
+    value = condition.builder.select(condition.value, pattern._operand(yes), pattern._operand(no))
+    return Number(condition.builder, value)
+
+
+def at_most(x: Number, limit: float) -> Number:
+    """min(x, limit), NaN stays NaN: one instruction on x86."""
+    return choose(x > limit, limit, x)
+
+
+def at_least(x: Number, limit: float) -> Number:
+    return choose(x < limit, limit, x)
+
+
+def with_sign_of(magnitude: Number, sign: Number) -> Number:
+    return intrinsic("copysign", magnitude, sign)
+
+
+def square_root(x: Number) -> Number:
+    return intrinsic("sqrt", x)
+
+
+def rounded(x: Number) -> Number:
+    """The nearest whole number, halves to even."""
+    return intrinsic("nearbyint", x)
+
+
+def in_double(function: Callable[..., Number]) -> Callable[..., Number]:
+    """Compute single precision through double: the result is the exact one, rounded, but for rare ties."""
+
+    def widening(*operands: Number) -> Number:
+        if not operands[0].is_single:
+            return function(*operands)
+        return function(*(operand.widened() for operand in operands)).narrowed()
+
+    widening.__doc__ = function.__doc__
+    return widening

@@ -1,0 +1,105 @@
+"""Small compiled loops around one vector function, called on numpy arrays; and distances in units in the last place."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy
+from llvmlite import ir
+
+from ingot.codegen.llvm.math import FUNCTIONS
+
+ARITY = {"atan2": 2, "pow": 2}
+
+
+@cache
+def _target_machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, jit=True
+    )
+
+
+def kernel_module(name: str, lane: ir.Type, width: int | None) -> str:
+    """void kernel(inputs..., output, count): whole vectors only."""
+    operand = ir.VectorType(lane, width) if width else lane
+    pointer, index = ir.PointerType(), ir.IntType(64)
+    module = ir.Module(name)
+    arity = ARITY.get(name, 1)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer] * (arity + 1) + [index]), "kernel")
+    *inputs, output, count = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    entry = builder.block
+    body, done = function.append_basic_block("body"), function.append_basic_block("done")
+    builder.branch(body)
+    builder.position_at_end(body)
+    position = builder.phi(index)
+    place = lambda base: builder.gep(base, [position], source_etype=lane)
+    values = [builder.load(place(base), typ=operand, align=4) for base in inputs]
+    builder.store(FUNCTIONS[name](builder, *values), place(output), align=4)
+    assert builder.block is body, "straight-line code stays in its block"
+    following = builder.add(position, ir.Constant(index, width or 1))
+    position.add_incoming(ir.Constant(index, 0), entry)
+    position.add_incoming(following, body)
+    builder.cbranch(builder.icmp_signed("<", following, count), body, done)
+    builder.position_at_end(done)
+    builder.ret_void()
+    return str(module)
+
+
+@cache
+def compiled(name: str, letter: str, width: int | None) -> tuple[Any, Any]:
+    """The machine code of one function, `letter` being f or d; the engine keeps it alive."""
+    machine = _target_machine()
+    lane = ir.FloatType() if letter == "f" else ir.DoubleType()
+    module = llvm.parse_assembly(kernel_module(name, lane, width))
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    arguments = [ctypes.c_void_p] * (ARITY.get(name, 1) + 1) + [ctypes.c_int64]
+    return engine, ctypes.CFUNCTYPE(None, *arguments)(engine.get_function_address("kernel"))
+
+
+def evaluate(name: str, *inputs: numpy.ndarray, width: int | None) -> numpy.ndarray:
+    """The function over arrays of any length; the last vector is filled up with ones."""
+    letter = "f" if inputs[0].dtype == numpy.float32 else "d"
+    _, kernel = compiled(name, letter, width)
+    count = inputs[0].size
+    padded_count = -(-count // (width or 1)) * (width or 1)
+    padded = [numpy.concatenate([array, numpy.ones(padded_count - count, array.dtype)]) for array in inputs]
+    output = numpy.empty_like(padded[0])
+    kernel(*(array.ctypes.data for array in padded), output.ctypes.data, padded_count)
+    return output[:count]
+
+
+def assembly(name: str, letter: str, width: int | None) -> str:
+    """What the processor runs, for counting instructions."""
+    machine = _target_machine()
+    lane = ir.FloatType() if letter == "f" else ir.DoubleType()
+    module = llvm.parse_assembly(kernel_module(name, lane, width))
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    builder.getModulePassManager().run(module, builder)
+    return machine.emit_assembly(module)
+
+
+def single_errors(got: numpy.ndarray, exact: numpy.ndarray) -> numpy.ndarray:
+    """Distance of single-precision results from exact values given in double precision, in ulp of the exact value.
+
+    Infinite where one is NaN and the other is not. An overflowed result counts as 2^128.
+    """
+    with numpy.errstate(all="ignore"):
+        exact = numpy.where(numpy.abs(exact) >= 2.0**128 * (1 - 2.0**-25), numpy.copysign(numpy.inf, exact), exact)
+        _, exponent = numpy.frexp(exact)
+        step = numpy.ldexp(1.0, numpy.maximum(exponent - 1, -126) - 23)
+        finite = lambda values: numpy.where(numpy.isinf(values), numpy.copysign(2.0**128, values), values)
+        step = numpy.where(numpy.isinf(exact), 2.0**104, step)
+        distance = numpy.abs(finite(got.astype(numpy.float64)) - finite(exact)) / step
+        agree = numpy.isnan(got) == numpy.isnan(exact)
+        return numpy.where(agree, numpy.where(numpy.isnan(got), 0.0, distance), numpy.inf)
