@@ -12,7 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from ingot.codegen.llvm.math import exponentials, logarithms
+from ingot.codegen.llvm.math import error_function, exponentials, hyperbolics, logarithms, trigonometry
 from ingot.codegen.llvm.math.words import Number
 
 Emitter = Callable[..., Any]
@@ -36,6 +36,21 @@ FUNCTIONS: dict[str, Emitter] = {
     "log2": _emitter(logarithms.log2),
     "log10": _emitter(logarithms.log10),
     "sigmoid": _emitter(exponentials.sigmoid),
+    "tanh": _emitter(hyperbolics.tanh),
+    "sinh": _emitter(hyperbolics.sinh),
+    "cosh": _emitter(hyperbolics.cosh),
+    "asinh": _emitter(hyperbolics.asinh),
+    "acosh": _emitter(hyperbolics.acosh),
+    "atanh": _emitter(hyperbolics.atanh),
+    "erf": _emitter(error_function.erf),
+    "erfc": _emitter(error_function.erfc),
+    "sin": _emitter(trigonometry.sin),
+    "cos": _emitter(trigonometry.cos),
+    "tan": _emitter(trigonometry.tan),
+    "asin": _emitter(trigonometry.asin),
+    "acos": _emitter(trigonometry.acos),
+    "atan": _emitter(trigonometry.atan),
+    "atan2": _emitter(trigonometry.atan2),
 }
 
 __all__ = ["FUNCTIONS", "Emitter"]

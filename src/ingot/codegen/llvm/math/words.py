@@ -9,6 +9,7 @@ fused multiply-add LLVM turns it into a library call, which is right and slow.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -139,6 +140,9 @@ class Bits(Lanes):
         """Shift right, zeros come in."""
         return self._apply(self.builder.lshr, other)
 
+    def constant(self, value: int) -> Bits:
+        return Bits(self.builder, _constant(self.value.type, value))
+
     def equals(self, other: Bits | int) -> Mask:
         return Mask(self.builder, self.builder.icmp_signed("==", self.value, self._operand(other)))
 
@@ -147,6 +151,11 @@ class Bits(Lanes):
         lane = self.value.type.element if self.count else self.value.type
         format = SINGLE if lane.width == 32 else DOUBLE
         return Number(self.builder, self.builder.bitcast(self.value, _shaped(format.lane, self.count)))
+
+
+    def narrowed(self) -> Bits:
+        """The low 32 bits of every lane."""
+        return Bits(self.builder, self.builder.trunc(self.value, _shaped(SINGLE.integer, self.count)))
 
 
 class Number(Lanes):
@@ -271,12 +280,19 @@ def rounded_to(format: Format, value: float | Fraction) -> float:
 
 
 @cache
-def parts(format: Format, value: Fraction, count: int = 2) -> tuple[float, ...]:
-    """`value` as a sum of `count` numbers of the format, each the nearest to what the ones before left over."""
+def parts(format: Format, value: Fraction, count: int = 2, spare: int = 0) -> tuple[float, ...]:
+    """`value` as a sum of `count` numbers of the format, each the nearest to what the ones before left over.
+
+    All but the last leave `spare` low bits zero, so that their product with a whole number of so many bits is exact.
+    """
     found = []
-    for _ in range(count):
-        found.append(rounded_to(format, value))
-        value -= Fraction(found[-1])
+    for remaining in reversed(range(count)):
+        part = rounded_to(format, value)
+        if remaining and spare:
+            unit = Fraction(2) ** (math.frexp(part)[1] - format.fraction_bits - 1 + spare)
+            part = float(round(value / unit) * unit)
+        found.append(part)
+        value -= Fraction(part)
     return tuple(found)
 
 
@@ -313,6 +329,10 @@ def choose(condition: Mask, yes: Number | float | Fraction, no: Number | float |
     assert isinstance(pattern, Number)
     value = condition.builder.select(condition.value, pattern._operand(yes), pattern._operand(no))
     return Number(condition.builder, value)
+
+
+def choose_bits(condition: Mask, yes: Bits, no: Bits) -> Bits:
+    return Bits(condition.builder, condition.builder.select(condition.value, yes.value, no.value))
 
 
 def at_most(x: Number, limit: float) -> Number:
