@@ -96,9 +96,7 @@ def _window(position: Bits) -> tuple[Bits, Bits, Bits]:
             for index in range(min(needed, len(words)))
         ]
     shift = position & 63
-    first, second, third = (
-        (words[index] << shift) | ((words[index + 1] >> 1) >> (63 - shift)) for index in range(3)
-    )
+    first, second, third = ((words[index] << shift) | ((words[index + 1] >> 1) >> (63 - shift)) for index in range(3))
     return first, second, third
 
 

@@ -1,4 +1,4 @@
-"""The error function and its kin: erf, erfc, erfinv.
+"""The error function and its complement: erf and erfc.
 
 erf is x P(x^2) for |x| < 1. Beyond, single precision has 1 - 2^Q(|x|) with a polynomial for log2(erfc); double precision
 has erfc(x) = e^-x^2 G(t) / (1 + 2x), t = (x - 4) / (x + 4), which one polynomial G covers from 0.45 to 28, where erfc has

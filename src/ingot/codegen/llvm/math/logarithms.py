@@ -81,6 +81,11 @@ def exponent_of(moved: Bits, format: Format, extra: Number | float = 0.0) -> Num
     return number - (extra + (whole + format.bias) if isinstance(extra, Number) else whole + format.bias + extra)
 
 
+def mantissa_of(moved: Bits, format: Format) -> Number:
+    """f in `moved`: the mantissa less 1."""
+    return ((moved & format.fraction_mask) + _SQRT_HALF_BITS[format.fraction_bits]).as_number() - 1.0
+
+
 def split(x: Number) -> tuple[Number, Number]:
     """f and e with x = (1 + f) 2^e, for positive finite x, denormal ones too."""
     format = x.format
@@ -88,8 +93,7 @@ def split(x: Number) -> tuple[Number, Number]:
     lift = format.fraction_bits + 1
     moved = biased(choose(denormal, x * 2.0**lift, x))
     exponent = exponent_of(moved, format, choose(denormal, x.constant(lift), 0.0))
-    mantissa = ((moved & format.fraction_mask) + _SQRT_HALF_BITS[format.fraction_bits]).as_number()
-    return mantissa - 1.0, exponent
+    return mantissa_of(moved, format), exponent
 
 
 def with_specials(result: Number, x: Number) -> Number:

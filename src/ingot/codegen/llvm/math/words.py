@@ -152,7 +152,6 @@ class Bits(Lanes):
         format = SINGLE if lane.width == 32 else DOUBLE
         return Number(self.builder, self.builder.bitcast(self.value, _shaped(format.lane, self.count)))
 
-
     def narrowed(self) -> Bits:
         """The low 32 bits of every lane."""
         return Bits(self.builder, self.builder.trunc(self.value, _shaped(SINGLE.integer, self.count)))
