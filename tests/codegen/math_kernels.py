@@ -7,10 +7,11 @@ from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
+import mpmath
 import numpy
 from llvmlite import ir
 
-from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.codegen.llvm.math import FUNCTIONS, MODERATE_FUNCTIONS
 
 ARITY = {"atan2": 2, "pow": 2}
 
@@ -24,7 +25,7 @@ def _target_machine() -> Any:
     )
 
 
-def kernel_module(name: str, lane: ir.Type, width: int | None) -> str:
+def kernel_module(name: str, lane: ir.Type, width: int | None, moderate: bool = False) -> str:
     """void kernel(inputs..., output, count): whole vectors only."""
     operand = ir.VectorType(lane, width) if width else lane
     pointer, index = ir.PointerType(), ir.IntType(64)
@@ -40,7 +41,8 @@ def kernel_module(name: str, lane: ir.Type, width: int | None) -> str:
     position = builder.phi(index)
     place = lambda base: builder.gep(base, [position], source_etype=lane)
     values = [builder.load(place(base), typ=operand, align=4) for base in inputs]
-    builder.store(FUNCTIONS[name](builder, *values), place(output), align=4)
+    emit = (MODERATE_FUNCTIONS if moderate else FUNCTIONS)[name]
+    builder.store(emit(builder, *values), place(output), align=4)
     assert builder.block is body, "straight-line code stays in its block"
     following = builder.add(position, ir.Constant(index, width or 1))
     position.add_incoming(ir.Constant(index, 0), entry)
@@ -52,11 +54,11 @@ def kernel_module(name: str, lane: ir.Type, width: int | None) -> str:
 
 
 @cache
-def compiled(name: str, letter: str, width: int | None) -> tuple[Any, Any]:
+def compiled(name: str, letter: str, width: int | None, moderate: bool = False) -> tuple[Any, Any]:
     """The machine code of one function, `letter` being f or d; the engine keeps it alive."""
     machine = _target_machine()
     lane = ir.FloatType() if letter == "f" else ir.DoubleType()
-    module = llvm.parse_assembly(kernel_module(name, lane, width))
+    module = llvm.parse_assembly(kernel_module(name, lane, width, moderate))
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
@@ -67,10 +69,10 @@ def compiled(name: str, letter: str, width: int | None) -> tuple[Any, Any]:
     return engine, ctypes.CFUNCTYPE(None, *arguments)(engine.get_function_address("kernel"))
 
 
-def evaluate(name: str, *inputs: numpy.ndarray, width: int | None) -> numpy.ndarray:
+def evaluate(name: str, *inputs: numpy.ndarray, width: int | None, moderate: bool = False) -> numpy.ndarray:
     """The function over arrays of any length; the last vector is filled up with ones."""
     letter = "f" if inputs[0].dtype == numpy.float32 else "d"
-    _, kernel = compiled(name, letter, width)
+    _, kernel = compiled(name, letter, width, moderate)
     count = inputs[0].size
     padded_count = -(-count // (width or 1)) * (width or 1)
     padded = [numpy.concatenate([array, numpy.ones(padded_count - count, array.dtype)]) for array in inputs]
@@ -103,3 +105,16 @@ def single_errors(got: numpy.ndarray, exact: numpy.ndarray) -> numpy.ndarray:
         distance = numpy.abs(finite(got.astype(numpy.float64)) - finite(exact)) / step
         agree = numpy.isnan(got) == numpy.isnan(exact)
         return numpy.where(agree, numpy.where(numpy.isnan(got), 0.0, distance), numpy.inf)
+
+
+def double_error(got: float, exact: mpmath.mpf) -> float:
+    """The same for one double-precision result and an exact value of many digits."""
+    if exact == 0:
+        return 0.0 if got == 0 else numpy.inf
+    if numpy.isnan(got):
+        return numpy.inf
+    exponent = max(mpmath.frexp(exact)[1] - 1, -1022)
+    largest = mpmath.ldexp(1, 1024)
+    if numpy.isinf(got):
+        return 0.0 if mpmath.sign(exact) == numpy.sign(got) and abs(exact) >= largest * (1 - mpmath.ldexp(1, -54)) else numpy.inf
+    return float(abs(mpmath.mpf(got) - exact) / mpmath.ldexp(1, exponent - 52))

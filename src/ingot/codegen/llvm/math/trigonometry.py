@@ -197,7 +197,10 @@ def asin(x: Number) -> Number:
     """pi/2 - 2 asin(sqrt((1 - |x|) / 2)) beyond 1/2. NaN outside [-1, 1]. Error below 2 ulp in both formats."""
     y, rest, large = _folded(x)
     high, low = parts(x.format, PI / 2)
-    return with_sign_of(choose(large, fma(y, -2.0, high) + fma(rest, -2.0, low), y + rest), x)
+    difference = fma(y, -2.0, high)
+    lost = fma(y, -2.0, high - difference)
+    beyond = difference + (fma(rest, -2.0, low) + lost)
+    return with_sign_of(choose(large, beyond, y + rest), x)
 
 
 def acos(x: Number) -> Number:
