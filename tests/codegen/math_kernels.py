@@ -116,5 +116,9 @@ def double_error(got: float, exact: mpmath.mpf) -> float:
     exponent = max(mpmath.frexp(exact)[1] - 1, -1022)
     largest = mpmath.ldexp(1, 1024)
     if numpy.isinf(got):
-        return 0.0 if mpmath.sign(exact) == numpy.sign(got) and abs(exact) >= largest * (1 - mpmath.ldexp(1, -54)) else numpy.inf
+        return (
+            0.0
+            if mpmath.sign(exact) == numpy.sign(got) and abs(exact) >= largest * (1 - mpmath.ldexp(1, -54))
+            else numpy.inf
+        )
     return float(abs(mpmath.mpf(got) - exact) / mpmath.ldexp(1, exponent - 52))

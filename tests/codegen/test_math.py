@@ -24,8 +24,44 @@ SINGLE_LIMIT, DOUBLE_LIMIT = 2.0, 4.0
 
 # Where a function changes its method, overflows, underflows or has a root or pole.
 BOUNDARIES = [
-    *(0.0, 0.45, 0.47, 0.5, 0.6, 0.7071067811865476, 1.0, 1.4142135623730951, 1.5, 2.0, 2.457024, 2.5, 3.5, 3.94, 4.0, 7.5),
-    *(0.9966, 9.01, 9.2, 10.05, 14.53, 17.33, 18.0, 20.0, 26.5, 27.2, 28.0, 36.7, 44.0, 87.34, 88.72, 89.0, 103.97, 104.0),
+    *(
+        0.0,
+        0.45,
+        0.47,
+        0.5,
+        0.6,
+        0.7071067811865476,
+        1.0,
+        1.4142135623730951,
+        1.5,
+        2.0,
+        2.457024,
+        2.5,
+        3.5,
+        3.94,
+        4.0,
+        7.5,
+    ),
+    *(
+        0.9966,
+        9.01,
+        9.2,
+        10.05,
+        14.53,
+        17.33,
+        18.0,
+        20.0,
+        26.5,
+        27.2,
+        28.0,
+        36.7,
+        44.0,
+        87.34,
+        88.72,
+        89.0,
+        103.97,
+        104.0,
+    ),
     *(126.0, 127.0, 128.0, 149.0, 150.0, 151.0, 709.78, 710.4758, 745.13, 1022.0, 1024.0, 1074.0, 1075.0),
     *(0.34657359 * k for k in range(1, 12)),
     *(0.78539816339744831 * k for k in range(1, 40)),
@@ -156,7 +192,9 @@ def test_lgamma_below_minus_a_half_is_good_absolutely():
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
 def test_the_hardest_angles_are_reduced_exactly(name: str):
     """Doubles and floats that lie closest to a multiple of pi/2, and the largest of all."""
-    doubles = numpy.array([6381956970095103.0 * 2.0**797, 2.0**1023, 1.7976931348623157e308, 1e22, 5.319372648326541e255])
+    doubles = numpy.array(
+        [6381956970095103.0 * 2.0**797, 2.0**1023, 1.7976931348623157e308, 1e22, 5.319372648326541e255]
+    )
     doubles = numpy.concatenate([doubles, -doubles])
     with mpmath.workprec(1400):
         exact = [EXACT[name](mpmath.mpf(float(value))) for value in doubles]

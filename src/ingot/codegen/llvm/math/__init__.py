@@ -1,8 +1,8 @@
 """Vector mathematics, written once for every target: each function emits inline, straight-line IR for every lane.
 
-Operands are LLVM values of one floating-point type, `float`, `double` or a vector of either. Results are within 2 ulp of
-the exact value in single and 4 ulp in double precision over the whole range, with the special values of C99 and denormals
-kept; each function's docstring states its method and bound.
+Operands are LLVM values of one floating-point type, `float`, `double` or a vector of either. Results are within 2 ulp
+of the exact value in single and 4 ulp in double precision over the whole range (but see lgamma), with the special
+values of C99, and denormals kept. Each function's docstring states its method and bound.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Three ways, each branch-free:
 
 - `by_parts`: pi/2 is taken off in three parts (Cody and Waite). Cheap, for moderate angles.
-- `by_turns`: the fraction of x / 2pi, for x of 24 bits held in double precision. 1 / 2pi is a sum of doubles c; for each,
-  x c less the nearest whole number is one fused operation, and whole turns do not count. No angle is too large.
+- `by_turns`: the fraction of x / 2pi, for x of 24 bits held in double precision. 1 / 2pi is a sum of doubles c; for
+  each, x c less the nearest whole number is one fused operation, and whole turns do not count. No angle is too large.
 - `by_window`: the same for x of 53 bits: the bits of 1 / 2pi that matter for x's exponent are shifted into place first
   (Payne and Hanek). The words come from constants through selects, five levels deep, not from a table in memory.
 """

@@ -1,9 +1,9 @@
 """The error function and its complement: erf and erfc.
 
-erf is x P(x^2) for |x| < 1. Beyond, single precision has 1 - 2^Q(|x|) with a polynomial for log2(erfc); double precision
-has erfc(x) = e^-x^2 G(t) / (1 + 2x), t = (x - 4) / (x + 4), which one polynomial G covers from 0.45 to 28, where erfc has
-underflowed. Polynomials by the Remez exchange algorithm in 250-bit arithmetic, the single-precision ones rounded
-coefficient by coefficient, lowest first, the rest fitted again.
+erf is x P(x^2) for |x| < 1. Beyond, single precision has 1 - 2^Q(|x|) with a polynomial for log2(erfc); double
+precision has erfc(x) = e^-x^2 G(t) / (1 + 2x), t = (x - 4) / (x + 4), which one polynomial G covers from 0.45 to 28,
+where erfc has underflowed. Polynomials by the Remez exchange algorithm in 250-bit arithmetic, the single-precision ones
+rounded coefficient by coefficient, lowest first, the rest fitted again.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _erfc_double(x: Number) -> Number:
 
 
 def erf(x: Number) -> Number:
-    """Error below 1 ulp in single, 2 ulp in double precision."""
+    """Error below 2 ulp in both formats."""
     magnitude = abs(x)
     large = 1.0 - (_erfc_single(magnitude) if x.is_single else _erfc_double(magnitude))
     return choose(magnitude < 1.0, _erf_small(x), with_sign_of(large, x))

@@ -1,8 +1,8 @@
 """The inverse of the error function: erfinv.
 
-With w = -log((1 - x)(1 + x)), erfinv(x) / x is a smooth function of w: one polynomial in w for w < 5, which is |x| < 0.9966,
-then two in sqrt(w), split at w = 16. Polynomials by the Remez exchange algorithm in 160-bit arithmetic, the values by
-Halley's iteration on erfc.
+With w = -log((1 - x)(1 + x)), erfinv(x) / x is a smooth function of w: one polynomial in w for w < 5, which is
+|x| < 0.9966, then two in sqrt(w), split at w = 16. Polynomials by the Remez exchange algorithm in 160-bit arithmetic,
+the values by Halley's iteration on erfc.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Logarithms: log, log2, log10, log1p.
 
-The argument is m 2^e with sqrt(1/2) <= m < sqrt(2), and f = m - 1. Single precision takes log(1 + f) - f from a polynomial
-in f; double precision has s = f / (2 + f) and log(1 + f) = 2 artanh(s), whose series in s^2 converges twice as fast.
-The polynomials were fitted by the Remez exchange algorithm in 300-bit arithmetic; the single-precision coefficients were
-rounded one by one, lowest first, and the rest fitted again.
+The argument is m 2^e with sqrt(1/2) <= m < sqrt(2), and f = m - 1. Single precision takes log(1 + f) - f from a
+polynomial in f; double precision has s = f / (2 + f) and log(1 + f) = 2 artanh(s), whose series in s^2 converges twice
+as fast. The polynomials were fitted by the Remez exchange algorithm in 300-bit arithmetic; the single-precision
+coefficients were rounded one by one, lowest first, and the rest fitted again.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def log1p(x: Number) -> Number:
     """log(1 + x). The exponent e comes from the rounded sum 1 + x, the mantissa from x itself.
 
     f = x 2^-e + (2^-e - 1) is one fused operation, so what the sum lost does not matter. 2^(2-e) stands in for 2^-e,
-    which would be denormal for the largest x. Error below 1 ulp in both formats.
+    which would be denormal for the largest x. Error below 2 ulp in both formats.
     """
     format = x.format
     total = x + 1.0

@@ -1,10 +1,11 @@
 """The vocabulary the vector functions are written in.
 
-A `Number` is an LLVM value of float or double lanes, scalar or vector, together with the builder that extends it, so that
-`x * x + 1.0` emits what it says. `Bits` are the same lanes seen as integers, a `Mask` holds one truth value per lane.
-Python numbers become constants of the other operand's type. Nothing here branches, calls a library or sets a fast-math
-flag: what is written is what is computed, in that order, on every target. `fma` has to be exact; on a processor without
-fused multiply-add LLVM turns it into a library call, which is right and slow.
+A `Number` is an LLVM value of float or double lanes, scalar or vector, together with the builder that extends it, so
+that `x * x + 1.0` emits what it says. `Bits` are the same lanes seen as integers, a `Mask` holds one truth value per
+lane. Python numbers become constants of the other operand's type. Nothing here branches, calls a library or sets a
+fast-math flag: what is written is what is computed, in that order, on every target. `fma` has to be exact; on a
+processor without fused multiply-add LLVM turns it into a library call, which is right and slow, and so it is with
+`rounded` on x86 before SSE4.1.
 """
 
 from __future__ import annotations
