@@ -107,7 +107,7 @@ def single_errors(got: numpy.ndarray, exact: numpy.ndarray) -> numpy.ndarray:
         return numpy.where(agree, numpy.where(numpy.isnan(got), 0.0, distance), numpy.inf)
 
 
-def double_error(got: float, exact: mpmath.mpf) -> float:
+def double_error(got: float, exact: Any) -> float:
     """The same for one double-precision result and an exact value of many digits."""
     if exact == 0:
         return 0.0 if got == 0 else numpy.inf
@@ -116,9 +116,6 @@ def double_error(got: float, exact: mpmath.mpf) -> float:
     exponent = max(mpmath.frexp(exact)[1] - 1, -1022)
     largest = mpmath.ldexp(1, 1024)
     if numpy.isinf(got):
-        return (
-            0.0
-            if mpmath.sign(exact) == numpy.sign(got) and abs(exact) >= largest * (1 - mpmath.ldexp(1, -54))
-            else numpy.inf
-        )
+        overflows = abs(exact) >= largest * (1 - mpmath.ldexp(1, -54))
+        return 0.0 if overflows and mpmath.sign(exact) == numpy.sign(got) else numpy.inf
     return float(abs(mpmath.mpf(got) - exact) / mpmath.ldexp(1, exponent - 52))

@@ -14,7 +14,8 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 
-from ingot.codegen.llvm.math.words import PI, Bits, Number, choose, choose_bits, fma, parts, rounded
+from ingot.codegen.llvm.math.formats import PI, parts
+from ingot.codegen.llvm.math.words import Bits, Number, choose, choose_bits, fma, rounded
 
 # by_parts is good up to here. Single precision: 2^17; the parts' sum is then off by less than 2^-50.
 MODERATE_SINGLE = 2.0**17

@@ -9,16 +9,8 @@ rounded coefficient by coefficient, lowest first, the rest fitted again.
 from __future__ import annotations
 
 from ingot.codegen.llvm.math.exponentials import exponential, power_of_two
-from ingot.codegen.llvm.math.words import (
-    Coefficients,
-    Number,
-    at_most,
-    choose,
-    fma,
-    in_double,
-    polynomial,
-    with_sign_of,
-)
+from ingot.codegen.llvm.math.formats import Coefficients
+from ingot.codegen.llvm.math.words import Number, at_most, choose, fma, in_double, polynomial, with_sign_of
 
 # erf(x) / x - 1 in powers of x^2 for |x| <= 1; relative error of erf below 2^-29 and 2^-56.
 _ERF_SMALL = Coefficients(

@@ -10,17 +10,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ingot.codegen.llvm.math import exponentials, logarithms
+from ingot.codegen.llvm.math.formats import INFINITY, LN2, LOG2_E, NAN, parts
 from ingot.codegen.llvm.math.words import (
-    INFINITY,
-    LN2,
-    LOG2_E,
-    NAN,
     Number,
     at_least,
     at_most,
     choose,
     fma,
-    parts,
     polynomial,
     rounded,
     square_root,

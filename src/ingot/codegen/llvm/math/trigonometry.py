@@ -10,17 +10,14 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ingot.codegen.llvm.math import angles
+from ingot.codegen.llvm.math.formats import INFINITY, PI, Coefficients, parts
 from ingot.codegen.llvm.math.words import (
-    INFINITY,
-    PI,
     Bits,
-    Coefficients,
     Mask,
     Number,
     choose,
     fma,
     in_double,
-    parts,
     polynomial,
     square_root,
     with_sign_of,
