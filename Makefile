@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint format clean
+.PHONY: help demo test bench lint format clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,6 +20,9 @@ demo: $(READY)  ## set up, define a fusion, optimise it, run it, show the figure
 
 test: $(READY)  ## set up and run the tests
 	$(BIN)/pytest -n auto
+
+bench: $(READY)  ## compare eager, torch.compile and ingot on large pointwise operations
+	$(BIN)/python benchmarks/pointwise.py
 
 lint: $(READY)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .

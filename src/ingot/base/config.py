@@ -32,7 +32,14 @@ FLAGS: tuple[Flag, ...] = (
         3,
         "0, 1, 2 or 3",
         lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3,
-        "Which optimisations run: 0 none, 1 local arithmetic, 2 and 3 whole-graph passes too.",
+        "What is done to a graph: 0 nothing, 1 local arithmetic, 2 whole-graph passes too, 3 generated kernels too.",
+    ),
+    Flag(
+        "max_fusion_size",
+        64,
+        "an int of at least 1",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+        "How many operations one generated kernel may hold.",
     ),
     Flag(
         "enable_optimizations",
@@ -102,8 +109,9 @@ class Config(dict[str, Any]):
     @property
     def digest(self) -> str:
         """The same for all configurations that compile a graph to the same thing."""
-        compiling = ("graph_opt_level", "enable_optimizations", "disabled_passes", "enable_profiling")
-        parts = [f"{name}={sorted(self[name]) if name == 'disabled_passes' else self[name]}" for name in compiling]
+        ignored = ("enable_caching", "cache_capacity", "disabled_passes")
+        parts = [f"{flag.name}={self[flag.name]}" for flag in FLAGS if flag.name not in ignored]
+        parts.append(f"disabled_passes={sorted(self['disabled_passes'])}")
         return blake2b(";".join(parts).encode(), digest_size=8).hexdigest()
 
 

@@ -64,6 +64,10 @@ class ExecutionError(IngotError):
     """PyTorch refused an operation while a graph was running; the cause is attached."""
 
 
+class CodegenError(IngotError):
+    """No machine code could be made for a kernel; what it computes runs through PyTorch instead."""
+
+
 class ConfigError(IngotError):
     """A configuration flag or environment variable has a value it cannot have."""
 

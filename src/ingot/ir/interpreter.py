@@ -48,7 +48,10 @@ class Tally:
         self.launches += other.launches
         self.bytes_moved += other.bytes_moved
         for name, spent in other.seconds.items():
-            self.seconds[name] = self.seconds.get(name, 0.0) + spent
+            self.spend(name, spent)
+
+    def spend(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
 
 class Interpreter:
@@ -56,7 +59,7 @@ class Interpreter:
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self._steps = _with_frees(graph)
+        self._frees_of_nodes = free_after(graph, [node.operands for node in graph.nodes], [(n,) for n in graph.nodes])
 
     def run(
         self,
@@ -71,12 +74,15 @@ class Interpreter:
             values: dict[Node, Value] = {}
             for node, value in zip(self.graph.inputs, inputs, strict=True):
                 values[node] = value.to(binding.device) if isinstance(value, torch.Tensor) else value
-            for node, frees in self._steps:
-                values[node] = self._step(node, values, binding, tally, timed)
-                for freed in frees:
-                    del values[freed]
-            results = [_as_result(output, values, inputs) for output in self.graph.outputs]
-            return self._deliver(results, inputs)
+            self._execute(values, binding, tally, timed)
+            return self._deliver(_as_results(self.graph.outputs, values, inputs), inputs)
+
+    def _execute(self, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> None:
+        """Compute every node, in program order."""
+        for node, frees in zip(self.graph.nodes, self._frees_of_nodes, strict=True):
+            values[node] = self._step(node, values, binding, tally, timed)
+            for freed in frees:
+                del values[freed]
 
     def _step(self, node: Node, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> Value:
         operands = [_value_of(operand, values) for operand in node.operands]
@@ -90,8 +96,7 @@ class Interpreter:
         if tally is not None:
             _count(node, operands, result, tally)
             if timed:
-                spent = _clock(binding.device) - start
-                tally.seconds[node.op.name] = tally.seconds.get(node.op.name, 0.0) + spent
+                tally.spend(node.op.name, _clock(binding.device) - start)
         return result
 
     def _deliver(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
@@ -243,12 +248,27 @@ def _resolve(value: object, binding: Binding) -> Any:
     return value
 
 
-def _as_result(output: Output, values: dict[Node, Value], inputs: Sequence[Any]) -> Any:
-    """A result in memory of its own, row-major or in the order of strides asked for."""
-    value = _value_of(output.node, values)
-    if not isinstance(value, torch.Tensor):
-        return value
-    order = output.stride_order
+def _as_results(outputs: Sequence[Output], values: dict[Node, Value], inputs: Sequence[Any]) -> list[Any]:
+    """Every result in memory of its own, row-major or in the order of strides asked for; copied only if it must be."""
+    taken = {_memory(value) for value in inputs if isinstance(value, torch.Tensor)}
+    results = []
+    for output in outputs:
+        value = _value_of(output.node, values)
+        if isinstance(value, torch.Tensor):
+            in_order = output.stride_order is None and value.is_contiguous()
+            if not in_order or _memory(value) in taken:
+                value = _laid_out(value, output.stride_order)
+            taken.add(_memory(value))
+        results.append(value)
+    return results
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _laid_out(value: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:
+    """A copy, row-major or in an order of strides."""
     if order is None:
         return value.clone(memory_format=torch.contiguous_format)
     by_stride = sorted(range(len(order)), key=lambda axis: -order[axis])
@@ -285,20 +305,21 @@ def _clock(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def _with_frees(graph: Graph) -> list[tuple[Node, tuple[Node, ...]]]:
-    """Each node with the values that nothing needs after it."""
+def free_after(
+    graph: Graph, reads: Sequence[Sequence[Node]], makes: Sequence[Sequence[Node]]
+) -> list[tuple[Node, ...]]:
+    """Per step, given what each reads and makes, the values that nothing needs after it."""
     kept = {output.node for output in graph.outputs}
-    last_use: dict[Node, Node] = {}
-    for node in graph.nodes:
-        last_use[node] = node
-        for operand in node.operands:
-            if operand.constant is None:
-                last_use[operand] = node
-    frees: dict[Node, list[Node]] = {}
-    for value, user in last_use.items():
+    last_use: dict[Node, int] = {}
+    for step, values in enumerate(zip(reads, makes, strict=True)):
+        for value in (*values[0], *values[1]):
+            if value.constant is None:
+                last_use[value] = step
+    frees: list[list[Node]] = [[] for _ in reads]
+    for value, step in last_use.items():
         if value not in kept:
-            frees.setdefault(user, []).append(value)
-    return [(node, tuple(frees.get(node, ()))) for node in graph.nodes]
+            frees[step].append(value)
+    return [tuple(step) for step in frees]
 
 
 def evaluate_scalar(node: Node) -> bool | int | float:

@@ -12,7 +12,7 @@ from ingot.ops import inference
 from ingot.ops.attributes import CastAttributes
 from ingot.ops.parameters import Operand, Plain, Type, data_type
 from ingot.ops.promotion import Promotion
-from ingot.ops.record import Kind, operator, pointwise
+from ingot.ops.record import THROUGH_PYTORCH, Kind, operator, pointwise
 from ingot.ops.samples import ANYWHERE, Domain, Sample, Tolerance, operands
 from ingot.ops.samples import Operand as SampleOperand
 
@@ -43,15 +43,20 @@ def _binary(name: str):
 
 
 # Correctly rounded or exact: no tolerance.
-for name, summary, dtypes in [
-    ("neg", "-x; integers wrap around.", NUMERIC),
-    ("abs", "Absolute value; the smallest integer is its own.", NUMERIC),
-    ("ceil", "Smallest integer not below x.", NUMERIC),
-    ("floor", "Largest integer not above x.", NUMERIC),
-    ("round", "Nearest integer, halves to even.", NUMERIC),
-    ("trunc", "Integer part of x.", NUMERIC),
-    ("sign", "-1, 0 or 1; 0 for NaN.", ALL),
-    ("bitwise_not", "Complement of every bit; logical complement of a bool.", INTEGERS | BOOLEAN),
+for name, summary, dtypes, emit in [
+    ("neg", "-x; integers wrap around.", NUMERIC, lambda e, x: e.neg(x)),
+    ("abs", "Absolute value; the smallest integer is its own.", NUMERIC, lambda e, x: e.abs(x)),
+    ("ceil", "Smallest integer not below x.", NUMERIC, lambda e, x: e.rounded("ceil", x)),
+    ("floor", "Largest integer not above x.", NUMERIC, lambda e, x: e.rounded("floor", x)),
+    ("round", "Nearest integer, halves to even.", NUMERIC, lambda e, x: e.rounded("round", x)),
+    ("trunc", "Integer part of x.", NUMERIC, lambda e, x: e.rounded("trunc", x)),
+    ("sign", "-1, 0 or 1; 0 for NaN.", ALL, lambda e, x: _emit_sign(e, x)),
+    (
+        "bitwise_not",
+        "Complement of every bit; logical complement of a bool.",
+        INTEGERS | BOOLEAN,
+        lambda e, x: e.bit_not(x),
+    ),
 ]:
     pointwise(
         name,
@@ -61,13 +66,14 @@ for name, summary, dtypes in [
         promotion=Promotion.ARITHMETIC,
         dtypes=dtypes,
         samples=operands(ANYWHERE),
+        emit=emit,
     )
 
-for name, summary in [
-    ("isfinite", "Whether x is neither infinite nor NaN."),
-    ("isinf", "Whether x is infinite."),
-    ("isnan", "Whether x is NaN."),
-    ("signbit", "Whether the sign bit of x is set, as it is for -0.0."),
+for name, summary, emit in [
+    ("isfinite", "Whether x is neither infinite nor NaN.", lambda e, x: e.compare("lt", e.abs(x), e.infinity(x))),
+    ("isinf", "Whether x is infinite.", lambda e, x: e.compare("eq", e.abs(x), e.infinity(x))),
+    ("isnan", "Whether x is NaN.", lambda e, x: e.compare("ne", x, x)),
+    ("signbit", "Whether the sign bit of x is set, as it is for -0.0.", lambda e, x: e.sign_bit(x)),
 ]:
     pointwise(
         name,
@@ -77,18 +83,33 @@ for name, summary in [
         promotion=Promotion.COMPARISON,
         dtypes=ALL,
         samples=operands(ANYWHERE),
+        emit=emit,
     )
 
-for name, summary in [("sqrt", "Square root."), ("reciprocal", "1 / x.")]:
-    pointwise(
-        name,
-        _unary(name),
-        summary,
-        infer=inference.pointwise(),
-        promotion=Promotion.FLOAT,
-        dtypes=FLOATS,
-        samples=operands(POSITIVE),
-    )
+pointwise(
+    "reciprocal",
+    _unary("reciprocal"),
+    "1 / x.",
+    infer=inference.pointwise(),
+    promotion=Promotion.FLOAT,
+    dtypes=FLOATS,
+    samples=operands(POSITIVE),
+    emit=lambda e, x: e.div(e.constant(1.0, x), x),
+)
+
+pointwise(
+    "sqrt",
+    _unary("sqrt"),
+    "Square root.",
+    infer=inference.pointwise(),
+    promotion=Promotion.FLOAT,
+    dtypes=FLOATS,
+    # PyTorch's own is not correctly rounded on every machine; the instruction is.
+    stable=False,
+    tolerance=Tolerance(ulps=1),
+    samples=operands(POSITIVE),
+    emit=lambda e, x: e.sqrt(x),
+)
 
 # Functions that are not correctly rounded: their code in PyTorch differs between vector and scalar paths.
 for name, summary, domain in [
@@ -128,15 +149,16 @@ for name, summary, domain in [
         stable=False,
         tolerance=Tolerance(ulps=4),
         samples=operands(domain),
+        emit=lambda e, x, _name=name: e.function(_name, x),
     )
 
-for name, summary, dtypes, commutative in [
-    ("add", "x + y; logical or of bools.", ALL, True),
-    ("sub", "x - y.", NUMERIC, False),
-    ("mul", "x * y; logical and of bools.", ALL, True),
-    ("bitwise_and", "Bits set in both.", INTEGERS | BOOLEAN, True),
-    ("bitwise_or", "Bits set in either.", INTEGERS | BOOLEAN, True),
-    ("bitwise_xor", "Bits set in exactly one.", INTEGERS | BOOLEAN, True),
+for name, summary, dtypes, commutative, emit in [
+    ("add", "x + y; logical or of bools.", ALL, True, lambda e, x, y: e.add(x, y)),
+    ("sub", "x - y.", NUMERIC, False, lambda e, x, y: e.sub(x, y)),
+    ("mul", "x * y; logical and of bools.", ALL, True, lambda e, x, y: e.mul(x, y)),
+    ("bitwise_and", "Bits set in both.", INTEGERS | BOOLEAN, True, lambda e, x, y: e.bit_and(x, y)),
+    ("bitwise_or", "Bits set in either.", INTEGERS | BOOLEAN, True, lambda e, x, y: e.bit_or(x, y)),
+    ("bitwise_xor", "Bits set in exactly one.", INTEGERS | BOOLEAN, True, lambda e, x, y: e.bit_xor(x, y)),
 ]:
     pointwise(
         name,
@@ -150,6 +172,7 @@ for name, summary, dtypes, commutative in [
         keeps_precision=("y",) if name == "mul" else (),
         commutative=commutative,
         samples=operands(ANYWHERE, ANYWHERE),
+        emit=emit,
     )
 
 pointwise(
@@ -162,14 +185,33 @@ pointwise(
     dtypes=INTEGERS,
     commutative=True,
     samples=operands(ANYWHERE, ANYWHERE),
+    emit=THROUGH_PYTORCH,
 )
 
-for name, summary, dtypes, domains in [
+for name, summary, dtypes, domains, emit in [
     # Where the quotient is huge, vector code gives NaN for a remainder that scalar code finds: neither is stable.
-    ("fmod", "Remainder of the division, with the sign of x.", NUMERIC, (ANYWHERE, NON_ZERO)),
-    ("remainder", "Remainder of the division, with the sign of y, as Python's %.", NUMERIC, (ANYWHERE, NON_ZERO)),
-    ("bitwise_left_shift", "x shifted left by y bits.", INTEGERS, (ANYWHERE, SHIFTS)),
-    ("bitwise_right_shift", "x shifted right by y bits, keeping the sign.", INTEGERS, (ANYWHERE, SHIFTS)),
+    ("fmod", "Remainder of the division, with the sign of x.", NUMERIC, (ANYWHERE, NON_ZERO), THROUGH_PYTORCH),
+    (
+        "remainder",
+        "Remainder of the division, with the sign of y, as Python's %.",
+        NUMERIC,
+        (ANYWHERE, NON_ZERO),
+        THROUGH_PYTORCH,
+    ),
+    (
+        "bitwise_left_shift",
+        "x shifted left by y bits.",
+        INTEGERS,
+        (ANYWHERE, SHIFTS),
+        lambda e, x, y: e.shift_left(x, y),
+    ),
+    (
+        "bitwise_right_shift",
+        "x shifted right by y bits, keeping the sign.",
+        INTEGERS,
+        (ANYWHERE, SHIFTS),
+        lambda e, x, y: e.shift_right(x, y),
+    ),
 ]:
     pointwise(
         name,
@@ -180,6 +222,7 @@ for name, summary, dtypes, domains in [
         dtypes=dtypes,
         stable=name not in ("fmod", "remainder"),
         samples=operands(*domains),
+        emit=emit,
     )
 
 pointwise(
@@ -194,11 +237,12 @@ pointwise(
     dtypes=NUMERIC,
     keeps_precision=("y",),
     samples=operands(ANYWHERE, NON_ZERO),
+    emit=lambda e, x, y: e.div(x, y),
 )
 
-for name, summary in [
-    ("maximum", "The larger of both; NaN if either is."),
-    ("minimum", "The smaller of both; NaN if either is."),
+for name, summary, emit in [
+    ("maximum", "The larger of both; NaN if either is.", lambda e, x, y: _emit_extremum(e, x, y, "lt")),
+    ("minimum", "The smaller of both; NaN if either is.", lambda e, x, y: _emit_extremum(e, x, y, "gt")),
 ]:
     pointwise(
         name,
@@ -211,6 +255,7 @@ for name, summary in [
         # Which of +0.0 and -0.0 is larger depends on the code path, and so do commuted operands.
         stable=False,
         samples=operands(ANYWHERE, ANYWHERE),
+        emit=emit,
     )
 
 pointwise(
@@ -224,6 +269,7 @@ pointwise(
     stable=False,
     tolerance=Tolerance(ulps=4),
     samples=operands(ANYWHERE, ANYWHERE),
+    emit=lambda e, x, y: e.function("atan2", x, y),
 )
 
 pointwise(
@@ -238,6 +284,7 @@ pointwise(
     bounded=("y",),
     tolerance=Tolerance(ulps=4),
     samples=operands(POSITIVE, EXPONENTS),
+    emit=lambda e, x, y: e.function("pow", x, y),
 )
 
 pointwise(
@@ -249,6 +296,7 @@ pointwise(
     promotion=Promotion.MOVEMENT,
     dtypes=FLOATS | HALVES,
     samples=operands(ANYWHERE, ANYWHERE),
+    emit=THROUGH_PYTORCH,
 )
 
 for name, summary, commutative in [
@@ -268,6 +316,7 @@ for name, summary, commutative in [
         dtypes=ALL,
         commutative=commutative,
         samples=operands(ANYWHERE, ANYWHERE),
+        emit=lambda e, x, y, _name=name: e.compare(_name, x, y),
     )
 
 
@@ -283,6 +332,7 @@ pointwise(
     promotion=Promotion.MOVEMENT,
     dtypes=COMPUTED,
     bounded=("x", "y"),
+    emit=lambda e, condition, x, y: e.select(condition, x, y),
     samples=lambda shape: [
         Sample((SampleOperand(shape, dtype=DataType.Bool), SampleOperand(shape), SampleOperand(shape)))
     ],
@@ -295,6 +345,7 @@ pointwise(
     attributes=CastAttributes,
     reference=lambda torch, x, dtype: x.to(dtype),
     eager=lambda torch, x, dtype: x.to(dtype),
+    emit=lambda e, x, dtype: e.convert(x, dtype),
     # Numbers outside an integer type come out differently in vector and scalar code.
     stable=False,
     samples=lambda shape: [
@@ -310,6 +361,17 @@ def cast(b: Any, x: Plain, dtype: Type) -> Any:
     if known is not None and (target.is_float or not isinstance(known, float)):
         return b.constant(known, target)
     return b.node("cast", x, attributes=CastAttributes(target))
+
+
+def _emit_sign(e: Any, x: Any) -> Any:
+    zero = e.constant(0, x)
+    positive, negative = e.compare("gt", x, zero), e.compare("lt", x, zero)
+    return e.sub(e.convert(positive, e.dtype_of(x)), e.convert(negative, e.dtype_of(x)))
+
+
+def _emit_extremum(e: Any, x: Any, y: Any, y_wins: str) -> Any:
+    """y where it is the more extreme one or NaN, x otherwise: NaN on either side survives."""
+    return e.select(e.bit_or(e.compare(y_wins, x, y), e.compare("ne", y, y)), y, x)
 
 
 def _both_tensors(torch: Any, x: Any, y: Any) -> tuple[Any, Any]:

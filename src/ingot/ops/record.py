@@ -73,6 +73,9 @@ class Op:
     keeps_precision: tuple[str, ...] = ()
     """Parameters that PyTorch reads in float32 where the others are of a half type and they have no dimensions: a
     tensor of bfloat16 is multiplied by 0.1, whereas all other operands are rounded to bfloat16 first."""
+    emit: Callable[..., Any] | None = None
+    """emit(emitter, *operands, **attributes): the instructions for one element, in the words of `ops.emission`; None
+    for what runs through PyTorch."""
     bounded: tuple[str, ...] = ()
     """Parameters where PyTorch refuses a number that the operands' type cannot hold; elsewhere it wraps around."""
 
@@ -88,6 +91,9 @@ class Op:
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
+
+THROUGH_PYTORCH = None
+"""Said in place of an emission: no code is generated for this operator."""
 
 _TABLE: dict[str, Op] = {}
 
@@ -123,6 +129,7 @@ def operator(
     tolerance: Tolerance = EXACT,
     operand_dtypes: frozenset[DataType] = COMPUTED,
     keeps_precision: tuple[str, ...] = (),
+    emit: Callable[..., Any] | None = THROUGH_PYTORCH,
 ):
     """Decorator: the function builds the operator, its signature is the operator's, its docstring the summary."""
 
@@ -147,6 +154,7 @@ def operator(
                 tolerance=tolerance,
                 operand_dtypes=operand_dtypes,
                 keeps_precision=keeps_precision,
+                emit=emit,
             )
         )
         return build
@@ -161,6 +169,7 @@ def pointwise(
     *,
     infer: Callable[..., Any],
     samples: Samples,
+    emit: Callable[..., Any] | None,
     eager: str | Callable[..., Any] | None = None,
     promotion: Promotion,
     dtypes: frozenset[DataType],
@@ -194,6 +203,7 @@ def pointwise(
             tolerance=tolerance,
             operand_dtypes=operand_dtypes,
             keeps_precision=keeps_precision,
+            emit=emit,
             bounded=bounded,
         )
     )

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +19,13 @@ import torch
 from ingot.base.config import Config
 from ingot.base.environment import environment
 from ingot.base.errors import ArgumentError
+from ingot.codegen.llvm.elementwise import CompiledKernel
 from ingot.ir.graph import Graph
 from ingot.ir.interpreter import Interpreter, Tally
 from ingot.ir.verifier import verify
 from ingot.passes.pipeline import PassReport, optimize
+from ingot.runtime.kernels import kernels
+from ingot.runtime.plan import KernelStep, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +35,9 @@ class Statistics:
     executions: int
     total_time_us: float
     kernel_launches: int
-    """Operations PyTorch was asked to compute; views cost nothing and do not count."""
+    """Generated kernels, and operations PyTorch was asked to compute; views cost nothing and do not count."""
     memory_transferred: int
-    """Bytes those operations read and wrote."""
+    """Bytes those read and wrote."""
     cache_hit_rate: float
     """Share of compilations that its compiler answered from the cache."""
     compile_time_us: float
@@ -55,7 +58,8 @@ class CompiledModule:
         self.optimized_graph = optimized.graph
         self.pass_reports: tuple[PassReport, ...] = optimized.reports
         self._compiler = compiler
-        self._interpreter = Interpreter(optimized.graph)
+        generates = level >= 3
+        self._plan = Plan(optimized.graph, config["max_fusion_size"]) if generates else Interpreter(optimized.graph)
         self._profiling: bool = config["enable_profiling"]
         self._lock = threading.Lock()
         self._executions = 0
@@ -69,7 +73,7 @@ class CompiledModule:
             raise ArgumentError(f"inputs must be a list or tuple of tensors and numbers, not {type(inputs).__name__}")
         tally = Tally()
         start = time.perf_counter()
-        results = self._interpreter.run(inputs, device, tally, self._profiling)
+        results = self._plan.run(inputs, device, tally, self._profiling)
         seconds = time.perf_counter() - start
         with self._lock:
             self._executions += 1
@@ -89,6 +93,35 @@ class CompiledModule:
                 compile_time_us=self._compile_seconds * 1e6,
                 time_per_operator_us={name: spent * 1e6 for name, spent in self._total.seconds.items()},
             )
+
+    def explain(self) -> str:
+        """What runs, step by step: generated kernels with the reason they end, and operations left to PyTorch."""
+        if not isinstance(self._plan, Plan):
+            return "every operation runs through PyTorch, as graph_opt_level asks"
+        return self._plan.explain()
+
+    def inspect(self, stage: str) -> str:
+        """The text of a stage: graph, optimized_graph, kernels, loops, llvm or assembly.
+
+        The last three show what has been compiled so far, which is after the first execution.
+        """
+        stages = {
+            "graph": lambda: self.graph.text,
+            "optimized_graph": lambda: self.optimized_graph.text,
+            "kernels": lambda: "\n\n".join(step.kernel.text for step in self._kernel_steps()),
+            "loops": lambda: self._variants(lambda variant: variant.schedule.text(variant.kernel)),
+            "llvm": lambda: self._variants(lambda variant: variant.code.llvm),
+            "assembly": lambda: self._variants(lambda variant: variant.code.assembly),
+        }
+        if stage not in stages:
+            raise ArgumentError(f"there is no stage {stage!r}; there are {', '.join(stages)}")
+        return stages[stage]()
+
+    def _kernel_steps(self) -> list[KernelStep]:
+        return self._plan.kernel_steps() if isinstance(self._plan, Plan) else []
+
+    def _variants(self, show: Callable[[CompiledKernel], str]) -> str:
+        return "\n\n".join(show(variant) for step in self._kernel_steps() for variant in kernels.variants(step.kernel))
 
     def __repr__(self) -> str:
         return f"<CompiledModule of {len(self.optimized_graph.nodes)} operations, {self.graph.digest[:12]}>"

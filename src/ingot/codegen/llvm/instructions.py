@@ -1,0 +1,271 @@
+"""Instructions for one element, or for several at once: the words of `ops.emission` in LLVM.
+
+Every value is a vector of `lanes` elements, or a scalar where lanes is 1; both are computed by the same instructions,
+so an element's bits do not depend on which of the two computed it. Half types are computed in float32 by the graph
+itself and only converted here. Nothing here has undefined behaviour: shifts, conversions and divisions are made total
+first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+from llvmlite import ir
+
+from ingot.base.dtypes import DataType
+from ingot.base.numbers import Number
+from ingot.codegen.llvm.math import FUNCTIONS
+
+_FLOATS = {DataType.Half: ir.HalfType(), DataType.Float: ir.FloatType(), DataType.Double: ir.DoubleType()}
+_ORDERED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def register_type(dtype: DataType) -> ir.Type:
+    """How an element is held in a register. bfloat16 never is: it is widened when loaded."""
+    if dtype is DataType.Bool:
+        return ir.IntType(1)
+    if dtype is DataType.BFloat16:
+        return ir.IntType(16)
+    return _FLOATS.get(dtype) or ir.IntType(dtype.bits)
+
+
+def memory_type(dtype: DataType) -> ir.Type:
+    """How an element lies in memory: a bool takes a byte."""
+    return ir.IntType(8) if dtype is DataType.Bool else register_type(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One SSA value of LLVM's and the data type it stands for."""
+
+    code: Any
+    dtype: DataType
+
+
+class Instructions:
+    """An emitter that appends to the block its IRBuilder is at."""
+
+    def __init__(self, builder: ir.IRBuilder, lanes: int):
+        self.builder: Any = builder  # llvmlite's own annotations claim that instructions are None
+        self.lanes = lanes
+
+    # --- types and constants ------------------------------------------------------------------------------------------
+
+    def wide(self, element: ir.Type) -> ir.Type:
+        return ir.VectorType(element, self.lanes) if self.lanes > 1 else element
+
+    def splat(self, scalar: Any) -> ir.Value:
+        """The same scalar in every lane."""
+        if self.lanes == 1:
+            return scalar
+        undefined = ir.Constant(self.wide(scalar.type), ir.Undefined)
+        single = self.builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(single, undefined, mask)
+
+    def literal(self, value: Number, dtype: DataType) -> Value:
+        """A known number of a data type, in every lane."""
+        if dtype is DataType.BFloat16:
+            bits = int(numpy.float32(value).view(numpy.uint32)) >> 16  # exact: the graph holds rounded constants
+            return Value(self._constant(ir.IntType(16), bits), dtype)
+        return Value(self._constant(register_type(dtype), value), dtype)
+
+    def _constant(self, element: ir.Type, value: Number) -> ir.Constant:
+        single = ir.Constant(element, value)
+        return ir.Constant(self.wide(element), [single] * self.lanes) if self.lanes > 1 else single
+
+    def dtype_of(self, x: Value) -> DataType:
+        return x.dtype
+
+    def constant(self, value: Number, like: Value) -> Value:
+        return self.literal(value, like.dtype)
+
+    def infinity(self, like: Value) -> Value:
+        if like.dtype.is_float:
+            return self.literal(math.inf, like.dtype)
+        # Whole numbers are finite: `abs` of the lowest is negative, so everything compares below the highest or equal.
+        return Value(self._constant(ir.IntType(64), (1 << 63) - 1), DataType.Null)
+
+    # --- arithmetic ---------------------------------------------------------------------------------------------------
+
+    def neg(self, x: Value) -> Value:
+        code = self.builder.fneg(x.code) if x.dtype.is_float else self.builder.neg(x.code)
+        return Value(code, x.dtype)
+
+    def abs(self, x: Value) -> Value:
+        if x.dtype.is_float:
+            return self._intrinsic("fabs", x)
+        if not x.dtype.is_signed:
+            return x
+        return self.select(self.compare("lt", x, self.constant(0, x)), self.neg(x), x)
+
+    def add(self, x: Value, y: Value) -> Value:
+        return self._arithmetic(x, y, self.builder.fadd, self.builder.add, self.builder.or_)
+
+    def sub(self, x: Value, y: Value) -> Value:
+        return self._arithmetic(x, y, self.builder.fsub, self.builder.sub, self.builder.xor)
+
+    def mul(self, x: Value, y: Value) -> Value:
+        return self._arithmetic(x, y, self.builder.fmul, self.builder.mul, self.builder.and_)
+
+    def div(self, x: Value, y: Value) -> Value:
+        """Integers only by a known divisor that is neither 0 nor -1, which `supports` sees to."""
+        whole = self.builder.sdiv if x.dtype.is_signed else self.builder.udiv
+        return self._arithmetic(x, y, self.builder.fdiv, whole, self.builder.and_)
+
+    def _arithmetic(self, x: Value, y: Value, real: Any, whole: Any, logical: Any) -> Value:
+        apply = real if x.dtype.is_float else logical if x.dtype is DataType.Bool else whole
+        return Value(apply(x.code, y.code), x.dtype)
+
+    def sqrt(self, x: Value) -> Value:
+        return self._intrinsic("sqrt", x)
+
+    def rounded(self, how: str, x: Value) -> Value:
+        return self._intrinsic({"round": "nearbyint"}.get(how, how), x) if x.dtype.is_float else x
+
+    def function(self, name: str, *operands: Value) -> Value:
+        code = FUNCTIONS[name](self.builder, *(operand.code for operand in operands))
+        return Value(code, operands[0].dtype)
+
+    def _intrinsic(self, name: str, x: Value) -> Value:
+        # llvmlite names intrinsics of scalars only.
+        lanes = f"v{self.lanes}" if self.lanes > 1 else ""
+        full_name = f"llvm.{name}.{lanes}f{x.dtype.bits}"
+        kind = x.code.type
+        function = self.builder.module.globals.get(full_name)
+        if function is None:
+            function = ir.Function(self.builder.module, ir.FunctionType(kind, [kind]), full_name)
+        return Value(self.builder.call(function, [x.code]), x.dtype)
+
+    # --- bits ---------------------------------------------------------------------------------------------------------
+
+    def bit_and(self, x: Value, y: Value) -> Value:
+        return Value(self.builder.and_(x.code, y.code), x.dtype)
+
+    def bit_or(self, x: Value, y: Value) -> Value:
+        return Value(self.builder.or_(x.code, y.code), x.dtype)
+
+    def bit_xor(self, x: Value, y: Value) -> Value:
+        return Value(self.builder.xor(x.code, y.code), x.dtype)
+
+    def bit_not(self, x: Value) -> Value:
+        return Value(self.builder.not_(x.code), x.dtype)
+
+    def shift_left(self, x: Value, y: Value) -> Value:
+        """0 where the distance is negative or not below the width, as in PyTorch."""
+        within = self.builder.icmp_unsigned("<", y.code, self.constant(x.dtype.bits, x).code)
+        distance = self.builder.select(within, y.code, self.constant(0, x).code)
+        shifted = self.builder.shl(x.code, distance)
+        return Value(self.builder.select(within, shifted, self.constant(0, x).code), x.dtype)
+
+    def shift_right(self, x: Value, y: Value) -> Value:
+        """The sign (0 for unsigned types) where the distance is negative or not below the width, as in PyTorch."""
+        within = self.builder.icmp_unsigned("<", y.code, self.constant(x.dtype.bits, x).code)
+        if x.dtype.is_signed:
+            distance = self.builder.select(within, y.code, self.constant(x.dtype.bits - 1, x).code)
+            return Value(self.builder.ashr(x.code, distance), x.dtype)
+        distance = self.builder.select(within, y.code, self.constant(0, x).code)
+        shifted = self.builder.lshr(x.code, distance)
+        return Value(self.builder.select(within, shifted, self.constant(0, x).code), x.dtype)
+
+    def sign_bit(self, x: Value) -> Value:
+        if x.dtype.is_float:
+            whole = ir.IntType(x.dtype.bits)
+            bits = self.builder.bitcast(x.code, self.wide(whole))
+            return self._truth(self.builder.icmp_signed("<", bits, self._constant(whole, 0)))
+        return self.compare("lt", x, self.constant(0, x))
+
+    # --- choices ------------------------------------------------------------------------------------------------------
+
+    def compare(self, how: str, x: Value, y: Value) -> Value:
+        if y.dtype is DataType.Null:  # finite against infinity, for whole numbers
+            return self._truth(self._constant(ir.IntType(1), how == "lt"))
+        sign = _ORDERED[how]
+        if x.dtype.is_float:
+            unordered = self.builder.fcmp_unordered if how == "ne" else self.builder.fcmp_ordered
+            return self._truth(unordered(sign, x.code, y.code))
+        signed = self.builder.icmp_signed if x.dtype.is_signed and x.dtype.is_integer else self.builder.icmp_unsigned
+        return self._truth(signed(sign, x.code, y.code))
+
+    def select(self, condition: Value, x: Value, y: Value) -> Value:
+        return Value(self.builder.select(condition.code, x.code, y.code), x.dtype)
+
+    def _truth(self, code: ir.Value) -> Value:
+        return Value(code, DataType.Bool)
+
+    # --- conversions --------------------------------------------------------------------------------------------------
+
+    def convert(self, x: Value, dtype: DataType) -> Value:
+        if x.dtype is dtype:
+            return x
+        if x.dtype is DataType.BFloat16:
+            return self.convert(self._from_bfloat16(x), dtype)
+        if dtype is DataType.BFloat16:
+            return self._to_bfloat16(self.convert(x, DataType.Float))
+        if dtype is DataType.Bool:
+            return self.compare("ne", x, self.constant(0, x))
+        if x.dtype.is_float:
+            return self._from_float(x, dtype)
+        target = self.wide(register_type(dtype))
+        if dtype.is_float:
+            if dtype is DataType.Half:  # by way of float32, as PyTorch does it
+                return self.convert(self.convert(x, DataType.Float), dtype)
+            is_signed = x.dtype.is_signed and x.dtype.is_integer
+            cast = self.builder.sitofp if is_signed else self.builder.uitofp
+            return Value(cast(x.code, target), dtype)
+        if dtype.bits > register_type(x.dtype).width:  # pyright: ignore[reportAttributeAccessIssue]
+            extend = self.builder.sext if x.dtype.is_signed and x.dtype.is_integer else self.builder.zext
+            return Value(extend(x.code, target), dtype)
+        code = self.builder.trunc(x.code, target) if dtype.bits < x.dtype.bits else x.code
+        return Value(code, dtype)
+
+    def _from_float(self, x: Value, dtype: DataType) -> Value:
+        if not dtype.is_float:
+            return self._float_to_integer(x, dtype)
+        if dtype is DataType.Half and x.dtype is DataType.Double:
+            # PyTorch rounds twice on this way, and so must this.
+            return self.convert(self.convert(x, DataType.Float), dtype)
+        target = self.wide(register_type(dtype))
+        cast = self.builder.fpext if dtype.bits > x.dtype.bits else self.builder.fptrunc
+        return Value(cast(x.code, target), dtype)
+
+    def _float_to_integer(self, x: Value, dtype: DataType) -> Value:
+        """Cut off; what does not fit becomes the lowest number of the 32 or 64 bits the conversion is done in.
+
+        That is what x86 does and PyTorch inherits there; smaller types take the low bits of 32.
+        """
+        if x.dtype is DataType.Half:
+            x = self.convert(x, DataType.Float)
+        bits = 64 if dtype is DataType.Int else 32
+        whole = ir.IntType(bits)
+        limit = float(1 << bits - 1)
+        above = self.compare("ge", x, self.constant(-limit, x))
+        below = self.compare("lt", x, self.constant(limit, x))
+        fits = self.bit_and(above, below)
+        safe = self.select(fits, x, self.constant(0.0, x))
+        converted = self.builder.fptosi(safe.code, self.wide(whole))
+        chosen = self.builder.select(fits.code, converted, self._constant(whole, -(1 << bits - 1)))
+        if dtype.bits < bits:
+            chosen = self.builder.trunc(chosen, self.wide(ir.IntType(dtype.bits)))
+        return Value(chosen, dtype)
+
+    def _from_bfloat16(self, x: Value) -> Value:
+        """The upper half of a float32."""
+        word = ir.IntType(32)
+        bits = self.builder.shl(self.builder.zext(x.code, self.wide(word)), self._constant(word, 16))
+        return Value(self.builder.bitcast(bits, self.wide(ir.FloatType())), DataType.Float)
+
+    def _to_bfloat16(self, x: Value) -> Value:
+        """Round to nearest, halves to even; NaN stays NaN whatever its low bits are."""
+        word = ir.IntType(32)
+        bits = self.builder.bitcast(x.code, self.wide(word))
+        upper = self.builder.lshr(bits, self._constant(word, 16))
+        odd = self.builder.and_(upper, self._constant(word, 1))
+        rounded = self.builder.add(self.builder.add(bits, self._constant(word, 0x7FFF)), odd)
+        rounded = self.builder.lshr(rounded, self._constant(word, 16))
+        is_nan = self.compare("ne", x, x)
+        chosen = self.builder.select(is_nan.code, self._constant(word, 0x7FC0), rounded)
+        return Value(self.builder.trunc(chosen, self.wide(ir.IntType(16))), DataType.BFloat16)

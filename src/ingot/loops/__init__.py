@@ -1,0 +1,1 @@
+"""Kernels as loops over elements, before they are machine code."""

@@ -1,0 +1,52 @@
+"""The words in which an operator says how one element is computed.
+
+An operator's `emit` function gets an emitter and operand values and builds its result from these words alone, so it
+knows nothing of LLVM, of vectors, or of the machine. Operands of one operation have one dtype, as in the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ingot.base.dtypes import DataType
+from ingot.base.numbers import Number
+
+
+class Emitter(Protocol):
+    """Builds instructions. Values are opaque; each has a dtype."""
+
+    def dtype_of(self, x: Any) -> DataType: ...
+    def constant(self, value: Number, like: Any) -> Any:
+        """A number in the dtype of another value."""
+
+    def infinity(self, like: Any) -> Any:
+        """What no finite value's magnitude reaches: infinity, or for integers a value that compares above all."""
+
+    def neg(self, x: Any) -> Any: ...
+    def abs(self, x: Any) -> Any: ...
+    def add(self, x: Any, y: Any) -> Any:
+        """Sum; logical or of bools."""
+
+    def sub(self, x: Any, y: Any) -> Any: ...
+    def mul(self, x: Any, y: Any) -> Any:
+        """Product; logical and of bools."""
+
+    def div(self, x: Any, y: Any) -> Any: ...
+    def sqrt(self, x: Any) -> Any: ...
+    def rounded(self, how: str, x: Any) -> Any:
+        """floor, ceil, trunc or round (halves to even); integers are round already."""
+
+    def bit_and(self, x: Any, y: Any) -> Any: ...
+    def bit_or(self, x: Any, y: Any) -> Any: ...
+    def bit_xor(self, x: Any, y: Any) -> Any: ...
+    def bit_not(self, x: Any) -> Any: ...
+    def shift_left(self, x: Any, y: Any) -> Any: ...
+    def shift_right(self, x: Any, y: Any) -> Any: ...
+    def sign_bit(self, x: Any) -> Any: ...
+    def compare(self, how: str, x: Any, y: Any) -> Any:
+        """eq, ne, lt, le, gt or ge, as a bool; only ne holds for NaN."""
+
+    def select(self, condition: Any, x: Any, y: Any) -> Any: ...
+    def convert(self, x: Any, dtype: DataType) -> Any: ...
+    def function(self, name: str, *operands: Any) -> Any:
+        """A function of the math module."""

@@ -1,0 +1,136 @@
+"""Plans: a graph as kernels and single operations, in the order they run.
+
+On the CPU clusters run as generated kernels; everything else, and everything on other devices, runs through the
+interpreter's own evaluation. A plan gives what the interpreter gives, faster.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ingot.base import sizes
+from ingot.base.errors import CodegenError
+from ingot.base.numbers import Number
+from ingot.codegen.llvm.elementwise import supports
+from ingot.fusion.clusters import Cluster, find_clusters
+from ingot.ir.binding import Binding
+from ingot.ir.graph import Graph
+from ingot.ir.interpreter import Interpreter, Tally, Value, free_after
+from ingot.ir.node import Node
+from ingot.loops.elementwise import ElementwiseKernel, lower_cluster
+from ingot.runtime.kernels import launch
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStep:
+    """One launch of a kernel: which values it reads, which it makes."""
+
+    cluster: Cluster
+    kernel: ElementwiseKernel
+    tensors: tuple[Node, ...]
+    scalars: tuple[Node, ...]
+
+    @property
+    def name(self) -> str:
+        """Its operations, for the profile."""
+        return "+".join(statement.op.name for statement in self.kernel.statements)
+
+
+class Plan(Interpreter):
+    """A graph made ready to run as kernels. Running keeps no state, so threads may share one."""
+
+    def __init__(self, graph: Graph, max_fusion_size: int):
+        super().__init__(graph)
+        self.steps = tuple(
+            KernelStep(step, *lower_cluster(step)) if isinstance(step, Cluster) else step
+            for step in find_clusters(graph, supports, max_fusion_size)
+        )
+        reads = [_reads(step) for step in self.steps]
+        makes = [_makes(step) for step in self.steps]
+        self._frees = free_after(graph, reads, makes)
+        self._refused: set[str] = set()
+        """Kernels that could not be compiled."""
+
+    def kernel_steps(self) -> list[KernelStep]:
+        return [step for step in self.steps if isinstance(step, KernelStep)]
+
+    def explain(self) -> str:
+        """The steps in words, in the order they run."""
+        lines = []
+        for step in self.steps:
+            if isinstance(step, KernelStep):
+                count = len(step.kernel.statements)
+                lines.append(
+                    f"kernel of {count} operation{'s' if count > 1 else ''}, which ends here: {step.cluster.reason}"
+                )
+                lines += [f"    {line}" for line in step.kernel.text.splitlines()]
+            else:
+                lines.append(f"{step.op.name} through PyTorch: {step.type}")
+        return "\n".join(lines)
+
+    def _execute(self, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> None:
+        if binding.device.type != "cpu":
+            super()._execute(values, binding, tally, timed)
+            return
+        for step, frees in zip(self.steps, self._frees, strict=True):
+            if isinstance(step, KernelStep):
+                run = self._interpret if step.kernel.digest in self._refused else self._run_kernel
+                run(step, values, binding, tally, timed)
+            else:
+                values[step] = self._step(step, values, binding, tally, timed)
+            for freed in frees:
+                del values[freed]
+
+    def _run_kernel(
+        self, step: KernelStep, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
+    ) -> None:
+        tensors = [_tensor(values[node]) for node in step.tensors]
+        scalars = [_number(values[node]) for node in step.scalars]
+        shape = tuple(sizes.evaluate(size, binding.sizes) for size in step.cluster.shape)
+        start = time.perf_counter() if timed else 0.0
+        try:
+            results = launch(step.kernel, tensors, scalars, shape)
+        except CodegenError as error:
+            warnings.warn(f"running through PyTorch instead: {error}", stacklevel=2)
+            self._refused.add(step.kernel.digest)
+            self._interpret(step, values, binding, tally, timed)
+            return
+        values.update(zip(step.cluster.outputs, results, strict=True))
+        if tally is not None:
+            tally.launches += 1
+            tally.bytes_moved += sum(tensor.nbytes for tensor in (*tensors, *results))
+            if timed:
+                tally.spend(step.name, time.perf_counter() - start)
+
+    def _interpret(
+        self, step: KernelStep, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
+    ) -> None:
+        """Compute a cluster operation by operation."""
+        inner = dict(values)
+        for node in step.cluster.nodes:
+            inner[node] = self._step(node, inner, binding, tally, timed)
+        values.update((node, inner[node]) for node in step.cluster.outputs)
+
+
+def _reads(step: KernelStep | Node) -> Sequence[Node]:
+    return step.cluster.inputs if isinstance(step, KernelStep) else step.operands
+
+
+def _makes(step: KernelStep | Node) -> Sequence[Node]:
+    return step.cluster.outputs if isinstance(step, KernelStep) else (step,)
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    assert isinstance(value, torch.Tensor)
+    return value
+
+
+def _number(value: Any) -> Number:
+    assert isinstance(value, bool | int | float)
+    return value

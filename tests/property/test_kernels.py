@@ -1,0 +1,44 @@
+"""Random graphs as generated kernels: where everything is exact, every bit is the interpreter's."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+
+from ingot.base.errors import ExecutionError
+from ingot.codegen.llvm import elementwise
+from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.ir.node import Node
+from ingot.passes.pipeline import optimize
+from ingot.runtime import plan as plan_module
+from ingot.runtime.plan import Plan
+from tests.property.conftest import EXAMPLES
+from tests.property.outcomes import Outcome, difference, run
+from tests.property.random_graphs import Drawn, drawn_graphs
+from tests.property.random_values import copied
+
+
+def is_exact(node: Node) -> bool:
+    """What generated code computes without rounding of its own; functions are compared one by one elsewhere."""
+    return elementwise.supports(node) and node.op.name not in FUNCTIONS and node.op.name != "sqrt"
+
+
+@settings(settings.get_profile("random graphs"), max_examples=max(EXAMPLES // 5, 1))  # each compiles many kernels
+@given(drawn_graphs())
+def test_kernels_give_every_bit_the_interpreter_gives(drawn: Drawn):
+    before = plan_module.supports
+    plan_module.supports = is_exact
+    try:
+        for graph, size in ((drawn.graph, 4), (optimize(drawn.graph).graph, 64)):
+            arguments = copied(drawn.arguments)
+            torch.manual_seed(20)
+            try:
+                results = Plan(graph, size).run(arguments)
+            except ExecutionError:
+                found = Outcome((), tuple(arguments), refused=True)
+            else:
+                found = Outcome(tuple(results), tuple(arguments))
+            wrong = difference(run(graph, drawn.arguments), found)
+            assert wrong is None, f"{wrong}\n{graph.text}"
+    finally:
+        plan_module.supports = before

@@ -1,0 +1,255 @@
+"""Generated kernels: every operator they compute, every way a tensor can lie in memory, every odd size."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+
+from ingot import DataType, FusionDefinition, GraphBuilder, IngotError, JitCompiler
+from ingot.codegen.llvm.elementwise import supports
+from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.ops import Kind, Op, table
+from ingot.ops.samples import Sample
+from ingot.runtime import kernels as kernels_module
+from ingot.runtime.kernels import kernels, merge_loops
+from ingot.runtime.plan import KernelStep, Plan
+from tests.ops import generation
+from tests.ops.generation import Refusal
+
+POINTWISE = [op for op in table().values() if op.kind is Kind.POINTWISE and op.emit is not None]
+SIZES = (1, 3, 7, 8, 9, 31, 33, 100)
+
+
+def expected_result(op: Op, call: Sample) -> list[Any]:
+    """What eager gives; for functions what it gives in double precision, rounded, since it loses small numbers."""
+    results = generation.eager_result(op, call)
+    if op.name not in FUNCTIONS or results[0].dtype is torch.float64:
+        return results
+    doubled = generation.replace(call, torch.Tensor, lambda tensor: tensor.float().double())
+    return [exact.to(result.dtype) for exact, result in zip(generation.eager_result(op, doubled), results, strict=True)]
+
+
+@pytest.mark.parametrize("op", POINTWISE, ids=lambda op: op.name)
+def test_generated_code_agrees_with_eager(op: Op):
+    """The same samples as the interpreter's tests, run as kernels: all dtypes, and lengths around the vectors'."""
+    assert op.samples is not None
+    generated = 0
+    for turn, dtype in enumerate(generation.DTYPES):
+        # One layout per dtype: each layout is another kernel to compile. Sizes are not.
+        layout = generation.LAYOUTS[turn % len(generation.LAYOUTS)]
+        for size in SIZES:
+            for sample in op.samples((size,))[: 10 if size == 33 else 1]:
+                call = generation.with_tensors(sample, dtype, layout)
+                graph = generation.attempt(lambda call=call: generation.graph_of(op, call), IngotError)
+                if isinstance(graph, Refusal) or not any(supports(node) for node in graph.nodes):
+                    continue
+                expected = generation.attempt(lambda call=call: expected_result(op, call), *generation.EAGER_ERRORS)
+                if isinstance(expected, Refusal):
+                    continue
+                plan = Plan(graph, 64)
+                generated += any(isinstance(step, KernelStep) for step in plan.steps)
+                actual = plan.run(generation.found_in(call, torch.Tensor))
+                generation.assert_all_match(op, actual, expected, f"for {dtype.text} {size} {layout}")
+    assert generated or not (op.stable or op.name in FUNCTIONS), f"no kernel was generated for {op.name}"
+
+
+def define(body, *dtypes, rank=2):
+    with FusionDefinition() as fd:
+        for result in body(fd, *(fd.define_tensor(rank, dtype=dtype) for dtype in dtypes)):
+            fd.add_output(result)
+    return fd
+
+
+def test_one_kernel_serves_all_shapes_of_one_layout():
+    fd = define(lambda fd, x, y: [x * 3.25 - y], DataType.Float, DataType.Float)
+    fd.execute([torch.randn(4, 5), torch.randn(4, 5)])
+    compiled = len(kernels)
+    for shape in [(7, 9), (1, 33), (100, 1), (64, 64)]:
+        x, y = torch.randn(shape), torch.randn(shape)
+        assert torch.equal(fd.execute([x, y])[0], x * 3.25 - y)
+    assert len(kernels) == compiled
+
+
+def test_equal_clusters_of_different_graphs_compile_once():
+    first = define(lambda fd, x: [x * 17.5 + 1.25], DataType.Float)
+    second = define(lambda fd, x: [fd.ops.permute(x, [1, 0]) * 17.5 + 1.25, fd.ops.sum(x)], DataType.Float)
+    first.execute([torch.randn(4, 5)])
+    compiled = len(kernels)
+    second.execute([torch.randn(5, 4).T])
+    assert len(kernels) == compiled
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (3, 0, 2), (5, 7), (2, 3, 4, 5), ()])
+def test_strided_offset_broadcast_and_overlapping_inputs(shape):
+    base = torch.randn(3000)
+    dense = torch.randn(shape)
+    views = [
+        dense,
+        dense.clone().T if len(shape) == 2 and shape[0] == shape[1] else dense,
+        base.as_strided(shape, tuple(range(1, len(shape) + 1)), 5),  # overlaps itself
+        base[7].expand(shape),
+        base[::2].as_strided(shape, tuple(2 * size + 3 for size in range(len(shape))), 11),
+    ]
+    fd = define(lambda fd, *tensors: [tensors[0] + tensors[1] * 2 - tensors[2]], *[DataType.Float] * 3, rank=len(shape))
+    for first in views:
+        for second in views:
+            (result,) = fd.execute([first, second, first])
+            assert torch.equal(result, first + second * 2 - first)
+            assert result.is_contiguous()
+
+
+def test_unaligned_storage_is_read_as_it_is():
+    raw = torch.randint(0, 255, (4 * 1000 + 1,), dtype=torch.uint8)
+    memory = bytearray(raw.numpy().tobytes())
+    x = torch.frombuffer(memory, dtype=torch.int32, offset=1, count=999)
+    fd = define(lambda fd, x: [x * 3], DataType.Int32, rank=1)
+    assert torch.equal(fd.execute([x])[0], x * 3)
+
+
+def test_large_tensors_are_split_among_threads_and_streamed():
+    fd = define(lambda fd, x, y: [x * y + x, x > y], DataType.Float, DataType.Float)
+    x, y = torch.randn(2100, 2501), torch.randn(2100, 2501)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            product, greater = fd.execute([x, y])
+            assert torch.equal(product, x * y + x)
+            assert torch.equal(greater, x > y)
+    finally:
+        torch.set_num_threads(before)
+    streamed = [variant for variant in kernels._compiled.values() if variant.schedule.streaming]
+    assert streamed
+
+
+def test_rows_are_split_among_threads():
+    x, y = torch.randn(701, 1, 503).expand(701, 3, 503), torch.randn(1, 3, 503).expand(701, 3, 503)
+    fd = define(lambda fd, x, y: [x - y], DataType.Float, DataType.Float, rank=3)
+    assert torch.equal(fd.execute([x, y])[0], x - y)
+
+
+def test_more_than_two_billion_elements_are_indexed_right():
+    try:
+        x = torch.zeros(2**31 + 37, dtype=torch.int8)
+    except RuntimeError:
+        pytest.skip("needs 5 GB of memory")
+    x[-1], x[2**31] = 5, 7
+    fd = define(lambda fd, x: [x + x], DataType.Int8, rank=1)
+    (result,) = fd.execute([x])
+    assert result[-1] == 10
+    assert result[2**31] == 14
+    assert result[2**31 + 1] == 0
+    del result
+    kernels_module.pool.empty_cache()
+
+
+def test_scalars_change_without_compiling_again():
+    with FusionDefinition() as fd:
+        x, scale = fd.define_tensor(1), fd.define_scalar()
+        shift = fd.define_scalar(dtype=DataType.Int)
+        fd.add_output(x * scale + shift)
+    x = torch.randn(50)
+    fd.execute([x, 1.0, 1])
+    compiled = len(kernels)
+    for scale, shift in [(2.5, -3), (float("inf"), 0), (-0.0, 2**40)]:
+        torch.testing.assert_close(fd.execute([x, scale, shift])[0], x * scale + shift, equal_nan=True)
+    assert len(kernels) == compiled
+
+
+def test_threads_compile_and_run_at_once():
+    start = threading.Barrier(6)
+
+    def work(seed: int) -> bool:
+        start.wait()
+        right = True
+        for repeat in range(8):
+            factor = float(seed % 3 + repeat)
+            fd = define(lambda fd, x, factor=factor: [x * factor - 0.125], DataType.Double)
+            x = torch.full((40, 50), float(seed), dtype=torch.float64)
+            right &= torch.equal(fd.execute([x])[0], x * factor - 0.125)
+        return right
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(work, range(6)))
+
+
+def test_results_outlive_the_definition_and_return_to_the_pool():
+    fd = define(lambda fd, x: [x + 1], DataType.Float)
+    (result,) = fd.execute([torch.ones(1024, 1024)])
+    del fd
+    assert result.sum() == 2 * 1024 * 1024
+    pool = kernels_module.pool
+    used = pool.statistics().bytes_in_use
+    view = result[3:5]
+    del result
+    assert pool.statistics().bytes_in_use == used  # a view keeps the memory
+    del view
+    assert pool.statistics().bytes_in_use < used
+
+
+def test_kernel_that_cannot_be_compiled_runs_through_pytorch(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("LLVM has had enough")
+
+    monkeypatch.setattr(kernels_module, "compile_kernel", refuse)
+    fd = define(lambda fd, x: [fd.ops.sum(x * 0.3125 + 9), x - 77.5], DataType.Float)
+    x = torch.randn(4, 5)
+    with pytest.warns(UserWarning, match="running through PyTorch instead: no machine code .* LLVM has had enough"):
+        total, shifted = fd.execute([x])
+    torch.testing.assert_close(total, (x * 0.3125 + 9).sum())
+    assert torch.equal(shifted, x - 77.5)
+    assert torch.equal(fd.execute([x])[1], x - 77.5)  # and says so once
+
+
+def test_level_below_three_generates_nothing():
+    builder = GraphBuilder()
+    x = builder.input((4,))
+    builder.output(x * 2 + 1)
+    graph = builder.build()
+    assert JitCompiler({"graph_opt_level": 2}).compile(graph).inspect("kernels") == ""
+    assert "mul(in0, 2.0:f32)" in JitCompiler().compile(graph).inspect("kernels")
+
+
+def test_fusion_size_changes_the_kernels():
+    builder = GraphBuilder()
+    x = builder.input((4,))
+    builder.output(((x * 2 + 1) * x - 3) * x)
+    graph = builder.build()
+    for size, count in ((64, 1), (3, 2), (1, 5)):
+        module = JitCompiler({"max_fusion_size": size}).compile(graph)
+        module.execute([torch.ones(4)])
+        assert module.stats().kernel_launches == count
+
+
+def test_every_stage_can_be_looked_at():
+    fd = define(lambda fd, x: [fd.ops.sum(fd.ops.relu(x) * 2, [1])], DataType.Float)
+    fd.execute([torch.randn(40, 50)])
+    module = fd.module
+    assert "kernel of 2 operations, which ends here: read by sum" in module.explain()
+    assert "sum through PyTorch" in module.explain()
+    assert "for i0 in 0..n0" in module.inspect("loops")
+    assert "define" in module.inspect("llvm")
+    assert "launch" in module.inspect("assembly")
+    with pytest.raises(IngotError, match="there is no stage"):
+        module.inspect("nonsense")
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "loops"),
+    [
+        ((4, 5), [(5, 1), (5, 1)], [20]),
+        ((4, 5), [(5, 1), (1, 4)], [4, 5]),
+        ((4, 5), [(5, 1), (0, 1)], [4, 5]),
+        ((4, 5), [(0, 0), (5, 1)], [20]),
+        ((2, 3, 4), [(12, 4, 1), (0, 4, 1)], [2, 12]),
+        ((2, 1, 4), [(4, 4, 1), (4, 9, 1)], [8]),
+        ((1, 1), [(1, 1), (7, 3)], [1]),
+        ((), [(), ()], [1]),
+    ],
+)
+def test_loops_are_as_few_as_strides_allow(shape, strides, loops):
+    sizes, moves = merge_loops(shape, strides)
+    assert sizes == loops
+    assert all(len(operand) == len(sizes) for operand in moves)
