@@ -93,12 +93,12 @@ def _erf_small(x: Number) -> Number:
     return fma(polynomial(x * x, _ERF_SMALL), x, x)
 
 
-def _erfc_single(x: Number) -> Number:
-    """erfc for x >= 1, good to 2^-25 absolutely."""
+def _erf_large_single(x: Number) -> Number:
+    """1 - erfc(x) for x >= 1."""
     exponent = polynomial(at_most(x, 3.94), _LOG2_ERFC_SINGLE)
     n_rounder = exponent + x.format.rounder
     r = exponent - (n_rounder - x.format.rounder)
-    return polynomial(r, _EXP2_ROUGH) * power_of_two(n_rounder)
+    return fma(-polynomial(r, _EXP2_ROUGH), power_of_two(n_rounder), 1.0)
 
 
 def _erfc_double(x: Number) -> Number:
@@ -114,7 +114,7 @@ def _erfc_double(x: Number) -> Number:
 def erf(x: Number) -> Number:
     """Error below 2 ulp in both formats."""
     magnitude = abs(x)
-    large = 1.0 - (_erfc_single(magnitude) if x.is_single else _erfc_double(magnitude))
+    large = _erf_large_single(magnitude) if x.is_single else 1.0 - _erfc_double(magnitude)
     return choose(magnitude < 1.0, _erf_small(x), with_sign_of(large, x))
 
 

@@ -120,14 +120,21 @@ def expm1(x: Number) -> Number:
     return choose(abs(x) < tiny, x, half + half)
 
 
+def _decay(x: Number) -> Number:
+    """e^x for x <= 0: 2^(n + offset) is always normal, and the exact factor 2^-offset rounds denormal results once."""
+    offset, low = (64, -104.0) if x.is_single else (512, -746.0)
+    expm1_r, _, n_rounder = reduced(at_least(x, low))
+    return (expm1_r + 1.0) * power_of_two(n_rounder, offset) * 2.0**-offset
+
+
 def sigmoid(x: Number) -> Number:
     """1 / (1 + e^-x), as e^x / (1 + e^x) for negative x: e^-|x| never overflows and keeps denormal results.
 
     The quotient is corrected by its remainder, which includes what the sum 1 + e lost; a rough 1 / (1 + e) is enough
     for that. Error below 2 ulp in both formats.
     """
-    e = exponential(at_least(-abs(x), -104.0 if x.is_single else -746.0))
-    numerator = choose(x < 0.0, e, 1.0)
+    e = _decay(-abs(x))
+    numerator = choose(x.has_minus_sign(), e, 1.0)
     denominator = e + 1.0
     lost = e - (denominator - 1.0)
     quotient = numerator / denominator

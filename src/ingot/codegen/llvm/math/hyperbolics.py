@@ -19,27 +19,27 @@ _TANH_SINGLE = (
     -0.005897966679185629,
 )
 
-# e^r on |r| <= ln2 / 2 with an error below 2^-28. Remez, rounded in turn.
-_EXP_SINGLE = (
+# e^2r on |r| <= ln2 / 4 with an error below 2^-28. Remez, rounded in turn.
+_EXP_OF_TWICE_SINGLE = (
     1.0,
-    1.0,
-    0.5,
-    0.1666651964187622,
-    0.04166640341281891,
-    0.00836883019655943,
-    0.001394054270349443,
+    2.0,
+    2.0,
+    1.3333215713500977,
+    0.6666624546051025,
+    0.26780256628990173,
+    0.08921947330236435,
 )
 
 
 def _tanh_single(x: Number) -> Number:
     """x P(x^2) below 0.6; above, 1 - 2 / (e^2|x| + 1), where the small quotient forgives a plain exponential."""
     magnitude = abs(x)
-    twice = at_most(magnitude + magnitude, 20.0)
-    n_rounder = fma(twice, LOG2_E, x.format.rounder)
+    bounded = at_most(magnitude, 10.0)
+    n_rounder = fma(bounded, 2 * LOG2_E, x.format.rounder)
     n = n_rounder - x.format.rounder
-    high, low = parts(x.format, LN2)
-    r = fma(n, -low, fma(n, -high, twice))
-    large = 1.0 - 2.0 / fma(polynomial(r, _EXP_SINGLE), power_of_two(n_rounder), 1.0)
+    high, low = parts(x.format, LN2 / 2)
+    r = fma(n, -low, fma(n, -high, bounded))
+    large = 1.0 - 2.0 / fma(polynomial(r, _EXP_OF_TWICE_SINGLE), power_of_two(n_rounder), 1.0)
     square = x * x
     small = fma(polynomial(square, _TANH_SINGLE) * square, magnitude, magnitude)
     return with_sign_of(choose(magnitude < 0.6, small, large), x)

@@ -20,7 +20,6 @@ from ingot.codegen.llvm.math.words import (
     polynomial,
     rounded,
     square_root,
-    with_sign_of,
 )
 
 Pair = tuple[Number, Number]
@@ -121,7 +120,7 @@ def pow(x: Number, y: Number) -> Number:
     half = y * 0.5
     whole = rounded(y).equals(y)
     odd = whole & ~rounded(half).equals(half)
-    negative = with_sign_of(x.constant(1.0), x) < 0.0
+    negative = x.has_minus_sign()
     result = choose(negative & odd, -result, result)
     result = choose((x < 0.0) & (magnitude < INFINITY) & ~whole, NAN, result)
     result = choose(x.equals(-1.0) & abs(y).equals(INFINITY), 1.0, result)

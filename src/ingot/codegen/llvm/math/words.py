@@ -177,6 +177,11 @@ class Number(Lanes):
     def is_nan(self) -> Mask:
         return Mask(self.builder, self.builder.fcmp_unordered("uno", self.value, self.value))
 
+    def has_minus_sign(self) -> Mask:
+        """Where the sign bit is set: in negative numbers, in -0 and in some NaNs."""
+        bits = self.bits()
+        return Mask(self.builder, self.builder.icmp_signed("<", bits.value, bits._operand(0)))
+
     def bits(self) -> Bits:
         return Bits(self.builder, self.builder.bitcast(self.value, _shaped(self.format.integer, self.count)))
 
