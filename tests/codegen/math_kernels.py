@@ -16,8 +16,8 @@ from ingot.codegen.llvm.math import FUNCTIONS, MODERATE_FUNCTIONS
 ARITY = {"atan2": 2, "pow": 2}
 
 
-@cache
 def _target_machine() -> Any:
+    """A new one each time: an engine owns, and in the end frees, the machine it was given."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple().create_target_machine(

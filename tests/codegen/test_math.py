@@ -255,8 +255,9 @@ def machine_text(name: str, lane: ir.Type, width: int | None, triple: str, cpu: 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_library_is_called(name: str):
-    """Inline code on a CPU with fused multiply-add, and on a GPU."""
+    """Inline code on processors with fused multiply-add, and on a GPU."""
     for lane, width in ((ir.FloatType(), 8), (ir.DoubleType(), 4)):
         assert "call" not in machine_text(name, lane, width, "x86_64-unknown-linux-gnu", "haswell")
+        assert "\tbl\t" not in machine_text(name, lane, width, "aarch64-unknown-linux-gnu", "generic")
         text = machine_text(name, lane, None, "nvptx64-nvidia-cuda", "sm_80")
         assert "call" not in text and ".extern" not in text
