@@ -1,7 +1,7 @@
 """How many random graphs the property tests draw, and whether they are the same ones every time.
 
     pytest tests/property                                             what CI runs: the same graphs every time
-    INGOT_TEST_EXAMPLES=5000 pytest -n 2 tests/property               a long run: other graphs every time
+    INGOT_TEST_EXAMPLES=5000 pytest -n 2 --dist worksteal tests/property    a long run: other graphs every time
     INGOT_TEST_EXAMPLES=5000 pytest tests/property --hypothesis-seed=7    a long run that can be repeated
 
 INGOT_TEST_EXAMPLES is the number of graphs for each property of a whole graph. When one fails, Hypothesis drops steps
