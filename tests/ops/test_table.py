@@ -16,7 +16,7 @@ from ingot.ops import Kind, Op, inference, lookup, table
 from ingot.ops.attributes import Attributes
 from ingot.ops.parameters import KINDS, Operand
 from ingot.ops.promotion import Promotion
-from ingot.ops.record import operator, pointwise, structure
+from ingot.ops.record import THROUGH_PYTORCH, operator, pointwise, structure
 from ingot.ops.samples import operands
 
 from .generation import SHAPES
@@ -136,6 +136,7 @@ INCOMPLETE = {
         samples=operands(),
         promotion=Promotion.ARITHMETIC,
         dtypes=COMPUTED,
+        emit=THROUGH_PYTORCH,
     ),
     "new has no reference": lambda: structure(
         "new", Kind.FACTORY, "Makes something.", infer=inference.same, attributes=Attributes

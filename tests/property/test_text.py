@@ -38,7 +38,7 @@ def test_digests_are_the_same_in_every_process() -> None:
     )
     printed = []
     for hash_seed in ("0", "4711"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
         command = [sys.executable, "-c", program]
         printed.append(subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True))
     assert printed[0].stdout == printed[1].stdout
