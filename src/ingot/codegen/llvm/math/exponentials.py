@@ -30,7 +30,7 @@ _EXPM1 = Coefficients(
 )
 
 # (2^r - 1) / r on |r| <= 1/2; error of 2^r below 2^-28 and 2^-55.
-_EXP2 = Coefficients(
+EXP2 = Coefficients(
     single=(
         0.6931471824645996,
         0.24022650718688965,
@@ -59,6 +59,13 @@ def power_of_two(n_rounder: Number, offset: int = 0) -> Number:
     """2^(n + offset), from n + rounder. n + offset must lie within the normal exponents."""
     format = n_rounder.format
     return ((n_rounder.bits() << format.fraction_bits) + ((format.bias + offset) << format.fraction_bits)).as_number()
+
+
+def exp2_of_moderate(x: Number, coefficients: Coefficients | tuple[float, ...] = EXP2) -> Number:
+    """2^x where the result is a normal number, or NaN."""
+    n_rounder = x + x.format.rounder
+    r = x - (n_rounder - x.format.rounder)
+    return fma(polynomial(r, coefficients), r, 1.0) * power_of_two(n_rounder)
 
 
 def scaled(p: Number, n: Number, n_rounder: Number, offset: int = 0) -> Number:
@@ -103,7 +110,7 @@ def exp2(x: Number) -> Number:
     n_rounder = x + x.format.rounder
     n = n_rounder - x.format.rounder
     r = x - n
-    return scaled(fma(polynomial(r, _EXP2), r, 1.0), n, n_rounder)
+    return scaled(fma(polynomial(r, EXP2), r, 1.0), n, n_rounder)
 
 
 def scaled_expm1(x: Number, offset: int) -> Number:

@@ -27,16 +27,6 @@ Pair = tuple[Number, Number]
 # (2 artanh(s) / s - 2) / s^2 in powers of s^2, for single precision; relative error of the logarithm below 2^-37.
 _LOG_ROUGH = (0.6666666563760593, 0.4000033710347153, 0.28537179100066157, 0.23584749096124144)
 
-# (2^r - 1) / r for |r| <= 1/2, for single precision; error of 2^r below 2^-28.
-_EXP2_ROUGH = (
-    0.6931471824645996,
-    0.24022650718688965,
-    0.055503591895103455,
-    0.009618067182600498,
-    0.0013391174143180251,
-    0.000154608758748509,
-)
-
 # ((2 artanh(s) / s - 2) / s^2 - 2/3) / s^2 in powers of s^2; error of the logarithm below 2^-66.
 _LOG_TAIL = (
     0.39999999999999974,
@@ -102,9 +92,8 @@ def _magnitude_single(x: Number, y: Number) -> Number:
     log2 = fma(s * LOG2_E, fma(polynomial(square, _LOG_ROUGH), square, 2.0), logarithms.exponent_of(moved, x.format))
     log2 = choose(magnitude.equals(0.0), -INFINITY, choose(magnitude.equals(INFINITY), magnitude, log2))
     exponent = at_least(at_most(y * log2, 200.0), -200.0)
-    n_rounder = exponent + x.format.rounder
-    r = exponent - (n_rounder - x.format.rounder)
-    return fma(polynomial(r, _EXP2_ROUGH), r, 1.0) * exponentials.power_of_two(n_rounder)
+    # In double precision, but to the single-precision polynomial's 2^-28.
+    return exponentials.exp2_of_moderate(exponent, exponentials.EXP2.single)
 
 
 def pow(x: Number, y: Number) -> Number:
