@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import wraps
 from typing import Any
 
 from llvmlite import ir
@@ -286,10 +287,10 @@ def rounded(x: Number) -> Number:
 def in_double(function: Callable[..., Number]) -> Callable[..., Number]:
     """Compute single precision through double: the result is the exact one, rounded, but for rare ties."""
 
+    @wraps(function)
     def widening(*operands: Number) -> Number:
         if not operands[0].is_single:
             return function(*operands)
         return function(*(operand.widened() for operand in operands)).narrowed()
 
-    widening.__doc__ = function.__doc__
     return widening
