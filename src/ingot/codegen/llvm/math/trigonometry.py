@@ -156,7 +156,7 @@ def cos(x: Number) -> Number:
 
 
 def sin_moderate(x: Number) -> Number:
-    """sin without the reduction of large angles: a third of the work, for |x| <= 2^17 in single, 2^30 in double precision."""
+    """sin at a third of the work, for |x| <= 2^17 in single, 2^30 in double precision."""
     return choose(_is_tiny(x), x, _sine_of(*angles.by_parts(x)))
 
 
