@@ -1,5 +1,7 @@
 """Generated kernels: every operator they compute, every way a tensor can lie in memory, every odd size."""
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -173,6 +175,26 @@ def test_threads_compile_and_run_at_once():
 
     with ThreadPoolExecutor(6) as pool:
         assert all(pool.map(work, range(6)))
+
+
+def test_kernels_run_in_a_forked_child():
+    """In a process of its own, because a fork must come after threads have been started."""
+    code = """
+import os, torch
+from ingot import FusionDefinition
+with FusionDefinition() as fd:
+    fd.add_output(fd.define_tensor(1) * 2 + 1)
+x = torch.ones(1 << 20)
+fd.execute([x])
+child = os.fork()
+if child == 0:
+    right = fd.execute([x])[0].sum().item() == 3 * (1 << 20)
+    os._exit(0 if right else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), fd.execute([x])[0][5].item())
+"""
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split() == ["0", "3.0"]
 
 
 def test_results_outlive_the_definition_and_return_to_the_pool():

@@ -21,7 +21,7 @@ from ingot.codegen.llvm.elementwise import GRAIN_ELEMENTS, CompiledKernel, compi
 from ingot.ir.torch_types import to_torch
 from ingot.loops.elementwise import ElementwiseKernel, Motion, Schedule
 from ingot.runtime.pool import Pool
-from ingot.runtime.threads import bind_openmp
+from ingot.runtime.threads import bind_openmp, thread_count
 
 PARALLEL_ELEMENTS = 32_768
 """Below this many elements starting threads costs more than they save; torch splits at the same size."""
@@ -88,7 +88,7 @@ def launch(
         words.extend(move * tensor.element_size() for move in moves)
     words.extend(map(_word, scalars))
     count, grain = (sizes[0], GRAIN_ELEMENTS) if len(sizes) == 1 else (math.prod(sizes[:-1]), 1)
-    threads = torch.get_num_threads() if math.prod(sizes) >= PARALLEL_ELEMENTS and bind_openmp() else 1
+    threads = thread_count() if math.prod(sizes) >= PARALLEL_ELEMENTS else 1
     array = (ctypes.c_int64 * len(words))(*words)
     _LAUNCH(compiled.entry)(array, count, grain, threads)
     return outputs

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from functools import lru_cache
 from pathlib import Path
 
 import torch
 
 from ingot.codegen.llvm.host import add_symbol
+
+_forked = False
+"""Whether this process was forked from one that may have had a team of threads: the team is not there any more."""
+
+
+def _mark_forked() -> None:
+    global _forked
+    _forked = True
+
+
+os.register_at_fork(after_in_child=_mark_forked)
+
+
+def thread_count() -> int:
+    """How many threads a kernel may use: as many as torch, and one after a fork, where starting a team would hang."""
+    return 1 if _forked or not bind_openmp() else torch.get_num_threads()
+
 
 _SYMBOLS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
