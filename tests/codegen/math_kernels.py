@@ -11,7 +11,7 @@ import mpmath
 import numpy
 from llvmlite import ir
 
-from ingot.codegen.llvm.math import FUNCTIONS, MODERATE_FUNCTIONS
+from ingot.codegen.llvm.math import FUNCTIONS
 
 ARITY = {"atan2": 2, "pow": 2}
 
@@ -25,7 +25,7 @@ def _target_machine() -> Any:
     )
 
 
-def kernel_module(name: str, lane: ir.Type, width: int | None, moderate: bool = False) -> str:
+def kernel_module(name: str, lane: ir.Type, width: int | None) -> str:
     """void kernel(inputs..., output, count): whole vectors only."""
     operand = ir.VectorType(lane, width) if width else lane
     pointer, index = ir.PointerType(), ir.IntType(64)
@@ -41,7 +41,7 @@ def kernel_module(name: str, lane: ir.Type, width: int | None, moderate: bool = 
     position = builder.phi(index)
     place = lambda base: builder.gep(base, [position], source_etype=lane)
     values = [builder.load(place(base), typ=operand, align=4) for base in inputs]
-    emit = (MODERATE_FUNCTIONS if moderate else FUNCTIONS)[name]
+    emit = FUNCTIONS[name]
     builder.store(emit(builder, *values), place(output), align=4)
     assert builder.block is body, "straight-line code stays in its block"
     following = builder.add(position, ir.Constant(index, width or 1))
@@ -54,11 +54,11 @@ def kernel_module(name: str, lane: ir.Type, width: int | None, moderate: bool = 
 
 
 @cache
-def compiled(name: str, letter: str, width: int | None, moderate: bool = False) -> tuple[Any, Any]:
+def compiled(name: str, letter: str, width: int | None) -> tuple[Any, Any]:
     """The machine code of one function, `letter` being f or d; the engine keeps it alive."""
     machine = _target_machine()
     lane = ir.FloatType() if letter == "f" else ir.DoubleType()
-    module = llvm.parse_assembly(kernel_module(name, lane, width, moderate))
+    module = llvm.parse_assembly(kernel_module(name, lane, width))
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
@@ -69,10 +69,10 @@ def compiled(name: str, letter: str, width: int | None, moderate: bool = False) 
     return engine, ctypes.CFUNCTYPE(None, *arguments)(engine.get_function_address("kernel"))
 
 
-def evaluate(name: str, *inputs: numpy.ndarray, width: int | None, moderate: bool = False) -> numpy.ndarray:
+def evaluate(name: str, *inputs: numpy.ndarray, width: int | None) -> numpy.ndarray:
     """The function over arrays of any length; the last vector is filled up with ones."""
     letter = "f" if inputs[0].dtype == numpy.float32 else "d"
-    _, kernel = compiled(name, letter, width, moderate)
+    _, kernel = compiled(name, letter, width)
     count = inputs[0].size
     padded_count = -(-count // (width or 1)) * (width or 1)
     padded = [numpy.concatenate([array, numpy.ones(padded_count - count, array.dtype)]) for array in inputs]

@@ -15,7 +15,7 @@ import numpy
 import pytest
 from llvmlite import ir
 
-from ingot.codegen.llvm.math import FUNCTIONS, MODERATE_FUNCTIONS
+from ingot.codegen.llvm.math import FUNCTIONS
 from tests.codegen.math_kernels import ARITY, double_error, evaluate, kernel_module, single_errors
 from tests.codegen.math_references import DOMAINS, EXACT, PRECISION_BITS, in_double
 
@@ -171,17 +171,6 @@ def test_the_hardest_angles_are_reduced_exactly(name: str):
     singles = numpy.array([16367173.0 * 2.0**72, 3.4028235e38, 1.2e10, 2.0**100], numpy.float32)
     exact_singles = in_double(name)(singles.astype(numpy.float64))
     assert single_errors(evaluate(name, singles, width=8), exact_singles).max() <= SINGLE_LIMIT
-
-
-@pytest.mark.parametrize("name", sorted(MODERATE_FUNCTIONS))
-def test_moderate_angles_need_no_large_reduction(name: str):
-    x = generator(name).uniform(-(2.0**17), 2.0**17, 200_000).astype(numpy.float32)
-    x = numpy.concatenate([x, x / 2.0**12, boundary_singles()])
-    x = x[numpy.abs(x) <= 2.0**17]
-    got = evaluate(name, x, width=8, moderate=True)
-    errors = single_errors(got, in_double(name)(x.astype(numpy.float64)))
-    print("\n" + describe(name, "float32, moderate", errors, x), end="")
-    assert errors.max() <= SINGLE_LIMIT, describe(name, "float32, moderate", errors, x)
 
 
 SPECIALS = [0.0, -0.0, numpy.nan, numpy.inf, -numpy.inf, 1.0, -1.0]

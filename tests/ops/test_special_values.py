@@ -38,6 +38,18 @@ def test_gelu_of_infinity_is_infinity(approximate):
     assert result[3] == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_lowest_integer_divided_by_minus_one_wraps_around(dtype):
+    builder = GraphBuilder()
+    x, y = builder.input((3,), dtype), builder.input((3,), dtype)
+    builder.output(builder.ops.div(x, y), builder.ops.div(x, -1))
+    lowest = torch.iinfo(dtype).min
+    inputs = [torch.tensor([lowest, 7, -7], dtype=dtype), torch.tensor([-1, -1, 2], dtype=dtype)]
+    by_tensor, by_number = Interpreter(builder.build()).run(inputs)
+    assert by_tensor.tolist() == [lowest, -7, -3]
+    assert by_number.tolist() == [lowest, -7, 7]
+
+
 @pytest.mark.parametrize("half", [DataType.Half, DataType.BFloat16])
 def test_cast_to_half_and_back_rounds(half):
     x = torch.tensor([1.0009765625 + 2**-20, 3.1415927])

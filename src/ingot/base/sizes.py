@@ -237,6 +237,9 @@ def _evaluate_atom(atom: Atom, bindings: Mapping[str, int]) -> int:
     if isinstance(atom, Symbol):
         return bindings[atom.name]
     left, right = evaluate(atom.left, bindings), evaluate(atom.right, bindings)
-    return {"floordiv": lambda: left // right, "min": lambda: min(left, right), "max": lambda: max(left, right)}[
-        atom.function
-    ]()
+    # A division by a size that turns out to be 0 comes from reshaping nothing, where 0 is as good as any answer.
+    return {
+        "floordiv": lambda: left // right if right else 0,
+        "min": lambda: min(left, right),
+        "max": lambda: max(left, right),
+    }[atom.function]()

@@ -230,9 +230,7 @@ pointwise(
     _binary("div"),
     "x / y; on integers the quotient is cut off towards zero. `truediv` never cuts.",
     infer=inference.pointwise(),
-    eager=lambda torch, x, y: (
-        torch.div(x, y) if torch.result_type(x, y).is_floating_point else torch.div(x, y, rounding_mode="trunc")
-    ),
+    eager=lambda torch, x, y: _quotient(torch, x, y),
     promotion=Promotion.ARITHMETIC,
     dtypes=NUMERIC,
     keeps_precision=("y",),
@@ -361,6 +359,16 @@ def cast(b: Any, x: Plain, dtype: Type) -> Any:
     if known is not None and (target.is_float or not isinstance(known, float)):
         return b.constant(known, target)
     return b.node("cast", x, attributes=CastAttributes(target))
+
+
+def _quotient(torch: Any, x: Any, y: Any) -> Any:
+    """The quotient, of integers cut off. Division by -1 is negation: PyTorch's own ends the process for the lowest."""
+    x, y = _both_tensors(torch, x, y)
+    if torch.result_type(x, y).is_floating_point:
+        return torch.div(x, y)
+    by_minus_one = torch.eq(y, -1)
+    divided = torch.div(x, torch.where(by_minus_one, torch.ones_like(y), y), rounding_mode="trunc")
+    return torch.where(by_minus_one, torch.neg(divided), divided)
 
 
 def _emit_sign(e: Any, x: Any) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from ingot.base import sizes
 from ingot.base.types import TensorType
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node, make
@@ -130,6 +131,9 @@ def compute_before_repeating(node: Node) -> Node | None:
     if len(tensors) != 1 or not is_op(tensors[0], "broadcast_in_dim"):
         return None
     inner = tensors[0]
+    assert isinstance(node.type, TensorType) and isinstance(inner.operands[0].type, TensorType)
+    if sizes.product(node.type.shape) == sizes.product(inner.operands[0].type.shape):
+        return None  # it only adds axes
     operands = [inner.operands[0] if operand is inner else operand for operand in node.operands]
     return apply("broadcast_in_dim", make(node.op, operands, node.attributes), attributes=inner.attributes)
 

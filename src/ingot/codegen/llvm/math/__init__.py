@@ -66,11 +66,4 @@ FUNCTIONS: dict[str, Emitter] = {
     "lgamma": _emitter(gamma.lgamma),
 }
 
-# The same without the reduction of large angles, at a third of the cost or less: for |x| <= 2^17 in single, 2^30 in
-# double precision. A loop that knows, or tests, that its angles are moderate may use these.
-MODERATE_FUNCTIONS: dict[str, Emitter] = {
-    "sin": _emitter(trigonometry.sin_moderate),
-    "cos": _emitter(trigonometry.cos_moderate),
-}
-
-__all__ = ["FUNCTIONS", "MODERATE_FUNCTIONS", "Emitter"]
+__all__ = ["FUNCTIONS", "Emitter"]

@@ -155,17 +155,6 @@ def cos(x: Number) -> Number:
     return _sine_of(r, quadrant + 1)
 
 
-def sin_moderate(x: Number) -> Number:
-    """sin at a third of the work, for |x| <= 2^17 in single, 2^30 in double precision."""
-    return choose(_is_tiny(x), x, _sine_of(*angles.by_parts(x)))
-
-
-def cos_moderate(x: Number) -> Number:
-    """cos for |x| <= 2^17 in single, 2^30 in double precision."""
-    r, quadrant = angles.by_parts(x)
-    return _sine_of(r, quadrant + 1)
-
-
 def tan(x: Number) -> Number:
     """sin / cos, for all finite x; single precision in double. Error below 2 ulp in single, 4 ulp in double."""
     r, quadrant = angles.by_turns(x.widened()) if x.is_single else angles.reduced(x)
