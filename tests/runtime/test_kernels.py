@@ -10,13 +10,15 @@ import pytest
 import torch
 
 from ingot import DataType, FusionDefinition, GraphBuilder, IngotError, JitCompiler
-from ingot.codegen.llvm.elementwise import supports
+from ingot.codegen.llvm.elementwise import compile_kernel, supports
 from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.loops.elementwise import Motion, Schedule
 from ingot.ops import Kind, Op, table
 from ingot.ops.samples import Sample
 from ingot.runtime import kernels as kernels_module
 from ingot.runtime.kernels import kernels, merge_loops
 from ingot.runtime.plan import KernelStep, Plan
+from ingot.runtime.threads import bind_openmp
 from tests.ops import generation
 from tests.ops.generation import Refusal
 
@@ -72,6 +74,19 @@ def test_one_kernel_serves_all_shapes_of_one_layout():
         x, y = torch.randn(shape), torch.randn(shape)
         assert torch.equal(fd.execute([x, y])[0], x * 3.25 - y)
     assert len(kernels) == compiled
+
+
+def test_compiled_kernels_can_be_dropped():
+    """Machine code that nobody needs any more is freed, and what is compiled later works."""
+    builder = GraphBuilder()
+    x = builder.input((4,))
+    builder.output(x * 3 + 1)
+    (step,) = Plan(builder.build(), 64).kernel_steps()
+    schedule = Schedule(1, (Motion.NEXT, Motion.NEXT), streaming=False)
+    bind_openmp()
+    for _ in range(20):
+        assert compile_kernel(step.kernel, schedule).code.assembly
+    assert torch.equal(Plan(builder.build(), 64).run([torch.ones(4)])[0], torch.full((4,), 4.0))
 
 
 def test_equal_clusters_of_different_graphs_compile_once():

@@ -34,6 +34,11 @@ def host() -> Host:
 
 @lru_cache(maxsize=1)
 def _target_machine() -> binding.TargetMachine:
+    """The one that optimises and prints. Execution engines own theirs and destroy it, so each gets a new one."""
+    return _new_target_machine()
+
+
+def _new_target_machine() -> binding.TargetMachine:
     machine = host()
     target = binding.Target.from_default_triple()
     return target.create_target_machine(
@@ -63,7 +68,7 @@ class Compiled:
             passes = binding.create_pass_builder(machine, options)
             passes.getModulePassManager().run(parsed, passes)
             self.llvm = str(parsed)
-            self._engine = binding.create_mcjit_compiler(parsed, machine)
+            self._engine = binding.create_mcjit_compiler(parsed, _new_target_machine())
             self._engine.finalize_object()
 
     @property
