@@ -53,20 +53,29 @@ def new_module(name: str) -> ir.Module:
     return module
 
 
+def _tidy(module: binding.ModuleRef) -> None:
+    """The few passes that generated code needs: it is in SSA form, vectorised and hoisted already.
+
+    The standard pipeline would take ten times as long, most of it unrolling loops that gain nothing by it.
+    """
+    builder = binding.create_pass_builder(_target_machine(), binding.create_pipeline_tuning_options(speed_level=2))
+    passes = binding.create_new_module_pass_manager()
+    passes.add_instruction_combine_pass()
+    passes.add_new_gvn_pass()
+    passes.add_dead_code_elimination_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(module, builder)
+
+
 class Compiled:
     """Machine code of one module, kept in memory as long as this object lives."""
 
     def __init__(self, module: ir.Module):
         # LLVM's objects are not made for several threads; compiling takes milliseconds, so one at a time will do.
         with _lock:
-            machine = _target_machine()
             parsed = binding.parse_assembly(str(module))
             parsed.verify()
-            options = binding.create_pipeline_tuning_options(speed_level=2)
-            options.loop_vectorization = False  # the vectors are written out already
-            options.slp_vectorization = False
-            passes = binding.create_pass_builder(machine, options)
-            passes.getModulePassManager().run(parsed, passes)
+            _tidy(parsed)
             self.llvm = str(parsed)
             self._engine = binding.create_mcjit_compiler(parsed, _new_target_machine())
             self._engine.finalize_object()
