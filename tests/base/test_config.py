@@ -51,12 +51,6 @@ def test_wrong_values_are_refused(wrong):
         Config(wrong)
 
 
-def test_digest_depends_on_what_changes_compilation_alone():
-    assert Config().digest == Config(cache_capacity=3, unknown=1).digest
-    assert Config().digest != Config(graph_opt_level=1).digest
-    assert Config(disabled_passes=["a", "b"]).digest == Config(disabled_passes=("b", "a")).digest
-
-
 def test_environment_is_typed_and_checked():
     assert Environment.read({}).dump == frozenset()
     assert Environment.read({"INGOT_DUMP": "graph, passes"}).dump == {"graph", "passes"}

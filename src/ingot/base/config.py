@@ -6,7 +6,6 @@ import difflib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 from ingot.base.errors import ConfigError
@@ -105,14 +104,6 @@ class Config(dict[str, Any]):
 
     def copy(self) -> Config:
         return Config(self)
-
-    @property
-    def digest(self) -> str:
-        """The same for all configurations that compile a graph to the same thing."""
-        ignored = ("enable_caching", "cache_capacity", "disabled_passes")
-        parts = [f"{flag.name}={self[flag.name]}" for flag in FLAGS if flag.name not in ignored]
-        parts.append(f"disabled_passes={sorted(self['disabled_passes'])}")
-        return blake2b(";".join(parts).encode(), digest_size=8).hexdigest()
 
 
 def _warn_if_misspelt(name: str) -> None:

@@ -105,6 +105,6 @@ class Pool:
 
 
 def size_class(nbytes: int) -> int:
-    """The size of the block for a request: four classes per power of two, so at most a fifth is wasted."""
+    """The size of the block for a request: four classes per power of two, so at most a fifth of a block is wasted."""
     step = max(1 << (nbytes - 1).bit_length() - 3, mmap.PAGESIZE)
     return -(-nbytes // step) * step

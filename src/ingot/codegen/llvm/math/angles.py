@@ -17,8 +17,7 @@ from functools import cache
 from ingot.codegen.llvm.math.formats import PI, parts
 from ingot.codegen.llvm.math.words import Bits, Number, choose, choose_bits, fma, rounded
 
-# by_parts is good up to here. Single precision: 2^17; the parts' sum is then off by less than 2^-50.
-MODERATE_SINGLE = 2.0**17
+# by_parts is good up to here.
 MODERATE_DOUBLE = 2.0**30
 
 
