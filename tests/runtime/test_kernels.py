@@ -125,6 +125,19 @@ def test_unaligned_storage_is_read_as_it_is():
     assert torch.equal(fd.execute([x])[0], x * 3)
 
 
+def test_tensors_that_are_not_what_their_memory_holds_are_read_through_pytorch():
+    class Wrapped(torch.Tensor):
+        pass
+
+    fd = define(lambda fd, x: [x * 2 + 1], DataType.Float, rank=1)
+    negated = torch.complex(torch.ones(5), torch.arange(5.0)).conj().imag
+    assert negated.is_neg()
+    for x in (negated, torch._efficientzerotensor(5), torch.arange(5.0).as_subclass(Wrapped)):
+        assert fd.execute([x])[0].tolist() == (x * 2 + 1).tolist()
+    batched = torch.randn(3, 5)
+    assert torch.equal(torch.vmap(lambda x: fd.execute([x])[0])(batched), batched * 2 + 1)
+
+
 def test_large_tensors_are_split_among_threads_and_streamed():
     fd = define(lambda fd, x, y: [x * y + x, x > y], DataType.Float, DataType.Float)
     x, y = torch.randn(2100, 2501), torch.randn(2100, 2501)

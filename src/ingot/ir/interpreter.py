@@ -256,15 +256,19 @@ def _as_results(outputs: Sequence[Output], values: dict[Node, Value], inputs: Se
         value = _value_of(output.node, values)
         if isinstance(value, torch.Tensor):
             in_order = output.stride_order is None and value.is_contiguous()
-            if not in_order or _memory(value) in taken:
+            if not in_order or _memory(value) in (None, *taken):
                 value = _laid_out(value, output.stride_order)
             taken.add(_memory(value))
         results.append(value)
     return results
 
 
-def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+def _memory(tensor: torch.Tensor) -> int | None:
+    """Where a tensor's storage lies; None for tensors that have none of their own, such as those inside vmap."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return None
 
 
 def _laid_out(value: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +75,7 @@ class Plan(Interpreter):
         return "\n".join(lines)
 
     def _execute(self, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> None:
-        if binding.device.type != "cpu":
+        if binding.device.type != "cpu" or not all(map(_is_plain, values.values())):
             super()._execute(values, binding, tally, timed)
             return
         for step, frees in zip(self.steps, self._frees, strict=True):
@@ -116,6 +116,23 @@ class Plan(Interpreter):
         for node in step.cluster.nodes:
             inner[node] = self._step(node, inner, binding, tally, timed)
         values.update((node, inner[node]) for node in step.cluster.outputs)
+
+
+_is_transformed: Callable[[torch.Tensor], bool] = getattr(torch._C, "_functorch").is_functorch_wrapped_tensor  # noqa: B009
+"""Whether a tensor stands for a batch or a derivative; torch's stubs do not know this function."""
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value's memory holds what it stands for, so that a kernel may read it.
+
+    Not so for subclasses that wrap other tensors, for those inside vmap or grad, and for those PyTorch negates or
+    takes for zero when it reads them.
+    """
+    if not isinstance(value, torch.Tensor):
+        return True
+    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_neg() or value._is_zerotensor():
+        return False
+    return not _is_transformed(value)
 
 
 def _reads(step: KernelStep | Node) -> Sequence[Node]:
