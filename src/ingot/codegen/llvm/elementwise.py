@@ -29,6 +29,8 @@ WORD = ir.IntType(64)
 BYTE_POINTER = ir.PointerType(ir.IntType(8))
 LANES_BYTES = 64
 """Bytes a vector of the widest type takes: one AVX-512 register, two of AVX2, four of SSE or NEON."""
+ANY_ADDRESS = 1
+"""Alignment of what is read: a tensor may begin at any byte. Claiming more would be undefined behaviour."""
 GRAIN_ELEMENTS = 64
 """Threads split a single loop at multiples of this, so that streaming stores stay aligned."""
 
@@ -179,7 +181,7 @@ class _Emission:
 
     def _load_one(self, pointer: ir.Value, dtype: DataType) -> Value:
         typed = self.builder.bitcast(pointer, ir.PointerType(memory_type(dtype)))
-        return self._in_register(Instructions(self.builder, 1), self.builder.load(typed, align=dtype.bytes), dtype)
+        return self._in_register(Instructions(self.builder, 1), self.builder.load(typed, align=ANY_ADDRESS), dtype)
 
     def _load(
         self,
@@ -194,12 +196,12 @@ class _Emission:
         if self.schedule.motions[buffer] is Motion.NEXT:
             address = builder.gep(pointer, [builder.mul(position, WORD(dtype.bytes))])
             typed = builder.bitcast(address, ir.PointerType(instructions.wide(element)))
-            return self._in_register(instructions, builder.load(typed, align=dtype.bytes), dtype)
+            return self._in_register(instructions, builder.load(typed, align=ANY_ADDRESS), dtype)
         singles = []
         for lane in range(instructions.lanes):
             offset = builder.mul(builder.add(position, WORD(lane)), stride)
             typed = builder.bitcast(builder.gep(pointer, [offset]), ir.PointerType(element))
-            singles.append(builder.load(typed, align=dtype.bytes))
+            singles.append(builder.load(typed, align=ANY_ADDRESS))
         if instructions.lanes == 1:
             return self._in_register(instructions, singles[0], dtype)
         gathered: ir.Value = ir.Constant(instructions.wide(element), ir.Undefined)
