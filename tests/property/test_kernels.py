@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 
 from ingot.base.errors import ExecutionError
-from ingot.codegen.llvm import elementwise
 from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.codegen.llvm.support import supports
 from ingot.ir.node import Node
 from ingot.passes.pipeline import optimize
 from ingot.runtime import plan as plan_module
@@ -20,7 +20,7 @@ from tests.property.random_values import copied
 
 def is_exact(node: Node) -> bool:
     """What generated code computes without rounding of its own; functions are compared one by one elsewhere."""
-    return elementwise.supports(node) and node.op.name not in FUNCTIONS and node.op.name != "sqrt"
+    return supports(node) and node.op.name not in FUNCTIONS and node.op.name != "sqrt"
 
 
 @settings(settings.get_profile("random graphs"), max_examples=max(EXAMPLES // 5, 1))  # each compiles many kernels

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from ingot import DataType, FusionDefinition, GraphBuilder, IngotError, JitCompiler
-from ingot.codegen.llvm.elementwise import compile_kernel, supports
+from ingot.codegen.llvm.elementwise import compile_kernel
 from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.codegen.llvm.support import supports
 from ingot.loops.elementwise import Motion, Schedule
 from ingot.ops import Kind, Op, table
 from ingot.ops.samples import Sample

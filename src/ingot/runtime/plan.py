@@ -17,7 +17,7 @@ import torch
 from ingot.base import sizes
 from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
-from ingot.codegen.llvm.elementwise import supports
+from ingot.codegen.llvm.support import supports
 from ingot.fusion.clusters import Cluster, find_clusters
 from ingot.ir.binding import Binding
 from ingot.ir.graph import Graph

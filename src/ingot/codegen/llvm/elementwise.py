@@ -18,11 +18,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from ingot.base.dtypes import HALVES, DataType
+from ingot.base.dtypes import DataType
 from ingot.codegen.llvm.host import Compiled, host, new_module
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type, register_type
 from ingot.codegen.llvm.math import FUNCTIONS
-from ingot.ir.node import Node
 from ingot.loops.elementwise import Argument, ElementwiseKernel, Known, Load, Motion, Operand, Schedule
 
 WORD = ir.IntType(64)
@@ -33,29 +32,6 @@ ANY_ADDRESS = 1
 """Alignment of what is read: a tensor may begin at any byte. Claiming more would be undefined behaviour."""
 GRAIN_ELEMENTS = 64
 """Threads split a single loop at multiples of this, so that streaming stores stay aligned."""
-
-
-_BY_INSTRUCTIONS = frozenset({"maximum", "minimum", "cast", "sqrt"})
-"""Operators that PyTorch does not compute the same everywhere, and that need no function of the math module."""
-
-
-def supports(node: Node) -> bool:
-    """Whether code can be generated for an operation."""
-    if node.op.emit is None:
-        return False
-    dtypes = [getattr(value.type, "dtype", None) for value in (node, *node.operands)]
-    if DataType.Half in dtypes and not host().converts_half:
-        return False
-    operand = dtypes[-1]
-    assert isinstance(operand, DataType)
-    if node.op.name in FUNCTIONS or node.op.name == "pow":
-        return node.op.name in FUNCTIONS and operand.is_float and operand not in HALVES
-    if not node.op.stable and node.op.name not in _BY_INSTRUCTIONS:
-        return False  # a function the math module does not have
-    if node.op.name == "div" and not operand.is_float:
-        divisor = node.operands[1].constant
-        return divisor is not None and divisor not in (0, -1)
-    return True
 
 
 @dataclass(frozen=True, slots=True)
