@@ -1,0 +1,6 @@
+"""The published comparison: eager PyTorch, torch.compile and ingot, side by side in one process.
+
+`python -m benchmarks` runs it, `python -m benchmarks --help` says how. In order of reading: `cases` (what is computed),
+`measuring` (how time is taken), `memory_speed` (what the machine can do at most), `contestants` (who computes it),
+`groups` (which cases meet which contestants), `results`, `targets`, `report` and `pictures`.
+"""

@@ -1,0 +1,77 @@
+"""What ingot wants to reach, and whether it does: one line per target, from the figures alone.
+
+A target that concerns no row measured is not listed.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from benchmarks.groups import IN_FLOAT32, ONE_ADDITION
+from benchmarks.results import COMPILE, EAGER, INGOT, Results, Row
+
+SHARE_OF_MEMORY = 0.8
+"""Of the speed of a loop that only moves as many arrays, for what is bound by memory."""
+COMPILE_SECONDS = 15e-3
+CALL_SECONDS = 1.5e-6
+HALF_OVER_FLOAT32 = 1.7
+CLIFF = 2.0
+"""From one size to the next, 1.8 times as large, an element may not become this many times as expensive."""
+
+
+@dataclass(frozen=True)
+class Target:
+    text: str
+    reached: float
+    wanted: float
+    unit: str
+    at_most: bool = False
+    where: str = ""
+    """The row that is furthest from it, where a target concerns the worst of several."""
+
+    @property
+    def is_met(self) -> bool:
+        return self.reached <= self.wanted if self.at_most else self.reached >= self.wanted
+
+
+def targets(results: Results) -> list[Target]:
+    found: list[Target] = []
+    for group in ("pointwise", "reductions"):
+        rows = results.rows(group)
+        found += _worst(f"{group}, over eager", ((row.name, row.over(EAGER)) for row in rows), 1.0)
+        found += _worst(f"{group}, over torch.compile", ((row.name, row.over(COMPILE)) for row in rows), 1.0)
+        bound = ((row.name, row.speed / row.own_streams) for row in rows if row.memory_bound and row.own_streams)
+        found += _worst(f"{group} bound by memory, share of its speed", bound, SHARE_OF_MEMORY)
+    compiled = [row.compile_seconds[INGOT] for row in results.rows("pointwise", "reductions")]
+    if compiled:
+        milliseconds = statistics.median(compiled) * 1e3
+        found.append(Target("median time to compile", milliseconds, COMPILE_SECONDS * 1e3, " ms", at_most=True))
+    for row in results.rows("small"):
+        spent = row.seconds[INGOT] * 1e6
+        found.append(Target(f"a small call of {row.name}", spent, CALL_SECONDS * 1e6, " us", at_most=True))
+    additions = ((row.name, row.over(ONE_ADDITION)) for row in results.rows("small"))
+    found += _worst("a small call, over one eager torch.add", additions, 1.0)
+    halves = ((row.name, row.over(IN_FLOAT32)) for row in results.rows("half"))
+    found += _worst("half types, over float32", halves, HALF_OVER_FLOAT32)
+    return found + _no_cliff(results.rows("linear"))
+
+
+def _worst(text: str, ratios: Iterable[tuple[str, float | None]], wanted: float) -> list[Target]:
+    """The smallest ratio of those that were measured."""
+    measured = [(ratio, name) for name, ratio in ratios if ratio is not None]
+    if not measured:
+        return []
+    ratio, name = min(measured)
+    return [Target(text, ratio, wanted, "x", where=name)]
+
+
+def _no_cliff(rows: Sequence[Row]) -> list[Target]:
+    costs = [(row.seconds[INGOT] / row.elements, row.name) for row in rows]
+    steps = [(after / before, name) for (before, _), (after, name) in pairwise(costs)]
+    if not steps:
+        return []
+    step, name = max(steps)
+    return [Target("steepest step of the cost of an element", step, CLIFF, "x", at_most=True, where=name)]

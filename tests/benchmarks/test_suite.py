@@ -1,0 +1,156 @@
+"""The comparison runs, compares results before it measures, and saves what it says it saves. No test looks at times."""
+
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from benchmarks.__main__ import main
+from benchmarks.cases import MULTIPLY_ADD, POINTWISE, REDUCTIONS
+from benchmarks.contestants import WrongResult, define, prepare, require_close
+from benchmarks.groups import GROUPS, ONE_ADDITION
+from benchmarks.measuring import Contestant, Effort, geometric_mean, race
+from benchmarks.memory_speed import WAYS, in_huge_pages, moving
+from benchmarks.pictures import bars, curves
+from benchmarks.results import EAGER, INGOT, Results, Row
+from benchmarks.targets import targets
+
+CASES = [*POINTWISE, *REDUCTIONS]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Everything one quick run leaves behind."""
+    folder = tmp_path_factory.mktemp("benchmark")
+    files = {"json": folder / "figures.json", "markdown": folder / "tables.md", "pictures": folder / "pictures"}
+    main(["--quick", "--no-compile", "--repeats", "1", *(f"--{name}={path}" for name, path in files.items())])
+    return files
+
+
+def test_figures_are_saved_for_every_group(saved):
+    figures = json.loads(saved["json"].read_text())
+    assert list(figures["groups"]) == list(GROUPS)
+    for rows in figures["groups"].values():
+        for row in rows:
+            assert row["nbytes"] > 0
+            assert all(math.isfinite(spent) and spent > 0 for spent in row["seconds"].values()), row
+    assert [row["name"] for row in figures["groups"]["reductions"]] == [case.name for case in REDUCTIONS]
+
+
+def test_tables_name_every_case(saved):
+    text = saved["markdown"].read_text()
+    for case in CASES:
+        assert f"| {case.name} |".replace("*", "\\*") in text
+    assert "## Targets" in text
+
+
+@pytest.mark.parametrize("name", ["benchmark.svg", "linear-cost.svg"])
+def test_pictures_are_well_formed(saved, name):
+    root = ElementTree.parse(saved["pictures"] / name).getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    words = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"eager", "ingot"} <= words
+
+
+def test_only_the_groups_asked_for_are_measured(capsys):
+    results = main(["--quick", "--no-compile", "--repeats", "1", "--group", "small"])
+    assert list(results.groups) == ["small"]
+    assert set(results.groups["small"][0].seconds) == {ONE_ADDITION, EAGER, INGOT}
+    assert "Small tensors" in capsys.readouterr().out
+
+
+def test_rounds_must_be_positive(capsys):
+    with pytest.raises(SystemExit):
+        main(["--repeats", "0"])
+    assert "at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("rows, columns", [(8, 8), (33, 33)])
+def test_fused_and_eager_agree(case, rows, columns):
+    tensors = case.tensors(rows, columns)
+    expected = case.eager(*tensors)
+    require_close(
+        case, define(case, tensors).execute(tensors), expected if isinstance(expected, tuple) else (expected,)
+    )
+
+
+def test_a_wrong_result_ends_the_run():
+    wrong = replace(MULTIPLY_ADD, name="wrong", fused=lambda ops, a, b, c: a * b - c)
+    with pytest.raises(WrongResult, match="wrong, result 0"):
+        prepare(wrong, wrong.tensors(4, 4), with_compile=False)
+
+
+def test_contestants_take_turns():
+    turns: list[str] = []
+    contestants = {
+        name: Contestant(lambda name=name: turns.append(name), lambda name=name: turns.append(f"{name} ready"))
+        for name in ("one", "other")
+    }
+    timings = race(contestants, Effort(rounds=3, shortest_turn=0.0))
+    assert turns[-12:] == ["one ready", "one", "other ready", "other"] * 3
+    assert {name: len(timing.rounds) for name, timing in timings.items()} == {"one": 3, "other": 3}
+
+
+def test_short_calls_are_repeated_in_a_turn():
+    calls: Counter[str] = Counter()
+    contestant = Contestant(lambda: calls.update(["call"]))
+    race({"short": contestant}, Effort(rounds=1, shortest_turn=0.001))
+    assert calls["call"] > 20
+
+
+@pytest.mark.parametrize("ways", WAYS)
+@pytest.mark.parametrize("reads, writes", [(1, 0), (0, 1), (2, 1), (3, 2)])
+def test_yardstick_moves_every_element(ways, reads, writes):
+    elements = 1 << 14
+    arrays = [in_huge_pages(torch.full((elements,), float(number))) for number in range(writes + reads)]
+    moving(arrays, reads, writes, ways)()
+    read = [float(number) for number in range(writes, writes + reads)]
+    moved = read[0] + 2 * sum(read[1:]) if read else 2.0
+    assert [array.unique().tolist() for array in arrays] == [[moved]] * writes + [[number] for number in read]
+
+
+def test_copy_in_huge_pages_keeps_values_and_dtype():
+    tensor = torch.arange(1000, dtype=torch.int16).view(10, 100)
+    copy = in_huge_pages(tensor)
+    assert copy.dtype == tensor.dtype
+    assert torch.equal(copy, tensor)
+
+
+def test_targets_name_the_worst_row():
+    good = Row("good", {EAGER: 2.0, INGOT: 1.0}, 10, 10, {INGOT: 0.001})
+    bad = Row("bad", {EAGER: 1.0, INGOT: 2.0}, 10, 10, {INGOT: 0.001})
+    found = {target.text: target for target in targets(Results({}, (), {}, {"pointwise": (good, bad)}))}
+    over_eager = found["pointwise, over eager"]
+    assert (over_eager.where, over_eager.reached, over_eager.is_met) == ("bad", 0.5, False)
+    assert found["median time to compile"].is_met
+    assert not any("torch.compile" in text for text in found)
+
+
+def test_a_cliff_is_seen():
+    rows = tuple(Row(str(size), {INGOT: size * cost}, size, 0) for size, cost in ((10, 1.0), (20, 1.1), (40, 3.3)))
+    (cliff,) = targets(Results({}, (), {}, {"linear": rows}))
+    assert cliff.where == "40"
+    assert cliff.reached == pytest.approx(3.0)
+    assert not cliff.is_met
+
+
+def test_geometric_mean():
+    assert geometric_mean([1.0, 4.0, 16.0]) == pytest.approx(4.0)
+
+
+def test_bars_are_as_long_as_their_values():
+    root = ElementTree.fromstring(bars("a < b", {"group": {"case": {"one": 1.0, "other": 3.0}}}, "x"))
+    rectangles = [element.attrib for element in root.iter("{http://www.w3.org/2000/svg}rect")]
+    short, long = (float(rectangle["width"]) for rectangle in rectangles[-2:])
+    assert long == pytest.approx(3 * short, rel=1e-3)
+
+
+def test_curves_rise_with_their_values():
+    root = ElementTree.fromstring(curves("cost", "elements", "ns", {"one": [(1e3, 1.0), (1e6, 10.0)]}))
+    (first, last) = (element.attrib for element in root.iter("{http://www.w3.org/2000/svg}circle"))
+    assert float(first["cx"]) < float(last["cx"])
+    assert float(first["cy"]) > float(last["cy"])
