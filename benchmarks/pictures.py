@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
-COLOURS = ("#9aa5b1", "#e09f3e", "#1f6f8b", "#7b2d26")
+from benchmarks.results import COMPILE, EAGER, INGOT
+
+COLOURS = {EAGER: "#9aa5b1", COMPILE: "#e09f3e", INGOT: "#1f6f8b"}
 INK, PALE, PAPER = "#22313f", "#d9dee4", "#ffffff"
 WIDTH = 860
 
@@ -38,8 +40,8 @@ class Drawing:
         self.shapes.append(f"<text {attributes}>{escape(content)}</text>")
 
     def legend(self, left: float, top: float, names: Sequence[str]) -> None:
-        for name, colour in zip(names, COLOURS, strict=False):
-            self.rectangle(left, top - 10, 12, 12, colour)
+        for name in names:
+            self.rectangle(left, top - 10, 12, 12, COLOURS[name])
             self.text(left + 17, top, name)
             left += 34 + 8 * len(name)
 
@@ -59,7 +61,7 @@ class Drawing:
 
 
 def bars(title: str, groups: Mapping[str, Mapping[str, Mapping[str, float]]], unit: str) -> str:
-    """Bars to the right: groups of labels, and for each label a number per name. A line marks 1."""
+    """Bars to the right: groups of labels, and for each label a number per contestant. A line marks 1."""
     names = list(dict.fromkeys(name for group in groups.values() for bar in group.values() for name in bar))
     thickness, gap, left, right = 11, 9, 190, 60
     lines = sum(len(group) * (thickness * len(names) + gap) + 34 for group in groups.values())
@@ -75,9 +77,9 @@ def bars(title: str, groups: Mapping[str, Mapping[str, Mapping[str, float]]], un
         top += 12
         for label, values in group.items():
             drawing.text(left - 8, top + thickness * len(names) / 2 + 4, label, anchor="end")
-            for number, name in enumerate(names):
+            for name in names:
                 if name in values:
-                    drawing.rectangle(left, top, values[name] * scale, thickness - 1, COLOURS[number])
+                    drawing.rectangle(left, top, values[name] * scale, thickness - 1, COLOURS[name])
                     figure = f"{values[name]:.1f}{unit}"
                     drawing.text(left + values[name] * scale + 4, top + thickness - 2, figure, size=10)
                 top += thickness
@@ -87,7 +89,7 @@ def bars(title: str, groups: Mapping[str, Mapping[str, Mapping[str, float]]], un
 
 
 def curves(title: str, horizontal: str, vertical: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """Lines on two logarithmic axes."""
+    """Lines on two logarithmic axes, one per contestant."""
     left, right, top, bottom, height = 80, 30, 80, 60, 440
     points = [point for curve in series.values() for point in curve]
     across = _Axis(min(x for x, _ in points), max(x for x, _ in points), left, WIDTH - right)
@@ -103,11 +105,11 @@ def curves(title: str, horizontal: str, vertical: str, series: Mapping[str, Sequ
         drawing.text(left - 8, place + 4, _power_of_ten(power), anchor="end")
     drawing.text((left + WIDTH - right) / 2, height - 16, horizontal, anchor="middle")
     drawing.text(left, top - 8, vertical)
-    for curve, colour in zip(series.values(), COLOURS, strict=False):
+    for name, curve in series.items():
         places = [(across.place(x), upward.place(y)) for x, y in curve]
-        drawing.line(places, colour, 2)
+        drawing.line(places, COLOURS[name], 2)
         for x, y in places:
-            drawing.dot(x, y, colour)
+            drawing.dot(x, y, COLOURS[name])
     return drawing.svg()
 
 

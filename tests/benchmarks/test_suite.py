@@ -15,7 +15,7 @@ from benchmarks.groups import GROUPS, ONE_ADDITION
 from benchmarks.measuring import Contestant, Effort, geometric_mean, race
 from benchmarks.memory_speed import WAYS, in_huge_pages, moving
 from benchmarks.pictures import bars, curves
-from benchmarks.results import EAGER, INGOT, Results, Row
+from benchmarks.results import COMPILE, EAGER, INGOT, Results, Row
 from benchmarks.targets import targets
 
 CASES = [*POINTWISE, *REDUCTIONS]
@@ -51,8 +51,7 @@ def test_tables_name_every_case(saved):
 def test_pictures_are_well_formed(saved, name):
     root = ElementTree.parse(saved["pictures"] / name).getroot()
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    words = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"eager", "ingot"} <= words
+    assert "ingot" in {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
 
 
 def test_only_the_groups_asked_for_are_measured(capsys):
@@ -143,14 +142,14 @@ def test_geometric_mean():
 
 
 def test_bars_are_as_long_as_their_values():
-    root = ElementTree.fromstring(bars("a < b", {"group": {"case": {"one": 1.0, "other": 3.0}}}, "x"))
+    root = ElementTree.fromstring(bars("a < b", {"group": {"case": {COMPILE: 1.0, INGOT: 3.0}}}, "x"))
     rectangles = [element.attrib for element in root.iter("{http://www.w3.org/2000/svg}rect")]
     short, long = (float(rectangle["width"]) for rectangle in rectangles[-2:])
     assert long == pytest.approx(3 * short, rel=1e-3)
 
 
 def test_curves_rise_with_their_values():
-    root = ElementTree.fromstring(curves("cost", "elements", "ns", {"one": [(1e3, 1.0), (1e6, 10.0)]}))
+    root = ElementTree.fromstring(curves("cost", "elements", "ns", {INGOT: [(1e3, 1.0), (1e6, 10.0)]}))
     (first, last) = (element.attrib for element in root.iter("{http://www.w3.org/2000/svg}circle"))
     assert float(first["cx"]) < float(last["cx"])
     assert float(first["cy"]) > float(last["cy"])
