@@ -6,30 +6,22 @@ import ctypes
 from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
 import mpmath
 import numpy
 from llvmlite import ir
 
+from ingot.codegen.llvm.host import Compiled, Host, HostModule
 from ingot.codegen.llvm.math import FUNCTIONS
+from tests.codegen.hosts import NATIVE
 
 ARITY = {"atan2": 2, "pow": 2}
 
 
-def _target_machine() -> Any:
-    """A new one each time: an engine owns, and in the end frees, the machine it was given."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, jit=True
-    )
-
-
-def kernel_module(name: str, lane: ir.Type, width: int | None) -> str:
+def kernel_module(name: str, lane: ir.Type, width: int | None, host: Host) -> HostModule:
     """void kernel(inputs..., output, count): whole vectors only."""
     operand = ir.VectorType(lane, width) if width else lane
     pointer, index = ir.PointerType(), ir.IntType(64)
-    module = ir.Module(name)
+    module = HostModule(name, host)
     arity = ARITY.get(name, 1)
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer] * (arity + 1) + [index]), "kernel")
     *inputs, output, count = function.args
@@ -43,52 +35,35 @@ def kernel_module(name: str, lane: ir.Type, width: int | None) -> str:
     values = [builder.load(place(base), typ=operand, align=4) for base in inputs]
     emit = FUNCTIONS[name]
     builder.store(emit(builder, *values), place(output), align=4)
-    assert builder.block is body, "straight-line code stays in its block"
+    assert builder.block is body, "a function is called, whatever it is made of"
     following = builder.add(position, ir.Constant(index, width or 1))
     position.add_incoming(ir.Constant(index, 0), entry)
     position.add_incoming(following, body)
     builder.cbranch(builder.icmp_signed("<", following, count), body, done)
     builder.position_at_end(done)
     builder.ret_void()
-    return str(module)
+    return module
 
 
 @cache
-def compiled(name: str, letter: str, width: int | None) -> tuple[Any, Any]:
-    """The machine code of one function, `letter` being f or d; the engine keeps it alive."""
-    machine = _target_machine()
+def compiled(name: str, letter: str, width: int | None, host: Host) -> tuple[Compiled, Any]:
+    """The machine code of one function, `letter` being f or d; the first of the pair keeps it alive."""
     lane = ir.FloatType() if letter == "f" else ir.DoubleType()
-    module = llvm.parse_assembly(kernel_module(name, lane, width))
-    module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    engine = llvm.create_mcjit_compiler(module, machine)
+    code = Compiled(kernel_module(name, lane, width, host))
     arguments = [ctypes.c_void_p] * (ARITY.get(name, 1) + 1) + [ctypes.c_int64]
-    return engine, ctypes.CFUNCTYPE(None, *arguments)(engine.get_function_address("kernel"))
+    return code, ctypes.CFUNCTYPE(None, *arguments)(code.address("kernel"))
 
 
-def evaluate(name: str, *inputs: numpy.ndarray, width: int | None) -> numpy.ndarray:
+def evaluate(name: str, *inputs: numpy.ndarray, width: int | None, host: Host = NATIVE) -> numpy.ndarray:
     """The function over arrays of any length; the last vector is filled up with ones."""
     letter = "f" if inputs[0].dtype == numpy.float32 else "d"
-    _, kernel = compiled(name, letter, width)
+    _, kernel = compiled(name, letter, width, host)
     count = inputs[0].size
     padded_count = -(-count // (width or 1)) * (width or 1)
     padded = [numpy.concatenate([array, numpy.ones(padded_count - count, array.dtype)]) for array in inputs]
     output = numpy.empty_like(padded[0])
     kernel(*(array.ctypes.data for array in padded), output.ctypes.data, padded_count)
     return output[:count]
-
-
-def assembly(name: str, letter: str, width: int | None) -> str:
-    """What the processor runs, for counting instructions."""
-    machine = _target_machine()
-    lane = ir.FloatType() if letter == "f" else ir.DoubleType()
-    module = llvm.parse_assembly(kernel_module(name, lane, width))
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    builder.getModulePassManager().run(module, builder)
-    return machine.emit_assembly(module)
 
 
 def single_errors(got: numpy.ndarray, exact: numpy.ndarray) -> numpy.ndarray:

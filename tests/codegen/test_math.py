@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 
-import llvmlite.binding as llvm
 import mpmath
 import numpy
 import pytest
 from llvmlite import ir
 
+from ingot.codegen.llvm.host import Host, assembly_of
 from ingot.codegen.llvm.math import FUNCTIONS
+from tests.codegen.hosts import AARCH64, GPU, HASWELL
 from tests.codegen.math_kernels import ARITY, double_error, evaluate, kernel_module, single_errors
 from tests.codegen.math_references import DOMAINS, EXACT, PRECISION_BITS, in_double
 
@@ -233,20 +234,15 @@ def test_pow_is_one_for_exponent_zero_and_base_one(value: float):
     assert numpy.array_equal(evaluate("pow", x, y, width=None), numpy.ones(3))
 
 
-def machine_text(name: str, lane: ir.Type, width: int | None, triple: str, cpu: str) -> str:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    module = llvm.parse_assembly(kernel_module(name, lane, width))
-    module.triple = triple
-    machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=1)
-    return machine.emit_assembly(module)
+def machine_text(name: str, lane: ir.Type, width: int | None, host: Host) -> str:
+    return assembly_of(str(kernel_module(name, lane, width, host)), host)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_library_is_called(name: str):
-    """Inline code on processors with fused multiply-add, and on a GPU."""
+    """Inline code on every processor, and on a GPU."""
     for lane, width in ((ir.FloatType(), 8), (ir.DoubleType(), 4)):
-        assert "call" not in machine_text(name, lane, width, "x86_64-unknown-linux-gnu", "haswell")
-        assert "\tbl\t" not in machine_text(name, lane, width, "aarch64-unknown-linux-gnu", "generic")
-        text = machine_text(name, lane, None, "nvptx64-nvidia-cuda", "sm_80")
+        assert "call" not in machine_text(name, lane, width, HASWELL)
+        assert "\tbl\t" not in machine_text(name, lane, width, AARCH64)
+        text = machine_text(name, lane, None, GPU)
         assert "call" not in text and ".extern" not in text

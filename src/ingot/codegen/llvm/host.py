@@ -1,93 +1,172 @@
-"""The machine this process runs on: its features, and LLVM compiling for it in process."""
+"""The machine code is made for, and LLVM making it in process.
+
+A `Host` says what a processor can do; usually it is the one this process runs on. `Compiled` takes a module and holds
+its machine code. Any number of threads may compile at once: each compilation has an LLVM context of its own, each
+thread target machines of its own.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from llvmlite import binding, ir
 
-_lock = threading.Lock()
+from ingot.codegen.llvm import unlocked
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
+    """A processor to generate code for. What an instruction does not do would be a call of a library."""
+
+    triple: str
     name: str
     features: str
     vector_bits: int
     """Width of the widest vector registers worth using."""
     converts_half: bool
-    """Whether float16 is converted by an instruction; otherwise it would be a call into a library that is not there."""
+    """Whether instructions convert float16."""
+    has_fma: bool
+    """Whether an instruction multiplies and adds with one rounding."""
+    has_rounding: bool
+    """Whether instructions round to whole numbers."""
+
+
+def host_for(triple: str, name: str, features: Set[str]) -> Host:
+    """A processor by its features in LLVM's words; those that are not x86 have all that is asked for here."""
+    is_x86 = triple.startswith(("x86_64", "i686"))
+    bits = 512 if "avx512f" in features else 256 if "avx2" in features else 128
+    flattened = ",".join(f"+{feature}" for feature in sorted(features))
+    has = lambda feature: not is_x86 or feature in features
+    return Host(triple, name, flattened, bits, has("f16c"), has("fma"), has("sse4.1"))
 
 
 @lru_cache(maxsize=1)
 def host() -> Host:
+    """The processor this process runs on."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     features = binding.get_host_cpu_features()
     present = {name for name, has in features.items() if has}
-    bits = 512 if "avx512f" in present else 256 if "avx2" in present else 128
-    is_arm = binding.get_default_triple().startswith(("aarch64", "arm64"))
-    return Host(binding.get_host_cpu_name(), features.flatten(), bits, "f16c" in present or is_arm)
+    return host_for(binding.get_default_triple(), binding.get_host_cpu_name(), present)
 
 
-@lru_cache(maxsize=1)
-def _target_machine() -> binding.TargetMachine:
-    """The one that optimises and prints. Execution engines own theirs and destroy it, so each gets a new one."""
-    return _new_target_machine()
+class HostModule(ir.Module):
+    """A module that knows what it is compiled for, so that those who write it can ask."""
+
+    def __init__(self, name: str, host: Host):
+        super().__init__(name)
+        self.host = host
+        self.triple = host.triple
+        self.data_layout = _data_layout(host)
 
 
-def _new_target_machine() -> binding.TargetMachine:
-    machine = host()
-    target = binding.Target.from_default_triple()
+def new_module(name: str) -> HostModule:
+    """An empty module for the processor this process runs on."""
+    return HostModule(name, host())
+
+
+# Level 1: the code runs as fast as at level 2, and is there in two thirds of the time.
+_LEVEL = 1
+
+
+class _Machines(threading.local):
+    """LLVM's target machines of one thread."""
+
+    def __init__(self) -> None:
+        self.by_host: dict[Host, binding.TargetMachine] = {}
+
+
+_machines = _Machines()
+
+
+def _target_machine(host: Host) -> binding.TargetMachine:
+    found = _machines.by_host.get(host)
+    if found is None:
+        found = _machines.by_host[host] = _new_target_machine(host.triple, host.name, host.features)
+    return found
+
+
+def _new_target_machine(triple: str, name: str, features: str) -> binding.TargetMachine:
+    target = binding.Target.from_triple(triple)
     return target.create_target_machine(
-        cpu=machine.name, features=machine.features, opt=2, reloc="pic", codemodel="jitdefault", jit=True
+        cpu=name, features=features, opt=_LEVEL, reloc="pic", codemodel="jitdefault", jit=True
     )
 
 
-def new_module(name: str) -> ir.Module:
-    module = ir.Module(name)
-    module.triple = binding.get_default_triple()
-    module.data_layout = str(_target_machine().target_data)
+@lru_cache
+def _data_layout(host: Host) -> str:
+    return str(_target_machine(host).target_data)
+
+
+def _optimized(text: str, host: Host) -> binding.ModuleRef:
+    """The module of a text after the few passes that generated code needs: it is in SSA form and vectorised already.
+
+    The standard pipeline takes many times as long and makes no kernel faster; combining instructions, neither: the code
+    generator does that anyway.
+    """
+    module = unlocked.parse(text, binding.create_context())
+    module.verify()
+    builder = binding.create_pass_builder(
+        _target_machine(host), binding.create_pipeline_tuning_options(speed_level=_LEVEL)
+    )
+    passes = binding.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_new_gvn_pass()
+    passes.add_simplify_cfg_pass()
+    unlocked.run_passes(passes, module, builder)
     return module
 
 
-def _tidy(module: binding.ModuleRef) -> None:
-    """The few passes that generated code needs: it is in SSA form, vectorised and hoisted already.
-
-    The standard pipeline would take ten times as long, most of it unrolling loops that gain nothing by it.
-    """
-    builder = binding.create_pass_builder(_target_machine(), binding.create_pipeline_tuning_options(speed_level=2))
-    passes = binding.create_new_module_pass_manager()
-    passes.add_instruction_combine_pass()
-    passes.add_new_gvn_pass()
-    passes.add_dead_code_elimination_pass()
-    passes.add_simplify_cfg_pass()
-    passes.run(module, builder)
+def assembly_of(text: str, host: Host) -> str:
+    """The machine code of a module's text, as text."""
+    return unlocked.emit(_target_machine(host), _optimized(text, host), assembly=True).decode()
 
 
 class Compiled:
-    """Machine code of one module, kept in memory as long as this object lives."""
+    """Machine code of one module for this process's processor, kept in memory as long as this object lives."""
 
-    def __init__(self, module: ir.Module):
-        # LLVM's objects are not made for several threads; compiling takes milliseconds, so one at a time will do.
-        with _lock:
-            parsed = binding.parse_assembly(str(module))
-            parsed.verify()
-            _tidy(parsed)
-            self.llvm = str(parsed)
-            self._engine = binding.create_mcjit_compiler(parsed, _new_target_machine())
-            self._engine.finalize_object()
+    def __init__(self, module: HostModule):
+        self._text = str(module)
+        self._host = module.host
+        _check_that_functions_exist(module)
+        self._engine = _loaded(unlocked.emit(_target_machine(self._host), _optimized(self._text, self._host)))
+
+    @property
+    def llvm(self) -> str:
+        """What the machine code was made from, made again when somebody wants to read it."""
+        return str(_optimized(self._text, self._host))
 
     @property
     def assembly(self) -> str:
         """The machine code as text, made when somebody wants to read it."""
-        with _lock:
-            return _target_machine().emit_assembly(binding.parse_assembly(self.llvm))
+        return assembly_of(self._text, self._host)
 
     def address(self, function: str) -> int:
         return self._engine.get_function_address(function)
+
+
+def _loaded(object_code: bytes) -> binding.ExecutionEngine:
+    """Object code in executable memory, owned by an engine that has no module: it would compile it."""
+    empty = unlocked.parse("", binding.create_context())
+    # An engine owns its target machine and destroys it, so each gets a new one; it is asked for nothing but its name.
+    engine = binding.create_mcjit_compiler(empty, _new_target_machine(host().triple, "", ""))
+    engine.remove_module(empty)
+    engine.add_object_file(binding.ObjectFileRef.from_data(object_code))
+    engine.finalize_object()
+    return engine
+
+
+def _check_that_functions_exist(module: HostModule) -> None:
+    """An unknown name would end the process when the code is loaded."""
+    functions: list[Any] = [value for value in module.globals.values() if isinstance(value, ir.Function)]
+    for function in functions:
+        foreign = function.is_declaration and not function.name.startswith("llvm.")
+        if foreign and not binding.address_of_symbol(function.name):
+            raise LookupError(f"generated code calls {function.name}, which this process does not have")
 
 
 def add_symbol(name: str, address: int) -> None:

@@ -17,6 +17,7 @@ from llvmlite import ir
 
 from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number
+from ingot.codegen.llvm.constants import constant
 from ingot.codegen.llvm.math import FUNCTIONS
 
 _FLOATS = {DataType.Half: ir.HalfType(), DataType.Float: ir.FloatType(), DataType.Double: ir.DoubleType()}
@@ -63,7 +64,7 @@ class Instructions:
             return scalar
         undefined = ir.Constant(self.wide(scalar.type), ir.Undefined)
         single = self.builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), None)
         return self.builder.shuffle_vector(single, undefined, mask)
 
     def literal(self, value: Number, dtype: DataType) -> Value:
@@ -74,8 +75,7 @@ class Instructions:
         return Value(self._constant(register_type(dtype), value), dtype)
 
     def _constant(self, element: ir.Type, value: Number) -> ir.Constant:
-        single = ir.Constant(element, value)
-        return ir.Constant(self.wide(element), [single] * self.lanes) if self.lanes > 1 else single
+        return constant(self.wide(element), value)
 
     def dtype_of(self, x: Value) -> DataType:
         return x.dtype

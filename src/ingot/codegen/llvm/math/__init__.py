@@ -1,4 +1,4 @@
-"""Vector mathematics, written once for every target: each function emits inline, straight-line IR for every lane.
+"""Vector mathematics, written once for every target: each function is emitted as inline IR for every lane.
 
 Operands are LLVM values of one floating-point type, `float`, `double` or a vector of either. Results are within 2 ulp
 of the exact value in single and 4 ulp in double precision over the whole range (but see lgamma), with the special
@@ -6,11 +6,6 @@ values of C99, and denormals kept. Each function's docstring states its method a
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
-from llvmlite import ir
 
 from ingot.codegen.llvm.math import (
     error_function,
@@ -22,48 +17,36 @@ from ingot.codegen.llvm.math import (
     power,
     trigonometry,
 )
-from ingot.codegen.llvm.math.words import Number
-
-Emitter = Callable[..., Any]
-
-
-def _emitter(function: Callable[..., Number]) -> Emitter:
-    def emit(builder: ir.IRBuilder, *operands: ir.Value) -> ir.Value:
-        return function(*(Number(builder, operand) for operand in operands)).value
-
-    emit.__doc__ = function.__doc__
-    emit.__name__ = function.__name__
-    return emit
-
+from ingot.codegen.llvm.math.definitions import Emitter, emitter
 
 FUNCTIONS: dict[str, Emitter] = {
-    "exp": _emitter(exponentials.exp),
-    "exp2": _emitter(exponentials.exp2),
-    "expm1": _emitter(exponentials.expm1),
-    "sigmoid": _emitter(exponentials.sigmoid),
-    "log": _emitter(logarithms.log),
-    "log2": _emitter(logarithms.log2),
-    "log10": _emitter(logarithms.log10),
-    "log1p": _emitter(logarithms.log1p),
-    "sin": _emitter(trigonometry.sin),
-    "cos": _emitter(trigonometry.cos),
-    "tan": _emitter(trigonometry.tan),
-    "asin": _emitter(trigonometry.asin),
-    "acos": _emitter(trigonometry.acos),
-    "atan": _emitter(trigonometry.atan),
-    "atan2": _emitter(trigonometry.atan2),
-    "sinh": _emitter(hyperbolics.sinh),
-    "cosh": _emitter(hyperbolics.cosh),
-    "tanh": _emitter(hyperbolics.tanh),
-    "asinh": _emitter(hyperbolics.asinh),
-    "acosh": _emitter(hyperbolics.acosh),
-    "atanh": _emitter(hyperbolics.atanh),
-    "erf": _emitter(error_function.erf),
-    "erfc": _emitter(error_function.erfc),
-    "erfinv": _emitter(inverse_error_function.erfinv),
-    "pow": _emitter(power.pow),
-    "rsqrt": _emitter(power.rsqrt),
-    "lgamma": _emitter(gamma.lgamma),
+    "exp": emitter(exponentials.exp),
+    "exp2": emitter(exponentials.exp2),
+    "expm1": emitter(exponentials.expm1),
+    "sigmoid": emitter(exponentials.sigmoid),
+    "log": emitter(logarithms.log),
+    "log2": emitter(logarithms.log2),
+    "log10": emitter(logarithms.log10),
+    "log1p": emitter(logarithms.log1p),
+    "sin": emitter(trigonometry.sin),
+    "cos": emitter(trigonometry.cos),
+    "tan": emitter(trigonometry.tan),
+    "asin": emitter(trigonometry.asin),
+    "acos": emitter(trigonometry.acos),
+    "atan": emitter(trigonometry.atan),
+    "atan2": emitter(trigonometry.atan2),
+    "sinh": emitter(hyperbolics.sinh),
+    "cosh": emitter(hyperbolics.cosh),
+    "tanh": emitter(hyperbolics.tanh),
+    "asinh": emitter(hyperbolics.asinh),
+    "acosh": emitter(hyperbolics.acosh),
+    "atanh": emitter(hyperbolics.atanh),
+    "erf": emitter(error_function.erf),
+    "erfc": emitter(error_function.erfc),
+    "erfinv": emitter(inverse_error_function.erfinv),
+    "pow": emitter(power.pow),
+    "rsqrt": emitter(power.rsqrt),
+    "lgamma": emitter(gamma.lgamma),
 }
 
 __all__ = ["FUNCTIONS", "Emitter"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import struct
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
 from llvmlite import ir
+
+from ingot.codegen.llvm.constants import rounded_to
 
 INFINITY = float("inf")
 NAN = float("nan")
@@ -67,12 +68,6 @@ class Coefficients:
         return self.single if format is SINGLE else self.double
 
 
-def rounded_to(format: Format, value: float | Fraction) -> float:
-    """The number of the format nearest to `value`, as a Python float."""
-    value = float(value)
-    return struct.unpack("<f", struct.pack("<f", value))[0] if format is SINGLE else value
-
-
 @cache
 def parts(format: Format, value: Fraction, count: int = 2, spare: int = 0) -> tuple[float, ...]:
     """`value` as a sum of `count` numbers of the format, each the nearest to what the ones before left over.
@@ -81,7 +76,7 @@ def parts(format: Format, value: Fraction, count: int = 2, spare: int = 0) -> tu
     """
     found = []
     for remaining in reversed(range(count)):
-        part = rounded_to(format, value)
+        part = rounded_to(format.lane, value)
         if remaining and spare:
             unit = Fraction(2) ** (math.frexp(part)[1] - format.fraction_bits - 1 + spare)
             part = float(round(value / unit) * unit)

@@ -10,7 +10,6 @@ processor without fused multiply-add LLVM turns it into a library call, which is
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,7 +18,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from ingot.codegen.llvm.math.formats import DOUBLE, SINGLE, Coefficients, Format, rounded_to
+from ingot.codegen.llvm.constants import constant
+from ingot.codegen.llvm.math.formats import DOUBLE, SINGLE, Coefficients, Format
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Bits(Lanes):
     """Integer lanes; arithmetic wraps around."""
 
     def _operand(self, other: Bits | int) -> Any:
-        return other.value if isinstance(other, Bits) else _constant(self.value.type, other)
+        return other.value if isinstance(other, Bits) else constant(self.value.type, other)
 
     def _apply(self, operation: Callable[..., Any], other: Bits | int) -> Bits:
         return Bits(self.builder, operation(self.value, self._operand(other)))
@@ -87,7 +87,7 @@ class Bits(Lanes):
         return self._apply(self.builder.lshr, other)
 
     def constant(self, value: int) -> Bits:
-        return Bits(self.builder, _constant(self.value.type, value))
+        return Bits(self.builder, constant(self.value.type, value))
 
     def equals(self, other: Bits | int) -> Mask:
         return Mask(self.builder, self.builder.icmp_signed("==", self.value, self._operand(other)))
@@ -116,10 +116,10 @@ class Number(Lanes):
         return self.format is SINGLE
 
     def constant(self, value: float | Fraction) -> Number:
-        return Number(self.builder, _constant(self.value.type, value))
+        return Number(self.builder, constant(self.value.type, value))
 
     def _operand(self, other: Number | float | Fraction) -> Any:
-        return other.value if isinstance(other, Number) else _constant(self.value.type, other)
+        return other.value if isinstance(other, Number) else constant(self.value.type, other)
 
     def _apply(self, operation: Callable[..., Any], other: Number | float | Fraction) -> Number:
         return Number(self.builder, operation(self.value, self._operand(other)))
@@ -197,30 +197,6 @@ class Number(Lanes):
 
 def _shaped(lane: ir.Type, count: int | None) -> ir.Type:
     return ir.VectorType(lane, count) if count else lane
-
-
-class _Written(ir.Constant):
-    """A constant whose text is known. llvmlite's own would spell a vector lane by lane."""
-
-    def __init__(self, type: ir.Type, text: str):
-        self.type = type
-        self.constant = text
-
-    def _get_reference(self) -> str:
-        return self.constant
-
-
-def _constant(type: Any, value: float | Fraction) -> ir.Constant:
-    """A constant in every lane, as LLVM's `splat`: text of constant length, whatever the vector's."""
-    lane = type.element if isinstance(type, ir.VectorType) else type
-    if isinstance(lane, ir.IntType):
-        text = str(int(value))
-    else:
-        rounded = rounded_to(SINGLE if isinstance(lane, ir.FloatType) else DOUBLE, value)
-        text = f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
-    if isinstance(type, ir.VectorType):
-        text = f"splat ({lane} {text})"
-    return _Written(type, text)
 
 
 def intrinsic(name: str, first: Number, *others: Number) -> Number:

@@ -1,0 +1,78 @@
+"""Vector functions as functions of a module: written once in a process for each type, from then on only named.
+
+What a kernel calls is inlined by the first pass over it. Writing a function anew wherever it is used would cost more
+than the rest of the kernel: its text is kept, and so are the intrinsics that it needs declared beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+
+from ingot.codegen.llvm.host import Host, HostModule
+from ingot.codegen.llvm.math.words import Number
+
+Emitter = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    text: str
+    intrinsics: tuple[tuple[str, ir.FunctionType], ...]
+
+
+class _Written(ir.Function):
+    """A function whose text is known."""
+
+    def __init__(self, module: HostModule, kind: ir.FunctionType, name: str, text: str):
+        super().__init__(module, kind, name)
+        self._text = text
+
+    @property
+    def is_declaration(self) -> bool:
+        return False
+
+    def __str__(self) -> Any:
+        return self._text
+
+
+def _full_name(function: Callable[..., Number], type: Any) -> str:
+    lane = type.element if isinstance(type, ir.VectorType) else type
+    return f"ingot_{function.__name__}_{lane}{type.count if lane is not type else ''}"
+
+
+@cache
+def _definition(function: Callable[..., Number], type: ir.Type, arity: int, host: Host) -> _Definition:
+    module = HostModule("definition", host)
+    defined = ir.Function(module, ir.FunctionType(type, [type] * arity), _full_name(function, type))
+    defined.linkage = "internal"
+    defined.attributes.add("alwaysinline")
+    builder: Any = ir.IRBuilder(defined.append_basic_block())
+    builder.ret(function(*(Number(builder, argument) for argument in defined.args)).value)
+    others = [other for other in module.globals.values() if other is not defined]
+    return _Definition(str(defined), tuple((other.name, other.function_type) for other in others))
+
+
+def emitter(function: Callable[..., Number]) -> Emitter:
+    """A function of Numbers as one of LLVM values of one type, which appends to the block a builder is at."""
+
+    def emit(builder: ir.IRBuilder, *operands: Any) -> Any:
+        module: Any = builder.module
+        type = operands[0].type
+        found = module.globals.get(_full_name(function, type))
+        if found is None:
+            definition = _definition(function, type, len(operands), module.host)
+            for name, kind in definition.intrinsics:
+                if name not in module.globals:
+                    ir.Function(module, kind, name)
+            kind = ir.FunctionType(type, [type] * len(operands))
+            found = _Written(module, kind, _full_name(function, type), definition.text)
+        return builder.call(found, operands)
+
+    emit.__doc__ = function.__doc__
+    emit.__name__ = function.__name__
+    return emit

@@ -1,0 +1,15 @@
+"""Processors that code is generated for: this one, and others whether or not they are here."""
+
+from __future__ import annotations
+
+from llvmlite import binding
+
+from ingot.codegen.llvm.host import host, host_for
+
+binding.initialize_all_targets()
+binding.initialize_all_asmprinters()
+
+NATIVE = host()
+HASWELL = host_for("x86_64-unknown-linux-gnu", "haswell", {"avx2", "fma", "f16c", "sse4.1"})
+AARCH64 = host_for("aarch64-unknown-linux-gnu", "generic", {"neon"})
+GPU = host_for("nvptx64-nvidia-cuda", "sm_80", set())
