@@ -25,6 +25,9 @@ def _is_bool(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+STRATEGIES = ("none", "conservative", "default", "aggressive")
+"""How far fusion goes."""
+
 FLAGS: tuple[Flag, ...] = (
     Flag(
         "graph_opt_level",
@@ -39,6 +42,28 @@ FLAGS: tuple[Flag, ...] = (
         "an int of at least 1",
         lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
         "How many operations one generated kernel may hold.",
+    ),
+    Flag(
+        "fusion_strategy",
+        "default",
+        "one of " + ", ".join(STRATEGIES),
+        lambda value: value in STRATEGIES,
+        "How far fusion goes: none; conservative joins operations on elements; default also reductions with what feeds "
+        "and what uses them; aggressive also kernels that read the same tensor.",
+    ),
+    Flag(
+        "kernel_fusion_level",
+        None,
+        "None or 0, 1, 2 or 3",
+        lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3),
+        "Where set, limits fusion: 0 none, 1 operations on elements, 2 also what feeds a reduction, 3 what uses it too.",
+    ),
+    Flag(
+        "fuse_reductions",
+        True,
+        "True or False",
+        _is_bool,
+        "Whether reductions join other operations in one kernel.",
     ),
     Flag(
         "enable_optimizations",

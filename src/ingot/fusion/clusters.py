@@ -1,24 +1,47 @@
-"""Clusters: pointwise operations that are computed together, in one pass over memory.
+"""Clusters: operations that are computed together, in one kernel.
 
-In: a graph and what a backend can compute. Out: the graph's operations as steps in an order that can be executed, each
-a cluster or a single operation. Always holds: a cluster is convex (no path leaves it and comes back), all its
-operations have one shape, and it has at most `max_size` of them. Whatever outside needs is an output of its cluster.
+In: a graph, what a backend can compute, and rules. Out: the graph's operations as steps in an order that can be
+executed, each a cluster or a single operation. Always holds: a cluster is convex (no path leaves it and comes back) and
+its values fit the levels of `fusion.groups`. Whatever outside needs is an output of its cluster.
 
-    %2 = mul(%0, %1)               cluster {%2, %3}: reads %0, %1, writes %3
-    %3 = exp(%2)             ->    sum(%3)
-    %4 = sum(%3, axes=[1])         cluster {%5}: reads %3, %4
-    %5 = div(%3, %4)
+    %1 = amax(%0, axes=[1]): f32[s0]
+    %2 = broadcast_in_dim(%1, shape=[s0, 1], axes=[0]): f32[s0, 1]
+    %3 = sub(%0, %2): f32[s0, s1]                                       one cluster: reads %0, writes %7;
+    %4 = exp(%3): f32[s0, s1]                                   ->      space (s0, s1), reduced along s1
+    %5 = sum(%4, axes=[1]): f32[s0]
+    %6 = broadcast_in_dim(%5, shape=[s0, 1], axes=[0]): f32[s0, 1]
+    %7 = div(%4, %6): f32[s0, s1]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ingot.base.types import TensorType
+from ingot.base.sizes import Shape
+from ingot.base.types import ScalarType, TensorType
+from ingot.fusion.absorption import absorb
+from ingot.fusion.groups import Conflict, Group, Level, inputs_of
+from ingot.fusion.placement import FREE_VIEWS, Placement
+from ingot.fusion.rules import FusionRules
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
 from ingot.ops import Kind
+
+Place = tuple[int | None, ...]
+"""Per dimension of a value the number of its axis in the cluster's space, or None for size 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A tensor from outside and how it lies in the space. One tensor may be read along several placements."""
+
+    node: Node
+    place: Place
+
+
+Source = Node | Read
+"""Where an operand comes from: another operation of the cluster, a scalar or constant; or a tensor from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,100 +49,138 @@ class Cluster:
     """Operations of one kernel, in program order."""
 
     nodes: tuple[Node, ...]
+    space: Shape
+    reduced: frozenset[int]
+    """Axes of the space along which its reductions run."""
+    levels: Mapping[Node, Level]
+    places: Mapping[Node, Place]
+    sources: Mapping[Node, tuple[Source, ...]]
+    """The operands of each operation, views inside the cluster looked through."""
     inputs: tuple[Node, ...]
     """Values from outside, tensors and scalars, in the order of their first use; constants are not among them."""
     outputs: tuple[Node, ...]
     reason: str
     """Why it ends where it ends."""
 
-    @property
-    def shape(self):
-        assert isinstance(self.nodes[0].type, TensorType)
-        return self.nodes[0].type.shape
-
 
 Step = Cluster | Node
 
 
-def find_clusters(graph: Graph, supports: Callable[[Node], bool], max_size: int) -> tuple[Step, ...]:
+def find_clusters(graph: Graph, supports: Callable[[Node], bool], rules: FusionRules | None = None) -> tuple[Step, ...]:
     """The graph as steps: clusters of what a backend supports, and single operations for the rest."""
-    partition = _Partition(graph, max_size)
-    for node in graph.nodes:
-        fusible = node.op.kind is Kind.POINTWISE and isinstance(node.type, TensorType) and supports(node)
-        partition.place(node, fusible)
+    partition = _Partition(graph, supports, rules or FusionRules())
+    for position, node in enumerate(graph.nodes):
+        partition.place(node, position)
+    if partition.rules.strategy == "aggressive":
+        partition.join_siblings()
     return partition.steps()
 
 
-class _Group:
-    """A cluster that is still growing, or a single operation."""
-
-    __slots__ = ("full", "grows", "nodes", "operands")
-
-    def __init__(self, node: Node, grows: bool):
-        self.nodes = [node]
-        self.grows = grows
-        self.full = False
-        self.operands: set[_Group] = set()
-        """Groups it reads from."""
-
-
 class _Partition:
-    def __init__(self, graph: Graph, max_size: int):
+    def __init__(self, graph: Graph, supports: Callable[[Node], bool], rules: FusionRules):
         self._graph = graph
-        self._max_size = max_size
-        self._group_of: dict[Node, _Group] = {}
-        self._groups: list[_Group] = []
+        self._supports = supports
+        self.rules = rules
+        self._group_of: dict[Node, Group] = {}
+        self._groups: dict[Group, None] = {}
+        self._last_effect: Group | None = None
 
-    def place(self, node: Node, fusible: bool) -> None:
-        """Put a node into the newest group it may join, or into one of its own."""
-        sources = list(dict.fromkeys(self._group_of[o] for o in node.operands if o in self._group_of))
-        group = self._home(node, sources) if fusible else None
-        if group is None:
-            group = _Group(node, fusible)
-            self._groups.append(group)
-        else:
-            group.nodes.append(node)
-        group.operands.update(source for source in sources if source is not group)
+    def place(self, node: Node, position: int) -> None:
+        """Give a node a group of its own, then merge that with those it reads from, as far as rules allow."""
+        grows = self._is_fusible(node)
+        group = Group(node, position, grows)
+        group.operands = {self._group_of[operand] for operand in node.operands if operand in self._group_of}
+        if node.has_effect:
+            # Draws of random numbers keep their order.
+            group.operands |= {self._last_effect} if self._last_effect is not None else set()
+            self._last_effect = group
+        self._groups[group] = None
         self._group_of[node] = group
+        if grows:
+            for source in sorted(group.operands, key=lambda source: -source.last):
+                group = self._merge(group, source, node)
+            if node.op.kind is Kind.VIEW and len(group.nodes) == 1:
+                group.grows = False
 
-    def _home(self, node: Node, sources: list[_Group]) -> _Group | None:
-        assert isinstance(node.type, TensorType)
-        for group in reversed(sources):
-            if not group.grows or group.nodes[0].type.shape != node.type.shape:  # pyright: ignore
-                continue
-            if len(group.nodes) >= self._max_size:
-                group.full = True
-                continue
-            if not any(other is not group and self._depends(other, group) for other in sources):
-                return group
-        return None
+    def _is_fusible(self, node: Node) -> bool:
+        if not isinstance(node.type, TensorType):
+            return False
+        if node.op.kind is Kind.VIEW:
+            source = self._group_of.get(node.operands[0])
+            return node.op.name in FREE_VIEWS and source is not None and source.grows
+        if node.op.kind is Kind.REDUCTION:
+            return self._supports(node) and bool(Group(node, 0, True).runs_along(node))
+        return node.op.kind is Kind.POINTWISE and self._supports(node)
 
-    def _depends(self, group: _Group, target: _Group) -> bool:
-        """Whether a group needs the target's results: joining both would leave the cluster and come back."""
-        seen: set[_Group] = set()
-        waiting = [group]
-        while waiting:
-            current = waiting.pop()
-            if current is target:
-                return True
-            if current not in seen:
-                seen.add(current)
-                waiting.extend(current.operands)
-        return False
+    def _merge(self, group: Group, source: Group, node: Node) -> Group:
+        """One group in place of two where nothing speaks against it; otherwise the reason is kept."""
+        if not source.grows:
+            return group
+        try:
+            merged = group.merged_with(source)
+            self.rules.check(source, group, merged)
+        except Conflict as conflict:
+            source.cuts.setdefault(f"{node.op.name} does not join: {conflict}")
+            return group
+        self._replace(group, source, merged)
+        return merged
+
+    def join_siblings(self) -> None:
+        """Merge groups that read the same tensor but not each other: it is then read once."""
+        for first in list(self._groups):
+            for second in list(self._groups):
+                if first in self._groups and first is not second and first.grows and second.grows:
+                    first = self._joined(first, second)
+
+    def _joined(self, first: Group, second: Group) -> Group:
+        if set(inputs_of(first)).isdisjoint(inputs_of(second)) or first.last > second.last:
+            return first
+        try:
+            merged = second.merged_with(first)
+            self.rules.check(first, second, merged)
+        except Conflict:
+            return first
+        self._replace(first, second, merged)
+        return merged
+
+    def _replace(self, first: Group, second: Group, merged: Group) -> None:
+        del self._groups[first], self._groups[second]
+        self._groups[merged] = None
+        for node in merged.nodes:
+            self._group_of[node] = merged
+        for group in self._groups:
+            if first in group.operands or second in group.operands:
+                group.operands = group.operands - {first, second} | {merged}
+        if self._last_effect in (first, second):
+            self._last_effect = merged
+
+    # --- from groups to steps -----------------------------------------------------------------------------------------
 
     def steps(self) -> tuple[Step, ...]:
-        """Groups in an order where operands come first, effects as in the program."""
-        users: dict[Node, set[_Group]] = {}
-        for group in self._groups:
-            for node in group.nodes:
-                for operand in node.operands:
-                    users.setdefault(operand, set()).add(group)
+        """Clusters and single operations in an order where operands come first, effects as in the program."""
         returned = {output.node for output in self._graph.outputs}
-        return tuple(self._finished(group, users, returned) for group in self._ordered())
+        absorb(list(self._groups), self._supports, self.rules)
+        needed = _needed_outside(self._groups, returned)
+        steps: list[Step] = []
+        for group in self._ordered():
+            if not group.grows:
+                steps.extend(group.nodes)
+                continue
+            outputs = tuple(node for node in group.operations if node in needed[group])
+            if outputs:
+                steps.append(_cluster(group, outputs, self._reason(group, needed)))
+                steps.extend(node for node in group.nodes if node.op.kind is Kind.VIEW and node in needed[group])
+        return _without_unused(steps, returned)
 
-    def _ordered(self) -> list[_Group]:
-        done: dict[_Group, None] = {}
-        waiting = [(group, False) for group in reversed(self._groups)]
+    def _ordered(self) -> list[Group]:
+        made_by = {node: group for group in self._groups for node in group.nodes if node not in group.absorbed}
+        before = {
+            group: {made_by[o] for n in group.nodes for o in n.operands if o in made_by and o not in group.positions}
+            | {operand for operand in group.operands if not group.grows}
+            for group in self._groups
+        }
+        done: dict[Group, None] = {}
+        waiting = [(group, False) for group in sorted(self._groups, key=lambda group: -group.first)]
         while waiting:
             group, operands_done = waiting.pop()
             if group in done:
@@ -128,20 +189,91 @@ class _Partition:
                 done[group] = None
             else:
                 waiting.append((group, True))
-                waiting.extend((operand, False) for operand in group.operands)
+                waiting.extend((operand, False) for operand in before[group])
         return list(done)
 
-    def _finished(self, group: _Group, users: dict[Node, set[_Group]], returned: set[Node]) -> Step:
-        if not group.grows:
-            return group.nodes[0]
-        members = set(group.nodes)
-        inputs: dict[Node, None] = {}
+    def _reason(self, group: Group, needed: Mapping[Group, set[Node]]) -> str:
+        if group.cuts:
+            return "; ".join(group.cuts)
+        readers = {
+            node.op.name
+            for other in self._groups
+            if other is not group
+            for node in other.nodes
+            if any(operand in needed[group] and operand in group.positions for operand in node.operands)
+        }
+        return f"read by {', '.join(sorted(readers))}" if readers else "end of graph"
+
+
+def _without_unused(steps: list[Step], returned: set[Node]) -> tuple[Step, ...]:
+    """Leave out what nobody needs any more because its readers compute it themselves."""
+    used = set(returned)
+    kept: list[Step] = []
+    for step in reversed(steps):
+        makes, reads = (step.outputs, step.inputs) if isinstance(step, Cluster) else ((step,), step.operands)
+        if used.isdisjoint(makes) and not (isinstance(step, Node) and step.has_effect):
+            continue
+        used.update(reads)
+        kept.append(step)
+    return tuple(reversed(kept))
+
+
+def _needed_outside(groups: Mapping[Group, None], returned: set[Node]) -> dict[Group, set[Node]]:
+    """Per group what others read or the graph returns, with what views of it stand on."""
+    read: dict[Node, set[Group]] = {}
+    for group in groups:
         for node in group.nodes:
             for operand in node.operands:
-                if operand not in members and operand.constant is None:
-                    inputs.setdefault(operand)
-        outputs = tuple(node for node in group.nodes if node in returned or users.get(node, set()) - {group})
-        readers = {user for node in outputs for user in users.get(node, set()) - {group}}
-        names = sorted({user.nodes[0].op.name for user in readers})
-        reason = f"{self._max_size} operations are the most" if group.full else f"read by {', '.join(names)}"
-        return Cluster(tuple(group.nodes), tuple(inputs), outputs, reason if readers or group.full else "end of graph")
+                read.setdefault(operand, set()).add(group)
+    found: dict[Group, set[Node]] = {}
+    for group in groups:
+        needed: set[Node] = set()
+        for node in reversed(group.positions):
+            if node in group.absorbed:
+                continue
+            others = {reader for reader in read.get(node, ()) if reader is not group and node not in reader.absorbed}
+            under_view = any(
+                view.op.kind is Kind.VIEW and view in needed and node in view.operands for view in group.nodes
+            )
+            if node in returned or others or under_view:
+                needed.add(node)
+        found[group] = needed
+    return found
+
+
+def _cluster(group: Group, outputs: tuple[Node, ...], reason: str) -> Cluster:
+    axes = group.axes
+    number = {axis: position for position, axis in enumerate(axes)}
+
+    def place(placement: Placement) -> Place:
+        return tuple(None if axis is None else number[axis] for axis in placement)
+
+    operations = tuple(group.operations)
+    sources = {node: tuple(_source(group, node, operand, place) for operand in node.operands) for node in operations}
+    inputs: dict[Node, None] = {}
+    for found in sources.values():
+        for source in found:
+            node = source.node if isinstance(source, Read) else source
+            if isinstance(source, Read) or (isinstance(node.type, ScalarType) and node.constant is None):
+                inputs.setdefault(node)
+    levels = group.levels()
+    return Cluster(
+        operations,
+        tuple(axis.size for axis in axes),
+        frozenset(number[axis] for axis in group.reduced()),
+        {node: levels[node] for node in operations},
+        {node: place(group.placements[node]) for node in operations},
+        sources,
+        tuple(inputs),
+        outputs,
+        reason,
+    )
+
+
+def _source(group: Group, node: Node, operand: Node, place: Callable[[Placement], Place]) -> Source:
+    """What an operand is: views inside the group are looked through."""
+    while operand.op.kind is Kind.VIEW and operand in group.positions:
+        node, operand = operand, operand.operands[0]
+    if operand in group.positions or isinstance(operand.type, ScalarType):
+        return operand
+    return Read(operand, place(group.reads(node, operand)))

@@ -23,6 +23,19 @@ from ingot.ops.promotion import Promotion
 from ingot.ops.samples import EXACT, Samples, Tolerance
 
 
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """How a reduction adds one element to what it has so far, in the words of `ops.emission`."""
+
+    identity: Callable[[DataType], Any]
+    """identity(dtype): what it has before the first element."""
+    combine: Callable[..., Any]
+    """combine(emitter, so far, element), both of the accumulator's type. Its order is free: it is associative and
+    commutative, up to rounding."""
+    accumulator: Callable[[DataType], DataType]
+    """The type in which elements of a type are gathered."""
+
+
 class Kind(Enum):
     """How an operator relates elements of its result to elements of its operands."""
 
@@ -78,6 +91,8 @@ class Op:
     for what runs through PyTorch."""
     bounded: tuple[str, ...] = ()
     """Parameters where PyTorch refuses a number that the operands' type cannot hold; elsewhere it wraps around."""
+    combination: Combination | None = None
+    """For a reduction: how generated code gathers its elements; None for what runs through PyTorch."""
 
     @property
     def is_primitive(self) -> bool:
@@ -130,6 +145,7 @@ def operator(
     operand_dtypes: frozenset[DataType] = COMPUTED,
     keeps_precision: tuple[str, ...] = (),
     emit: Callable[..., Any] | None = THROUGH_PYTORCH,
+    combination: Combination | None = THROUGH_PYTORCH,
 ):
     """Decorator: the function builds the operator, its signature is the operator's, its docstring the summary."""
 
@@ -155,6 +171,7 @@ def operator(
                 operand_dtypes=operand_dtypes,
                 keeps_precision=keeps_precision,
                 emit=emit,
+                combination=combination,
             )
         )
         return build

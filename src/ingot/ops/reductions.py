@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ingot.base import sizes
@@ -11,7 +12,7 @@ from ingot.ops import inference
 from ingot.ops.attributes import AxesAttributes, AxisAttributes
 from ingot.ops.parameters import Axes, Axis, Flag, Operand, Plain, Real, Type, one_axis, several_axes
 from ingot.ops.promotion import Dialect, Promotion
-from ingot.ops.record import Kind, operator
+from ingot.ops.record import Combination, Kind, lookup, operator
 from ingot.ops.samples import Domain, Tolerance, over_axes, over_axis, several, with_keywords
 
 NUMERIC = FLOATS | INTEGERS
@@ -26,6 +27,44 @@ _REQUESTED = (
 SUMMED = Tolerance(ulps=64, scale=16.0, half_ulps=2)
 # PyTorch rounds every partial product of half types.
 MULTIPLIED = Tolerance(ulps=64, scale=1.0, half_ulps=16)
+
+
+def _widest(dtype: DataType) -> DataType:
+    """Sums and products of float32 are gathered in float64: rounding stays small however many elements there are."""
+    return DataType.Double if dtype.is_float else dtype
+
+
+def _lowest(dtype: DataType) -> float | int:
+    """What no element is below."""
+    if dtype.is_float:
+        return -math.inf
+    return -(1 << dtype.bits - 1) if dtype.is_signed else 0
+
+
+def _highest(dtype: DataType) -> float | int:
+    """What no element is above."""
+    if dtype.is_float:
+        return math.inf
+    return 1 if dtype is DataType.Bool else (1 << dtype.bits - dtype.is_signed) - 1
+
+
+_SUM = Combination(lambda dtype: 0, lambda e, so_far, x: e.add(so_far, x), _widest)
+_PRODUCT = Combination(lambda dtype: 1, lambda e, so_far, x: e.mul(so_far, x), _widest)
+
+
+def _as_the_operator(name: str):
+    """Combine as a pointwise operator does."""
+
+    def combine(e: Any, so_far: Any, x: Any) -> Any:
+        emit = lookup(name).emit
+        assert emit is not None
+        return emit(e, so_far, x)
+
+    return combine
+
+
+_LARGEST = Combination(_lowest, _as_the_operator("maximum"), lambda dtype: dtype)
+_SMALLEST = Combination(_highest, _as_the_operator("minimum"), lambda dtype: dtype)
 
 
 def reduction(reference: str, eager: Any, promotion: Promotion, dtypes: Any, infer: Any = None, **more: Any):
@@ -49,6 +88,7 @@ def reduction(reference: str, eager: Any, promotion: Promotion, dtypes: Any, inf
     NUMERIC,
     samples=several(over_axes(), with_keywords(*_REQUESTED)),
     tolerance=SUMMED,
+    combination=_SUM,
 )
 def sum_(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False, dtype: Type | None = None) -> Any:
     """Sum over axes; of integers in int64."""
@@ -64,6 +104,7 @@ def sum_(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False, dt
     NUMERIC,
     tolerance=MULTIPLIED,
     samples=several(over_axes(FINITE), with_keywords(*_REQUESTED, domain=FINITE)),
+    combination=_PRODUCT,
 )
 def prod(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False, dtype: Type | None = None) -> Any:
     """Product over axes; of integers in int64."""
@@ -75,6 +116,7 @@ def prod(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False, dt
     lambda torch, x, axes, keepdim: torch.amax(x, _all_axes(x, axes), keepdim=keepdim),
     Promotion.ARITHMETIC,
     ALL,
+    combination=_LARGEST,
 )
 def amax(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False) -> Any:
     """Largest element along axes; NaN if there is one."""
@@ -86,6 +128,7 @@ def amax(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False) ->
     lambda torch, x, axes, keepdim: torch.amin(x, _all_axes(x, axes), keepdim=keepdim),
     Promotion.ARITHMETIC,
     ALL,
+    combination=_SMALLEST,
 )
 def amin(b: Any, x: Operand, axes: Axes | None = None, keepdim: Flag = False) -> Any:
     """Smallest element along axes; NaN if there is one."""

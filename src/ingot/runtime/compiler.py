@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,13 +19,14 @@ import torch
 from ingot.base.config import Config
 from ingot.base.environment import environment
 from ingot.base.errors import ArgumentError
-from ingot.codegen.llvm.elementwise import CompiledKernel
+from ingot.codegen.llvm.nests import CompiledKernel
+from ingot.fusion.rules import FusionRules, Pattern
 from ingot.ir.graph import Graph
 from ingot.ir.interpreter import Interpreter, Tally
 from ingot.ir.verifier import verify
 from ingot.passes.pipeline import PassReport, optimize
-from ingot.runtime.kernels import kernels
-from ingot.runtime.plan import KernelStep, Plan
+from ingot.runtime.kernels import Kernel, kernels
+from ingot.runtime.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class CompiledModule:
         self.pass_reports: tuple[PassReport, ...] = optimized.reports
         self._compiler = compiler
         generates = level >= 3
-        self._plan = Plan(optimized.graph, config["max_fusion_size"]) if generates else Interpreter(optimized.graph)
+        self._plan = Plan(optimized.graph, compiler.rules) if generates else Interpreter(optimized.graph)
         self._profiling: bool = config["enable_profiling"]
         self._lock = threading.Lock()
         self._executions = 0
@@ -108,8 +109,10 @@ class CompiledModule:
         stages = {
             "graph": lambda: self.graph.text,
             "optimized_graph": lambda: self.optimized_graph.text,
-            "kernels": lambda: "\n\n".join(step.kernel.text for step in self._kernel_steps()),
-            "loops": lambda: self._variants(lambda variant: variant.schedule.text(variant.kernel)),
+            "kernels": lambda: "\n\n".join(kernel.program.text for kernel in self._kernels()),
+            "loops": lambda: self._variants(
+                lambda variant: f"# {variant.schedule.text(variant.program)}\n{variant.nest.text}"
+            ),
             "llvm": lambda: self._variants(lambda variant: variant.code.llvm),
             "assembly": lambda: self._variants(lambda variant: variant.code.assembly),
         }
@@ -117,11 +120,11 @@ class CompiledModule:
             raise ArgumentError(f"there is no stage {stage!r}; there are {', '.join(stages)}")
         return stages[stage]()
 
-    def _kernel_steps(self) -> list[KernelStep]:
-        return self._plan.kernel_steps() if isinstance(self._plan, Plan) else []
+    def _kernels(self) -> list[Kernel]:
+        return self._plan.kernels() if isinstance(self._plan, Plan) else []
 
     def _variants(self, show: Callable[[CompiledKernel], str]) -> str:
-        return "\n\n".join(show(variant) for step in self._kernel_steps() for variant in kernels.variants(step.kernel))
+        return "\n\n".join(show(variant) for kernel in self._kernels() for variant in kernels.variants(kernel.program))
 
     def __repr__(self) -> str:
         return f"<CompiledModule of {len(self.optimized_graph.nodes)} operations, {self.graph.digest[:12]}>"
@@ -130,8 +133,10 @@ class CompiledModule:
 class JitCompiler:
     """Compiles graphs under one configuration; equal graphs are compiled once. Threads may share a compiler."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None):
+    def __init__(self, config: Mapping[str, Any] | None = None, patterns: Iterable[Pattern] = ()):
         self.config = Config(config or {})
+        self.rules = FusionRules.of(self.config, patterns)
+        """What may become one kernel; patterns, where there are any, say so operator by operator."""
         self._modules: OrderedDict[str, CompiledModule] = OrderedDict()
         self._lock = threading.Lock()
         self._lookups = 0

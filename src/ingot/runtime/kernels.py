@@ -1,8 +1,8 @@
-"""Launching pointwise kernels: from tensors to loops, strides and machine code.
+"""Launching kernels from Python: from tensors to a schedule, machine code and a call.
 
-In: a kernel, its tensors and scalars, and the shape of the results. Out: new result tensors, row-major. The loops of a
-call are as few as the tensors' strides allow; kernels are compiled once per number of loops and way of moving through
-memory, and shared by all equal kernels of the process.
+In: a cluster with its program, and tensors. Out: new result tensors, row-major. Kernels are compiled once per program
+and schedule, and shared by all equal programs of the process. What a call needs besides addresses and scalars follows
+from types, sizes and strides alone; `prepare` gives that, for this launcher and for any other.
 """
 
 from __future__ import annotations
@@ -11,22 +11,25 @@ import ctypes
 import math
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
+from ingot.base import sizes
+from ingot.base.dtypes import DataType
 from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
-from ingot.codegen.llvm.elementwise import GRAIN_ELEMENTS, CompiledKernel, compile_kernel
+from ingot.codegen.llvm.nests import CompiledKernel, compile_kernel
+from ingot.fusion.clusters import Cluster, Place
+from ingot.fusion.placement import shape_of
 from ingot.ir.torch_types import to_torch
-from ingot.loops.elementwise import ElementwiseKernel, Motion, Schedule
+from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
+from ingot.loops.program import Lowered, Program, lower
+from ingot.loops.schedule import Schedule
+from ingot.loops.scheduling import PARALLEL_ELEMENTS, Call, schedule_call
 from ingot.runtime.pool import Pool
 from ingot.runtime.threads import bind_openmp, thread_count
-
-PARALLEL_ELEMENTS = 32_768
-"""Below this many elements starting threads costs more than they save; torch splits at the same size."""
-STREAMING_BYTES = 16 << 20
-"""Results above this size do not fit the caches anyway and are written past them."""
 
 pool = Pool()
 """Where large results of this process live."""
@@ -40,9 +43,9 @@ class KernelCache:
         self._lock = threading.Lock()
         self._in_progress: dict[tuple[str, Schedule], threading.Lock] = {}
 
-    def get(self, kernel: ElementwiseKernel, schedule: Schedule) -> CompiledKernel:
+    def get(self, program: Program, schedule: Schedule) -> CompiledKernel:
         """The compiled kernel; compiled now if it is new, by one thread while others wait for it."""
-        key = (kernel.digest, schedule)
+        key = (program.digest, schedule)
         found = self._compiled.get(key)
         if found is not None:
             return found
@@ -53,14 +56,14 @@ class KernelCache:
             if found is None:
                 bind_openmp()
                 try:
-                    found = self._compiled[key] = compile_kernel(kernel, schedule)
+                    found = self._compiled[key] = compile_kernel(program, schedule)
                 except Exception as error:  # whatever LLVM has to say
-                    raise CodegenError(f"no machine code for this kernel: {error}\n{kernel.text}") from error
+                    raise CodegenError(f"no machine code for this kernel: {error}\n{program.text}") from error
         return found
 
-    def variants(self, kernel: ElementwiseKernel) -> list[CompiledKernel]:
-        """Every compiled form of a kernel, for people who want to look at it."""
-        return [compiled for (digest, _), compiled in list(self._compiled.items()) if digest == kernel.digest]
+    def variants(self, program: Program) -> list[CompiledKernel]:
+        """Every compiled form of a program, for people who want to look at it."""
+        return [compiled for (digest, _), compiled in list(self._compiled.items()) if digest == program.digest]
 
     def __len__(self) -> int:
         return len(self._compiled)
@@ -69,57 +72,117 @@ class KernelCache:
 kernels = KernelCache()
 
 
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A cluster made ready: what is computed, for which values."""
+
+    cluster: Cluster
+    lowered: Lowered
+
+    @staticmethod
+    def of(cluster: Cluster) -> Kernel:
+        return Kernel(cluster, lower(cluster))
+
+    @property
+    def program(self) -> Program:
+        return self.lowered.program
+
+    @property
+    def name(self) -> str:
+        """Its operations, for the profile."""
+        return "+".join(statement.op.name for statement in self.program.statements)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call of a kernel for tensors of certain types, sizes and strides; addresses and scalars are still to come."""
+
+    compiled: CompiledKernel
+    words: tuple[int, ...]
+    addresses: tuple[int, ...]
+    """The word for each buffer's address: outputs first, then inputs."""
+    scalars: tuple[int, ...]
+    """The word for each scalar."""
+    parallel: bool
+    """Whether it is worth several threads; it then also takes long enough to let other Python threads run."""
+    outputs: tuple[tuple[tuple[int, ...], DataType], ...]
+    """Shape and type of each result, which is row-major."""
+
+    @property
+    def entry(self) -> int:
+        return self.compiled.entry
+
+
+def prepare(kernel: Kernel, tensors: Sequence[torch.Tensor], bound: Mapping[str, int]) -> PreparedCall:
+    """The call for tensors (in the order of the kernel's reads) where size symbols have these values."""
+    cluster, program = kernel.cluster, kernel.program
+    space = [sizes.evaluate(size, bound) for size in cluster.space]
+    outputs = []
+    strides: list[list[int]] = []
+    for node, result in zip(cluster.outputs, program.outputs, strict=True):
+        shape = tuple(sizes.evaluate(size, bound) for size in shape_of(node))
+        outputs.append((shape, result.dtype))
+        strides.append(_along_axes(cluster.places[node], _row_major(shape), result.dtype.bytes, len(space)))
+    for read, tensor in zip(kernel.lowered.tensors, tensors, strict=True):
+        strides.append(_along_axes(read.place, tensor.stride(), tensor.element_size(), len(space)))
+    call = schedule_call(program, space, strides, cluster.reduced, kernel.lowered.counted)
+    compiled = kernels.get(program, call.schedule)
+    layout = WordLayout.of(compiled.nest)
+    buffers = len(program.buffers)
+    return PreparedCall(
+        compiled,
+        _words(call, layout, buffers),
+        tuple(layout.address(buffer) for buffer in range(buffers)),
+        tuple(layout.scalar(index) for index in range(len(program.scalars))),
+        call.elements >= PARALLEL_ELEMENTS,
+        tuple(outputs),
+    )
+
+
 def launch(
-    kernel: ElementwiseKernel, tensors: Sequence[torch.Tensor], scalars: Sequence[Number], shape: tuple[int, ...]
+    kernel: Kernel, tensors: Sequence[torch.Tensor], scalars: Sequence[Number], bound: Mapping[str, int]
 ) -> list[torch.Tensor]:
-    """Compute a kernel for every element of a shape; tensors broadcast to it."""
-    outputs = [pool.empty(shape, to_torch(output.dtype)) for output in kernel.outputs]
-    if 0 in shape:
-        return outputs
-    inputs = [tensor.expand(shape) for tensor in tensors]
-    buffers = [*outputs, *inputs]
-    sizes, strides = merge_loops(shape, [tensor.stride() for tensor in buffers])
-    streams = len(sizes) == 1 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
-    motions = tuple(_motion(moves[-1]) for moves in strides)
-    compiled = kernels.get(kernel, Schedule(len(sizes), motions, streams))
-    words = [*sizes]
-    for tensor, moves in zip(buffers, strides, strict=True):
-        words.append(tensor.data_ptr())
-        words.extend(move * tensor.element_size() for move in moves)
-    words.extend(map(_word, scalars))
-    count, grain = (sizes[0], GRAIN_ELEMENTS) if len(sizes) == 1 else (math.prod(sizes[:-1]), 1)
-    threads = thread_count() if math.prod(sizes) >= PARALLEL_ELEMENTS else 1
-    array = (ctypes.c_int64 * len(words))(*words)
-    _LAUNCH(compiled.entry)(array, count, grain, threads)
+    """Run a kernel; the results are new."""
+    prepared = prepare(kernel, tensors, bound)
+    outputs = [pool.empty(shape, to_torch(dtype)) for shape, dtype in prepared.outputs]
+    words = (ctypes.c_int64 * len(prepared.words))(*prepared.words)
+    words[THREADS] = thread_count() if prepared.parallel else 1
+    for place, tensor in zip(prepared.addresses, (*outputs, *tensors), strict=True):
+        words[place] = tensor.data_ptr()
+    for place, value in zip(prepared.scalars, scalars, strict=True):
+        words[place] = word_of(value)
+    _ENTRY(prepared.entry)(words)
+    assert not words[FAULT]
     return outputs
 
 
-def merge_loops(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """The fewest loops that visit the same elements in the same order: neighbours merge where every operand allows it.
-
-    Sizes and per-operand strides of the loops, outermost first; at least one loop remains.
-    """
-    axes = [axis for axis, size in enumerate(shape) if size != 1] or ([0] if shape else [])
-    sizes = [shape[axis] for axis in axes] or [1]
-    moves = [[operand[axis] for axis in axes] or [0] for operand in strides]
-    loop = len(sizes) - 1
-    while loop > 0:
-        if all(operand[loop - 1] == operand[loop] * sizes[loop] for operand in moves):
-            sizes[loop - 1 : loop + 1] = [sizes[loop - 1] * sizes[loop]]
-            for operand in moves:
-                del operand[loop - 1]
-        loop -= 1
-    return sizes, moves
+def word_of(value: Number) -> int:
+    """A number as 64 bits: floats as the bits of a double."""
+    return struct.unpack("<q", struct.pack("<d", value))[0] if isinstance(value, float) else int(value)
 
 
-_LAUNCH = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint32)
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 """Calls through it release the GIL."""
 
 
-def _motion(stride: int) -> Motion:
-    return Motion.NEXT if stride == 1 else Motion.STILL if stride == 0 else Motion.STRIDED
+def _words(call: Call, layout: WordLayout, buffers: int) -> tuple[int, ...]:
+    words = [0] * layout.count
+    words[THREADS], words[GRAIN] = 1, call.grain
+    for axis, (size, block) in enumerate(zip(call.sizes, call.blocks, strict=True)):
+        words[layout.size(axis)], words[layout.block(axis)] = size, block
+        for buffer in range(buffers):
+            words[layout.stride(buffer, axis)] = call.strides[buffer][axis]
+    return tuple(words)
 
 
-def _word(value: Number) -> int:
-    """A number as 64 bits: floats as the bits of a double."""
-    return struct.unpack("<q", struct.pack("<d", value))[0] if isinstance(value, float) else int(value)
+def _along_axes(place: Place, strides: Sequence[int], width: int, axes: int) -> list[int]:
+    """Strides in bytes along the axes of a space; 0 where a value does not vary."""
+    found = [0] * axes
+    for axis, stride in zip(place, strides, strict=True):
+        if axis is not None:
+            found[axis] = stride * width
+    return found
+
+
+def _row_major(shape: Sequence[int]) -> list[int]:
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]

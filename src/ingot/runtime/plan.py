@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,37 +18,21 @@ from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
 from ingot.codegen.llvm.support import supports
 from ingot.fusion.clusters import Cluster, find_clusters
+from ingot.fusion.rules import FusionRules
 from ingot.ir.binding import Binding
 from ingot.ir.graph import Graph
 from ingot.ir.interpreter import Interpreter, Tally, Value, free_after
 from ingot.ir.node import Node
-from ingot.loops.elementwise import ElementwiseKernel, lower_cluster
-from ingot.runtime.kernels import launch
-
-
-@dataclass(frozen=True, slots=True)
-class KernelStep:
-    """One launch of a kernel: which values it reads, which it makes."""
-
-    cluster: Cluster
-    kernel: ElementwiseKernel
-    tensors: tuple[Node, ...]
-    scalars: tuple[Node, ...]
-
-    @property
-    def name(self) -> str:
-        """Its operations, for the profile."""
-        return "+".join(statement.op.name for statement in self.kernel.statements)
+from ingot.runtime.kernels import Kernel, launch
 
 
 class Plan(Interpreter):
     """A graph made ready to run as kernels. Running keeps no state, so threads may share one."""
 
-    def __init__(self, graph: Graph, max_fusion_size: int):
+    def __init__(self, graph: Graph, rules: FusionRules | None = None):
         super().__init__(graph)
         self.steps = tuple(
-            KernelStep(step, *lower_cluster(step)) if isinstance(step, Cluster) else step
-            for step in find_clusters(graph, supports, max_fusion_size)
+            Kernel.of(step) if isinstance(step, Cluster) else step for step in find_clusters(graph, supports, rules)
         )
         reads = [_reads(step) for step in self.steps]
         makes = [_makes(step) for step in self.steps]
@@ -57,19 +40,19 @@ class Plan(Interpreter):
         self._refused: set[str] = set()
         """Kernels that could not be compiled."""
 
-    def kernel_steps(self) -> list[KernelStep]:
-        return [step for step in self.steps if isinstance(step, KernelStep)]
+    def kernels(self) -> list[Kernel]:
+        return [step for step in self.steps if isinstance(step, Kernel)]
 
     def explain(self) -> str:
         """The steps in words, in the order they run."""
         lines = []
         for step in self.steps:
-            if isinstance(step, KernelStep):
-                count = len(step.kernel.statements)
+            if isinstance(step, Kernel):
+                count = len(step.program.statements)
                 lines.append(
                     f"kernel of {count} operation{'s' if count > 1 else ''}, which ends here: {step.cluster.reason}"
                 )
-                lines += [f"    {line}" for line in step.kernel.text.splitlines()]
+                lines += [f"    {line}" for line in step.program.text.splitlines()]
             else:
                 lines.append(f"{step.op.name} through PyTorch: {step.type}")
         return "\n".join(lines)
@@ -79,8 +62,8 @@ class Plan(Interpreter):
             super()._execute(values, binding, tally, timed)
             return
         for step, frees in zip(self.steps, self._frees, strict=True):
-            if isinstance(step, KernelStep):
-                run = self._interpret if step.kernel.digest in self._refused else self._run_kernel
+            if isinstance(step, Kernel):
+                run = self._interpret if step.program.digest in self._refused else self._run_kernel
                 run(step, values, binding, tally, timed)
             else:
                 values[step] = self._step(step, values, binding, tally, timed)
@@ -88,17 +71,19 @@ class Plan(Interpreter):
                 del values[freed]
 
     def _run_kernel(
-        self, step: KernelStep, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
+        self, step: Kernel, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
     ) -> None:
-        tensors = [_tensor(values[node]) for node in step.tensors]
-        scalars = [_number(values[node]) for node in step.scalars]
-        shape = tuple(sizes.evaluate(size, binding.sizes) for size in step.cluster.shape)
+        if any(sizes.evaluate(size, binding.sizes) == 0 for size in step.cluster.space):
+            self._interpret(step, values, binding, tally, timed)  # which knows what may be reduced from nothing
+            return
+        tensors = [_tensor(values[read.node]) for read in step.lowered.tensors]
+        scalars = [_number(values[node]) for node in step.lowered.scalars]
         start = time.perf_counter() if timed else 0.0
         try:
-            results = launch(step.kernel, tensors, scalars, shape)
+            results = launch(step, tensors, scalars, binding.sizes)
         except CodegenError as error:
             warnings.warn(f"running through PyTorch instead: {error}", stacklevel=2)
-            self._refused.add(step.kernel.digest)
+            self._refused.add(step.program.digest)
             self._interpret(step, values, binding, tally, timed)
             return
         values.update(zip(step.cluster.outputs, results, strict=True))
@@ -109,13 +94,24 @@ class Plan(Interpreter):
                 tally.spend(step.name, time.perf_counter() - start)
 
     def _interpret(
-        self, step: KernelStep, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
+        self, step: Kernel, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
     ) -> None:
         """Compute a cluster operation by operation."""
         inner = dict(values)
-        for node in step.cluster.nodes:
+        for node in self._needed(step.cluster):
             inner[node] = self._step(node, inner, binding, tally, timed)
         values.update((node, inner[node]) for node in step.cluster.outputs)
+
+    def _needed(self, cluster: Cluster) -> list[Node]:
+        """The operations of a cluster with the views between them, in program order."""
+        inside: set[Node] = set(cluster.nodes)
+        waiting = list(cluster.nodes)
+        while waiting:
+            for operand in waiting.pop().operands:
+                if operand not in inside and operand not in cluster.inputs and operand.constant is None:
+                    inside.add(operand)
+                    waiting.append(operand)
+        return [node for node in self.graph.nodes if node in inside]
 
 
 _is_transformed: Callable[[torch.Tensor], bool] = getattr(torch._C, "_functorch").is_functorch_wrapped_tensor  # noqa: B009
@@ -135,12 +131,12 @@ def _is_plain(value: Any) -> bool:
     return not _is_transformed(value)
 
 
-def _reads(step: KernelStep | Node) -> Sequence[Node]:
-    return step.cluster.inputs if isinstance(step, KernelStep) else step.operands
+def _reads(step: Kernel | Node) -> Sequence[Node]:
+    return step.cluster.inputs if isinstance(step, Kernel) else step.operands
 
 
-def _makes(step: KernelStep | Node) -> Sequence[Node]:
-    return step.cluster.outputs if isinstance(step, KernelStep) else (step,)
+def _makes(step: Kernel | Node) -> Sequence[Node]:
+    return step.cluster.outputs if isinstance(step, Kernel) else (step,)
 
 
 def _tensor(value: Any) -> torch.Tensor:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from ingot.base.dtypes import HALVES, DataType
+from ingot.base.types import TensorType
 from ingot.codegen.llvm.host import host
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.ir.node import Node
-
-_BY_INSTRUCTIONS = frozenset({"maximum", "minimum", "cast", "sqrt"})
-"""Operators that PyTorch does not compute the same everywhere, and that need no function of the math module."""
+from ingot.ops import Kind
 
 
 def supports(node: Node) -> bool:
     """Whether code can be generated for an operation."""
+    if node.op.kind is Kind.REDUCTION:
+        return node.op.combination is not None
     if node.op.emit is None:
         return False
     dtypes = [getattr(value.type, "dtype", None) for value in (node, *node.operands)]
@@ -20,11 +21,18 @@ def supports(node: Node) -> bool:
         return False
     operand = dtypes[-1]
     assert isinstance(operand, DataType)
-    if node.op.name in FUNCTIONS or node.op.name == "pow":
-        return node.op.name in FUNCTIONS and operand.is_float and operand not in HALVES
-    if not node.op.stable and node.op.name not in _BY_INSTRUCTIONS:
-        return False  # a function the math module does not have
-    if node.op.name == "div" and not operand.is_float:
-        divisor = node.operands[1].constant
-        return divisor is not None and divisor not in (0, -1)
+    if operand.is_float:
+        return operand not in HALVES or node.op.name not in FUNCTIONS
+    return _never_refused(node)
+
+
+def _never_refused(node: Node) -> bool:
+    """Whether PyTorch computes an operation on integers whatever their values are: generated code cannot refuse any."""
+    if node.op.name in ("div", "fmod", "remainder"):
+        return node.operands[1].constant not in (None, 0)
+    if node.op.name == "pow":
+        exponent = node.operands[1]
+        if exponent.constant is None:
+            return isinstance(exponent.type, TensorType)
+        return exponent.constant >= 0
     return True

@@ -1,0 +1,185 @@
+"""What generated code knows at a place inside a function: arguments, positions, pointers, registers, scratch memory.
+
+A frame belongs to one LLVM function. Loops copy it, so that what a loop's body learns is forgotten after the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from llvmlite import ir
+
+from ingot.base.dtypes import DataType
+from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.loops.arguments import WordLayout
+from ingot.loops.nest import AxisPosition, Nest, Register
+from ingot.loops.nest import Value as Operand
+from ingot.loops.program import Argument, Known
+
+WORD = ir.IntType(64)
+BYTE_POINTER = ir.PointerType(ir.IntType(8))
+ANY_ADDRESS = 1
+"""Alignment of what is read: a tensor may begin at any byte. Claiming more would be undefined behaviour."""
+
+
+class Words:
+    """The words of a call, each read once, where the function begins."""
+
+    def __init__(self, builder: Any, array: ir.Value, layout: WordLayout):
+        self._builder = builder
+        self.array = array
+        self._entry = builder.block
+        self.layout = layout
+        self._read: dict[int, ir.Value] = {}
+
+    def word(self, index: int) -> ir.Value:
+        if index not in self._read:
+            builder = self._builder
+            if builder.block is not self._entry:
+                builder = ir.IRBuilder(self._entry)
+                builder.position_before(self._entry.terminator)
+            self._read[index] = builder.load(builder.gep(self.array, [WORD(index)]))
+        return self._read[index]
+
+    def size(self, axis: int) -> ir.Value:
+        return self.word(self.layout.size(axis))
+
+    def block(self, axis: int) -> ir.Value:
+        return self.word(self.layout.block(axis))
+
+    def address(self, buffer: int) -> ir.Value:
+        return self.word(self.layout.address(buffer))
+
+    def stride(self, buffer: int, axis: int) -> ir.Value:
+        return self.word(self.layout.stride(buffer, axis))
+
+    def scalar(self, index: int) -> ir.Value:
+        return self.word(self.layout.scalar(index))
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchMemory:
+    """Where a scratch lies in the current function: dense along its axes, the last one fastest."""
+
+    pointer: Any
+    axes: tuple[int, ...]
+    strides: dict[int, ir.Value]
+    """Distance in bytes between neighbours along each axis."""
+
+    def place(self, frame: Frame) -> ir.Value:
+        """Where the current position lies."""
+        distance: ir.Value = WORD(0)
+        for axis in self.axes:
+            relative = frame.builder.sub(frame.positions[axis], frame.range_of(axis)[0])
+            distance = frame.builder.add(distance, frame.builder.mul(relative, self.strides[axis]))
+        return frame.builder.gep(self.pointer, [distance])
+
+
+@dataclass
+class Frame:
+    nest: Nest
+    builder: Any
+    words: Words
+    positions: dict[int, ir.Value] = field(default_factory=dict)
+    """Where the loops around are, per axis."""
+    ranges: dict[int, tuple[ir.Value, ir.Value]] = field(default_factory=dict)
+    """The current block of axes that go in blocks."""
+    offsets: dict[int, ir.Value] = field(default_factory=dict)
+    """Per buffer, how far from its address the loops around have moved, in bytes."""
+    registers: dict[Register, Value] = field(default_factory=dict)
+    scratches: dict[int, ScratchMemory] = field(default_factory=dict)
+    accumulators: dict[int, Any] = field(default_factory=dict)
+    """Where accumulators of this function lie."""
+
+    def inner(self) -> Frame:
+        """The same place, one loop further in."""
+        return replace(
+            self,
+            positions=dict(self.positions),
+            ranges=dict(self.ranges),
+            offsets=dict(self.offsets),
+            registers=dict(self.registers),
+        )
+
+    def range_of(self, axis: int) -> tuple[ir.Value, ir.Value]:
+        return self.ranges.get(axis) or (WORD(0), self.words.size(axis))
+
+    def move(self, axis: int, position: ir.Value, buffers: Iterable[int]) -> None:
+        """Enter a position along an axis."""
+        self.positions[axis] = position
+        for buffer in buffers:
+            distance = self.builder.mul(position, self.words.stride(buffer, axis))
+            before = self.offsets.get(buffer)
+            self.offsets[buffer] = distance if before is None else self.builder.add(before, distance)
+
+    def pointer(self, buffer: int) -> ir.Value:
+        base = self.builder.inttoptr(self.words.address(buffer), BYTE_POINTER)
+        offset = self.offsets.get(buffer)
+        return base if offset is None else self.builder.gep(base, [offset])
+
+    def value(self, operand: Operand, instructions: Instructions) -> Value:
+        """The code of a scalar operand."""
+        if isinstance(operand, Known):
+            return instructions.literal(operand.value, operand.dtype)
+        if isinstance(operand, Argument):
+            return self.scalar(operand)
+        if isinstance(operand, AxisPosition):
+            return instructions.convert(Value(self.positions[operand.axis], DataType.Int), operand.dtype)
+        return self.registers[operand]
+
+    def scalar(self, argument: Argument) -> Value:
+        """A number from its word: floats lie there as doubles, whole numbers as 64 bits."""
+        word = self.words.scalar(argument.index)
+        single = Instructions(self.builder, 1)
+        if argument.dtype.is_float:
+            return single.convert(Value(self.builder.bitcast(word, ir.DoubleType()), DataType.Double), argument.dtype)
+        if argument.dtype is DataType.Bool:
+            return Value(self.builder.icmp_unsigned("!=", word, WORD(0)), argument.dtype)
+        return single.convert(Value(word, DataType.Int), argument.dtype)
+
+
+def counted(builder: Any, first: ir.Value, last: ir.Value) -> _Counted:
+    """`with counted(builder, first, last) as i:` emits a loop; the builder is after it when the block ends."""
+    return _Counted(builder, first, last)
+
+
+class _Counted:
+    def __init__(self, builder: Any, first: ir.Value, last: ir.Value):
+        self._builder, self._last = builder, last
+        before = builder.block
+        self._body = builder.append_basic_block("body")
+        self._after = builder.append_basic_block("after")
+        builder.cbranch(builder.icmp_signed("<", first, last), self._body, self._after)
+        builder.position_at_end(self._body)
+        self._index = builder.phi(WORD)
+        self._index.add_incoming(first, before)
+
+    def __enter__(self) -> ir.Value:
+        return self._index
+
+    def __exit__(self, *_: object) -> None:
+        builder = self._builder
+        following = builder.add(self._index, WORD(1))
+        self._index.add_incoming(following, builder.block)
+        builder.cbranch(builder.icmp_signed("<", following, self._last), self._body, self._after)
+        builder.position_at_end(self._after)
+
+
+def in_register(builder: Any, code: Any, dtype: DataType) -> Value:
+    """What was read from memory: a byte becomes a bool."""
+    if dtype is DataType.Bool:
+        return Value(builder.icmp_unsigned("!=", code, ir.Constant(code.type, None)), dtype)
+    return Value(code, dtype)
+
+
+def in_memory(instructions: Instructions, value: Value) -> Any:
+    """What is written to memory: a bool becomes a byte."""
+    if value.dtype is DataType.Bool:
+        return instructions.builder.zext(value.code, instructions.wide(memory_type(value.dtype)))
+    return value.code
+
+
+def minimum(builder: Any, left: ir.Value, right: ir.Value) -> ir.Value:
+    return builder.select(builder.icmp_signed("<", left, right), left, right)

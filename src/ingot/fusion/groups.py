@@ -1,0 +1,237 @@
+"""Groups: clusters while they grow. What may be merged with what, and why not.
+
+A group's operations share a space of axes. If it holds reductions, they run along the same axes, and every value is
+on one of three levels:
+
+    element   varies along all axes: computed for every element
+    row       varies along the axes that remain: computed once per row
+    total     what reducing row values leaves: computed once
+
+Always holds: a group is convex (no path leaves it and comes back), and all its values fit these levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from enum import Enum
+
+from ingot.base.types import TensorType
+from ingot.fusion.placement import (
+    Axis,
+    Placement,
+    new_placement,
+    operand_placement,
+    reduction_placements,
+    renamed,
+    shape_of,
+    varies,
+)
+from ingot.ir.node import Node
+from ingot.ops import Kind
+
+
+class Level(Enum):
+    """How often a value of a cluster is computed."""
+
+    ELEMENT = "element"
+    ROW = "row"
+    TOTAL = "total"
+
+
+class Conflict(Exception):
+    """Why two groups cannot be one."""
+
+
+class Group:
+    """Operations that will be one kernel, or a single operation that no kernel computes."""
+
+    def __init__(self, node: Node, position: int, grows: bool):
+        self.positions = {node: position}
+        """Its operations and their places in the program, in that order."""
+        self.grows = grows
+        self.operands: set[Group] = set()
+        """Groups that must run before it."""
+        self.cuts: dict[str, None] = {}
+        """Why others did not join it."""
+        self.placements: dict[Node, Placement] = {}
+        self.gathered: dict[Node, Placement] = {}
+        """Of each reduction, where its operand lies."""
+        self.absorbed: set[Node] = set()
+        """Operations that are computed here besides where they belong, because that is cheaper than reading them."""
+        if not grows:
+            return
+        if node.op.kind is Kind.REDUCTION:
+            self.gathered[node], self.placements[node] = reduction_placements(node)
+        else:
+            self.placements[node] = new_placement(shape_of(node))
+
+    @property
+    def nodes(self) -> Collection[Node]:
+        return self.positions.keys()
+
+    @property
+    def first(self) -> int:
+        return next(iter(self.positions.values()))
+
+    @property
+    def last(self) -> int:
+        return next(reversed(self.positions.values()))
+
+    @property
+    def operations(self) -> list[Node]:
+        """Its operations without views, which cost nothing."""
+        return [node for node in self.nodes if node.op.kind is not Kind.VIEW]
+
+    def reads(self, node: Node, operand: Node) -> Placement:
+        """Where an operand of one of its operations lies."""
+        return operand_placement(node, operand, self.placements[node], self.gathered.get(node))
+
+    def runs_along(self, reduction: Node) -> frozenset[Axis]:
+        """The axes along which a reduction runs."""
+        return varies(self.gathered[reduction]) - varies(self.placements[reduction])
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """All axes, in the order of the dimensions of the value that has most of them."""
+        placements = [*self.gathered.values(), *self.placements.values()]
+        longest = max(placements, key=lambda placement: len(varies(placement)), default=())
+        found = [axis for axis in longest if axis is not None]
+        found += [axis for placement in placements for axis in placement if axis is not None]
+        return tuple(dict.fromkeys(found))
+
+    def reduced(self) -> frozenset[Axis]:
+        """The axes along which element values become row values; Conflict where reductions do not fit together."""
+        along = {self.runs_along(reduction): reduction for reduction in self.gathered}
+        if not along:
+            return frozenset()
+        if len(along) == 1:
+            return next(iter(along))
+        everything = frozenset(self.axes)
+        for rows in along:
+            others = [axes for axes in along if axes != rows]
+            if all(self._is_total(reduction, rows, everything) for reduction in self.gathered) and len(others) == 1:
+                return rows
+        raise Conflict("its reductions run along different axes")
+
+    def _is_total(self, reduction: Node, rows: frozenset[Axis], everything: frozenset[Axis]) -> bool:
+        """Whether a reduction runs along the rows' axes, or adds up whole rows."""
+        along = self.runs_along(reduction)
+        return along == rows or (along == everything - rows and varies(self.gathered[reduction]) == along)
+
+    def levels(self) -> dict[Node, Level]:
+        """The level of every value; Conflict where one fits none."""
+        reduced, everything = self.reduced(), frozenset(self.axes)
+        found: dict[Node, Level] = {}
+        for node in self.nodes:  # operands come before their readers
+            found[node] = self._level(node, reduced, everything, found)
+        return found
+
+    def _level(self, node: Node, reduced: frozenset[Axis], everything: frozenset[Axis], found: dict) -> Level:
+        along = varies(self.placements[node])
+        if node in self.gathered and self.runs_along(node) != reduced:
+            return Level.TOTAL
+        if any(found.get(operand) is Level.TOTAL for operand in node.operands):
+            if along:
+                raise Conflict("a total would be needed for every element again")
+            return Level.TOTAL
+        if along == everything:
+            return Level.ELEMENT
+        if along == everything - reduced:
+            return Level.ROW
+        if node in self.absorbed:
+            return Level.ELEMENT if along & reduced or not reduced else Level.ROW
+        raise Conflict(f"{node.op.name} is computed for another shape")
+
+    # --- merging ------------------------------------------------------------------------------------------------------
+
+    def merged_with(self, source: Group) -> Group:
+        """One group in place of both; Conflict where that is impossible. Neither is changed."""
+        if depends(self.operands - {source}, source) or depends(source.operands - {self}, self):
+            raise Conflict("a path would leave the kernel and come back")
+        mapping = _same_axes(source, self)
+        merged = Group.__new__(Group)
+        merged.grows = True
+        merged.operands = (self.operands | source.operands) - {self, source}
+        merged.cuts = {**source.cuts, **self.cuts}
+        merged.absorbed = self.absorbed | source.absorbed
+        merged.positions = dict(sorted({**source.positions, **self.positions}.items(), key=lambda item: item[1]))
+        merged.placements = {node: renamed(place, mapping) for node, place in source.placements.items()}
+        merged.placements.update(self.placements)
+        merged.gathered = {node: renamed(place, mapping) for node, place in source.gathered.items()}
+        merged.gathered.update(self.gathered)
+        merged.levels()
+        return merged
+
+
+def depends(groups: Iterable[Group], target: Group) -> bool:
+    """Whether any of these groups needs the target's results."""
+    seen: set[Group] = set()
+    waiting = list(groups)
+    while waiting:
+        current = waiting.pop()
+        if current is target:
+            return True
+        # What ended before the target began cannot need it.
+        if current not in seen and current.last > target.first:
+            seen.add(current)
+            waiting.extend(current.operands)
+    return False
+
+
+def _same_axes(source: Group, reader: Group) -> dict[Axis, Axis]:
+    """Which axis of the source is which axis of its reader: those of the values that go from one to the other, and
+    then those that only one of them uses, where a common input or an equal size says that they are the same."""
+    mapping: dict[Axis, Axis] = {}
+
+    def match(given: Placement, wanted: Placement) -> None:
+        for axis, other in zip(given, wanted, strict=True):
+            if (axis is None) != (other is None):
+                raise Conflict("a size is taken for 1")
+            if axis is None or other is None:
+                continue
+            if mapping.setdefault(axis, other) is not other:
+                raise Conflict("a value is read along two orders of its axes")
+
+    for node in reader.nodes:
+        for operand in node.operands:
+            if operand in source.placements:
+                match(source.placements[operand], reader.reads(node, operand))
+    for node in source.nodes:
+        for operand in node.operands:
+            if operand in reader.placements:
+                match(source.reads(node, operand), reader.placements[operand])
+    if len(set(mapping.values())) != len(mapping):
+        raise Conflict("a value is read along two orders of its axes")
+    _match_remaining(source, reader, mapping)
+    return mapping
+
+
+def _match_remaining(source: Group, reader: Group, mapping: dict[Axis, Axis]) -> None:
+    free = [axis for axis in reader.axes if axis not in mapping.values()]
+    inputs = _input_placements(reader)
+    for node, placement in _input_placements(source).items():
+        for axis, other in zip(placement, inputs.get(node, ()), strict=False):
+            if axis is not None and axis not in mapping and other in free:
+                mapping[axis] = other
+                free.remove(other)
+    for axis in source.axes:
+        if axis not in mapping:
+            other = next((candidate for candidate in free if candidate.size == axis.size), None)
+            if other is not None:
+                mapping[axis] = other
+                free.remove(other)
+
+
+def inputs_of(group: Group) -> list[Node]:
+    """The tensors that a group reads from outside, in the order of their first use."""
+    return list(_input_placements(group))
+
+
+def _input_placements(group: Group) -> dict[Node, Placement]:
+    """Where the tensors lie that a group reads from outside."""
+    found: dict[Node, Placement] = {}
+    for node in group.nodes:
+        for operand in node.operands:
+            if operand not in group.placements and isinstance(operand.type, TensorType):
+                found.setdefault(operand, group.reads(node, operand))
+    return found

@@ -1,0 +1,47 @@
+"""The arguments of a compiled kernel: one array of 64-bit words, and which word is what.
+
+number of threads; fault (set by the kernel); iterations of a parallel loop that one thread takes at a time
+size of each axis
+block of each axis: how many of its elements go together where it goes in blocks
+per buffer (outputs, then inputs): address, then its stride in bytes along each axis
+scalars, each in a word of its own: floats as the bits of a double
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingot.loops.nest import Nest
+
+THREADS, FAULT, GRAIN = range(3)
+_FIRST_SIZE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WordLayout:
+    axes: int
+    buffers: int
+    scalars: int
+
+    @staticmethod
+    def of(nest: Nest) -> WordLayout:
+        return WordLayout(nest.axes, len(nest.buffers), len(nest.scalars))
+
+    def size(self, axis: int) -> int:
+        return _FIRST_SIZE + axis
+
+    def block(self, axis: int) -> int:
+        return _FIRST_SIZE + self.axes + axis
+
+    def address(self, buffer: int) -> int:
+        return _FIRST_SIZE + 2 * self.axes + buffer * (self.axes + 1)
+
+    def stride(self, buffer: int, axis: int) -> int:
+        return self.address(buffer) + 1 + axis
+
+    def scalar(self, index: int) -> int:
+        return self.address(self.buffers) + index
+
+    @property
+    def count(self) -> int:
+        return self.scalar(self.scalars)

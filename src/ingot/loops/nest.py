@@ -1,0 +1,236 @@
+"""The loop IR: a kernel as loops over axes, loads, operations and stores.
+
+    nest        := buffers, scalars, scratches, accumulators, body
+    body        := instruction*
+    instruction := loop | load | store | compute | keep | recall | begin | accumulate | finish
+    loop        := 'parallel' | 'serial' | 'vector', axes, which of them go in blocks, body
+
+A loop over several axes visits all combinations, the last axis fastest. An axis that goes in blocks is visited block by
+block; an inner loop over the same axis then visits the block's elements. Registers are assigned once and can be used in
+the loop that assigns them and in all loops inside it. Buffers name no index: where an element lies follows from the
+positions of all loops around and the buffer's strides, which are arguments of a call, as are the sizes of the axes.
+Scratch memory belongs to one iteration of the parallel loop around it. An accumulator that is begun outside a parallel
+loop and used inside it gathers per block of iterations, and the blocks are combined in their order, so results do not
+depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from ingot.base.dtypes import DataType
+from ingot.base.types import literal
+from ingot.loops.program import Argument, Known
+from ingot.ops import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    index: int
+    dtype: DataType
+
+    def __str__(self) -> str:
+        return f"%{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class AxisPosition:
+    """The current position along an axis, as a number."""
+
+    axis: int
+    dtype: DataType
+
+    def __str__(self) -> str:
+        return f"i{self.axis}"
+
+
+Value = Register | Known | Argument | AxisPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tensor in memory."""
+
+    name: str
+    dtype: DataType
+    is_output: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Memory of one iteration of a parallel loop, dense along some axes: all of them, or the current block."""
+
+    name: str
+    dtype: DataType
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """What a reduction has gathered so far: one value, or one per position along an axis that goes in blocks."""
+
+    name: str
+    op: Op
+    dtype: DataType
+    axis: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    register: Register
+    buffer: int
+
+    def text(self, nest: Nest) -> str:
+        return f"{self.register} = load {nest.buffers[self.buffer].name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: int
+    value: Value
+
+    def text(self, nest: Nest) -> str:
+        return f"store {nest.buffers[self.buffer].name} = {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    register: Register
+    op: Op
+    operands: tuple[Value, ...]
+    attributes: tuple[tuple[str, Any], ...]
+
+    def text(self, nest: Nest) -> str:
+        parts = [*map(str, self.operands), *(f"{name}={literal(value)}" for name, value in self.attributes)]
+        return f"{self.register} = {self.op.name}({', '.join(parts)}): {self.register.dtype.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Write to scratch memory at the current position."""
+
+    scratch: int
+    value: Value
+
+    def text(self, nest: Nest) -> str:
+        return f"keep {nest.scratches[self.scratch].name} = {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Read from scratch memory at the current position."""
+
+    register: Register
+    scratch: int
+
+    def text(self, nest: Nest) -> str:
+        return f"{self.register} = recall {nest.scratches[self.scratch].name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    accumulator: int
+
+    def text(self, nest: Nest) -> str:
+        found = nest.accumulators[self.accumulator]
+        along = "" if found.axis is None else f" for each i{found.axis}"
+        return f"begin {found.name}: {found.op.name} in {found.dtype.text}{along}"
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    accumulator: int
+    value: Value
+
+    def text(self, nest: Nest) -> str:
+        return f"{nest.accumulators[self.accumulator].name} <- {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The gathered value, in the type of the reduction's result."""
+
+    register: Register
+    accumulator: int
+
+    def text(self, nest: Nest) -> str:
+        return f"{self.register} = finish {nest.accumulators[self.accumulator].name}: {self.register.dtype.text}"
+
+
+class LoopKind(Enum):
+    PARALLEL = "parallel"
+    SERIAL = "serial"
+    VECTOR = "vector"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    kind: LoopKind
+    axes: tuple[int, ...]
+    blocked: frozenset[int]
+    """Those of the axes that go block by block."""
+    body: tuple[Instruction, ...]
+
+    def text(self, nest: Nest) -> str:
+        heads = [f"block of i{axis}" if axis in self.blocked else f"i{axis} in 0..n{axis}" for axis in self.axes]
+        return f"{self.kind.value} for {', '.join(heads)}"
+
+
+Instruction = Load | Store | Compute | Keep | Recall | Begin | Accumulate | Finish | Loop
+
+
+@dataclass(frozen=True)
+class Nest:
+    axes: int
+    """How many axes there are; their sizes are arguments."""
+    buffers: tuple[Buffer, ...]
+    scalars: tuple[DataType, ...]
+    scratches: tuple[Scratch, ...]
+    accumulators: tuple[Accumulator, ...]
+    body: tuple[Instruction, ...]
+
+    @cached_property
+    def text(self) -> str:
+        buffers = ", ".join(f"{buffer.name}: {buffer.dtype.text}" for buffer in self.buffers)
+        scalars = "".join(f", scalar{index}: {dtype.text}" for index, dtype in enumerate(self.scalars))
+        lines = [f"kernel({buffers}{scalars}) {{"]
+        lines += [f"  scratch {scratch.name}: {scratch.dtype.text}{_along(scratch.axes)}" for scratch in self.scratches]
+        lines += [line for instruction in self.body for line in _lines(instruction, self, "  ")]
+        return "\n".join([*lines, "}"])
+
+
+def walk(body: tuple[Instruction, ...]) -> Iterator[Instruction]:
+    """All instructions, those inside loops after their loop."""
+    for instruction in body:
+        yield instruction
+        if isinstance(instruction, Loop):
+            yield from walk(instruction.body)
+
+
+def values_read(instruction: Instruction) -> tuple[Value, ...]:
+    """What an instruction reads, loops aside."""
+    if isinstance(instruction, Compute):
+        return instruction.operands
+    return (instruction.value,) if isinstance(instruction, Store | Keep | Accumulate) else ()
+
+
+def register_made(instruction: Instruction) -> Register | None:
+    return instruction.register if isinstance(instruction, Load | Compute | Recall | Finish) else None
+
+
+def _along(axes: tuple[int, ...]) -> str:
+    return f"[{', '.join(f'i{axis}' for axis in axes)}]"
+
+
+def _lines(instruction: Instruction, nest: Nest, indent: str) -> Iterator[str]:
+    if not isinstance(instruction, Loop):
+        yield indent + instruction.text(nest)
+        return
+    yield f"{indent}{instruction.text(nest)} {{"
+    for inner in instruction.body:
+        yield from _lines(inner, nest, indent + "  ")
+    yield indent + "}"

@@ -1,0 +1,234 @@
+"""Programs: what a kernel computes, without saying in which order, for which shape or where in memory.
+
+    program   := inputs, scalars, statements, outputs
+    statement := operator, operands, level, stage
+    operand   := constant | input | scalar | earlier statement | position along an axis
+
+In: a cluster. Out: a program and the tensors and scalars it reads. A statement's level says how often it is computed
+(for every element, once per row, once); its stage counts the passes over the row's elements that must be over before:
+softmax has three, because it needs the largest element before the exponentials and their sum before the quotients.
+Equal programs have equal digests, wherever they come from, and a program serves every shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+from ingot.base.dtypes import DataType
+from ingot.base.numbers import Number
+from ingot.base.types import ScalarType, literal
+from ingot.fusion.clusters import Cluster, Read, Source
+from ingot.fusion.groups import Level
+from ingot.ir.node import Node
+from ingot.ops import Kind, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A constant operand."""
+
+    value: Number
+    dtype: DataType
+
+    def __str__(self) -> str:
+        return f"{literal(self.value)}:{self.dtype.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The element of an input tensor at the current position."""
+
+    index: int
+    dtype: DataType
+    level: Level
+    """ROW for tensors that do not vary along the reduced axes: they are read once per row."""
+
+    def __str__(self) -> str:
+        return f"in{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A number that is the same for all elements."""
+
+    index: int
+    dtype: DataType
+
+    def __str__(self) -> str:
+        return f"scalar{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an earlier statement computed."""
+
+    index: int
+    dtype: DataType
+
+    def __str__(self) -> str:
+        return f"%{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where along an axis of the space the current element is."""
+
+    index: int
+    """Which of the program's counted axes."""
+    dtype: DataType
+    level: Level
+
+    def __str__(self) -> str:
+        return f"position{self.index}"
+
+
+Operand = Known | Input | Argument | Result | Position
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    op: Op
+    operands: tuple[Operand, ...]
+    attributes: tuple[tuple[str, Any], ...]
+    dtype: DataType
+    level: Level
+    stage: int
+
+    @property
+    def is_reduction(self) -> bool:
+        return self.op.kind is Kind.REDUCTION
+
+    def __str__(self) -> str:
+        parts = [*map(str, self.operands), *(f"{name}={literal(value)}" for name, value in self.attributes)]
+        return f"{self.op.name}({', '.join(parts)}): {self.dtype.text}"
+
+
+@dataclass(frozen=True)
+class Program:
+    inputs: tuple[Input, ...]
+    scalars: tuple[DataType, ...]
+    statements: tuple[Statement, ...]
+    outputs: tuple[Result, ...]
+    has_rows: bool
+    """Whether elements are grouped in rows, along which it reduces."""
+
+    @cached_property
+    def text(self) -> str:
+        parameters = [f"{given}: {given.dtype.text} per {given.level.value}" for given in self.inputs]
+        parameters += [f"scalar{index}: {dtype.text}" for index, dtype in enumerate(self.scalars)]
+        lines = [f"program({', '.join(parameters)}) {{"]
+        for index, statement in enumerate(self.statements):
+            where = f"  # {statement.level.value}, stage {statement.stage}" if self.has_rows else ""
+            lines.append(f"  %{index} = {statement}{where}")
+        lines += [f"  out{index} = {result}" for index, result in enumerate(self.outputs)]
+        return "\n".join([*lines, "}"])
+
+    @cached_property
+    def digest(self) -> str:
+        return blake2b(self.text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def buffers(self) -> tuple[DataType, ...]:
+        """Types of all tensors a call passes: outputs first, then inputs."""
+        return (*(output.dtype for output in self.outputs), *(given.dtype for given in self.inputs))
+
+    @property
+    def stages(self) -> int:
+        """Passes over the elements of a row."""
+        return 1 + max((s.stage for s in self.statements if s.level is Level.ELEMENT or s.is_reduction), default=0)
+
+    def level_of(self, operand: Operand) -> Level:
+        """How often an operand changes; constants and scalars never do."""
+        if isinstance(operand, Result):
+            return self.statements[operand.index].level
+        return operand.level if isinstance(operand, Input | Position) else Level.TOTAL
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A program and what a cluster feeds it."""
+
+    program: Program
+    tensors: tuple[Read, ...]
+    scalars: tuple[Node, ...]
+    counted: tuple[int, ...]
+    """Axes of the space whose positions the program uses; these must stay loops of their own."""
+
+
+def lower(cluster: Cluster) -> Lowered:
+    """The program of a cluster."""
+    return _Lowering(cluster).run()
+
+
+class _Lowering:
+    def __init__(self, cluster: Cluster):
+        self._cluster = cluster
+        self._tensors: dict[Read, Input] = {}
+        self._scalars: dict[Node, Argument] = {}
+        self._counted: dict[int, int] = {}
+        self._statements: list[Statement] = []
+        self._made: dict[Node, Operand] = {}
+
+    def run(self) -> Lowered:
+        for node in self._cluster.nodes:
+            self._made[node] = self._lowered(node)
+        outputs = tuple(self._made[node] for node in self._cluster.outputs)
+        program = Program(
+            tuple(self._tensors.values()),
+            tuple(argument.dtype for argument in self._scalars.values()),
+            tuple(self._statements),
+            tuple(output for output in outputs if isinstance(output, Result)),
+            bool(self._cluster.reduced),
+        )
+        assert len(program.outputs) == len(outputs)
+        return Lowered(program, tuple(self._tensors), tuple(self._scalars), tuple(self._counted))
+
+    def _lowered(self, node: Node) -> Operand:
+        operands = tuple(self._operand(source) for source in self._cluster.sources[node])
+        if node.op.name == "full":
+            return operands[0]
+        if node.op.name == "counter":
+            return self._position(node)
+        attributes = tuple((f.name, getattr(node.attributes, f.name)) for f in fields(node.attributes))
+        if node.op.kind is Kind.REDUCTION:
+            attributes = ()  # the axes are the cluster's
+        level = self._cluster.levels[node]
+        stage = max(map(self._ready, operands), default=0)
+        self._statements.append(Statement(node.op, operands, attributes, _dtype(node), level, stage))
+        return Result(len(self._statements) - 1, _dtype(node))
+
+    def _position(self, node: Node) -> Position:
+        (axis,) = self._cluster.places[node]
+        assert axis is not None
+        level = Level.ROW if self._cluster.reduced and axis not in self._cluster.reduced else Level.ELEMENT
+        return Position(self._counted.setdefault(axis, len(self._counted)), _dtype(node), level)
+
+    def _ready(self, operand: Operand) -> int:
+        """The first stage in which an operand can be used: what a pass gathers is there in the next."""
+        if not isinstance(operand, Result):
+            return 0
+        statement = self._statements[operand.index]
+        return statement.stage + statement.is_reduction
+
+    def _operand(self, source: Source) -> Operand:
+        if isinstance(source, Read):
+            reduced = self._cluster.reduced
+            is_row = bool(reduced) and reduced.isdisjoint(axis for axis in source.place if axis is not None)
+            level = Level.ROW if is_row else Level.ELEMENT
+            return self._tensors.setdefault(source, Input(len(self._tensors), _dtype(source.node), level))
+        if source in self._made:
+            return self._made[source]
+        value = source.constant
+        if value is not None:
+            return Known(value, _dtype(source))
+        assert isinstance(source.type, ScalarType)
+        return self._scalars.setdefault(source, Argument(len(self._scalars), _dtype(source)))
+
+
+def _dtype(node: Node) -> DataType:
+    dtype = getattr(node.type, "dtype", None)
+    assert isinstance(dtype, DataType)
+    return dtype

@@ -1,0 +1,237 @@
+"""Choosing a schedule for one call: from sizes and strides to loops, blocks and the form of the nest.
+
+In: a program, the sizes of its space, the strides of its buffers. Out: a schedule, and the numbers that go with it. The
+loops are as few as the strides allow; what depends on sizes alone is an argument, so that few kernels serve all shapes.
+Nothing here depends on the number of threads: results must not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ingot.fusion.groups import Level
+from ingot.loops.keeping import kept_statements
+from ingot.loops.program import Program
+from ingot.loops.schedule import Form, Motion, Schedule
+
+PARALLEL_ELEMENTS = 32_768
+"""Below this many elements starting threads costs more than they save; torch splits at the same size."""
+STREAMING_BYTES = 16 << 20
+"""Results above this size do not fit the caches anyway and are written past them."""
+LONG_ROW = 65_536
+"""Rows of this many elements are worth splitting where there are few of them."""
+FEW_ROWS = 8
+KEPT_BYTES = 192 << 10
+"""How much of a row may be kept between passes: what a core's second cache holds besides the row itself."""
+FLAT_BLOCK, COLUMN_BLOCK, SPLIT_BLOCK, TILE = 16_384, 1_024, 16_384, 64
+MOST_PARTIALS = 1_024
+"""Values that a parallel loop may leave to be combined."""
+ALIGNED = 64
+"""Elements a block is a multiple of, and bytes that streamed rows must be apart by a multiple of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A schedule and the numbers it is called with."""
+
+    schedule: Schedule
+    sizes: tuple[int, ...]
+    blocks: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+    """In bytes: per buffer, outputs first, and per loop."""
+    grain: int
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.sizes)
+
+
+@dataclass
+class _Loop:
+    size: int
+    strides: tuple[int, ...]
+    """Of each buffer, in bytes."""
+    counted: tuple[int, ...] = ()
+    """Which of the program's counted axes this is."""
+
+
+def schedule_call(
+    program: Program,
+    sizes: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    reduced: frozenset[int],
+    counted: Sequence[int],
+) -> Call:
+    """The schedule for buffers (outputs first) with these strides, in bytes, along the axes of a space."""
+    return _Choice(program, sizes, strides, reduced, counted).call()
+
+
+class _Choice:
+    def __init__(
+        self,
+        program: Program,
+        sizes: Sequence[int],
+        strides: Sequence[Sequence[int]],
+        reduced: frozenset[int],
+        counted: Sequence[int],
+    ):
+        self.program = program
+        levels = [program.level_of(result) for result in program.outputs] + [given.level for given in program.inputs]
+        self.widths = [dtype.bytes for dtype in program.buffers]
+        self.outputs = [b for b in range(len(program.outputs)) if levels[b] is Level.ELEMENT]
+        self.inputs = [b for b in range(len(program.outputs), len(levels)) if levels[b] is Level.ELEMENT]
+        loops = [
+            (axis in reduced, _Loop(size, tuple(s[axis] for s in strides), _positions(counted, axis)))
+            for axis, size in enumerate(sizes)
+            if size != 1 or axis in counted
+        ]
+        self.outer = self._merged([loop for is_inner, loop in loops if not is_inner])
+        self.inner = self._merged([loop for is_inner, loop in loops if is_inner])
+        if not program.has_rows:
+            self.outer, self.inner = self.outer[:-1], self.outer[-1:]
+        if not self.inner:
+            self.inner = [_Loop(1, (0,) * len(self.widths))]
+
+    def _merged(self, loops: list[_Loop]) -> list[_Loop]:
+        """In the order of memory, neighbours as one loop where every buffer allows it."""
+
+        def distance(loop: _Loop) -> tuple[int, int]:
+            return -sum(loop.strides[b] for b in self.outputs), -sum(loop.strides[b] for b in self.inputs)
+
+        merged: list[_Loop] = []
+        for loop in sorted(loops, key=distance):
+            before = merged[-1] if merged else None
+            if (
+                before is not None
+                and not before.counted
+                and not loop.counted
+                and all(far == near * loop.size for far, near in zip(before.strides, loop.strides, strict=True))
+            ):
+                merged[-1] = _Loop(before.size * loop.size, loop.strides)
+            else:
+                merged.append(loop)
+        return merged
+
+    # --- the form -----------------------------------------------------------------------------------------------------
+
+    def call(self) -> Call:
+        if not self.program.has_rows:
+            turned = self._turned()
+            return self._tiled(*turned) if turned else self._flat()
+        if self.outer and self.outer[-1].size >= 8 and self._score(self.outer[-1]) > self._score(self.inner[-1]):
+            return self._columns()
+        length = math.prod(loop.size for loop in self.inner)
+        if math.prod(loop.size for loop in self.outer) < FEW_ROWS and length >= LONG_ROW:
+            return self._split()
+        return self._rows(length)
+
+    def _score(self, loop: _Loop) -> int:
+        """How well elements lie for vectors along a loop."""
+        return sum(
+            2 if loop.strides[b] == self.widths[b] else loop.strides[b] == 0 for b in (*self.outputs, *self.inputs)
+        )
+
+    def _flat(self) -> Call:
+        blocks = self._sizes()
+        blocks[-1] = min(FLAT_BLOCK, _rounded(blocks[-1]))
+        return self._made(Form.FLAT, self.inner[-1], blocks, 1, streams=self._streams())
+
+    def _rows(self, length: int) -> Call:
+        rows = math.prod(loop.size for loop in self.outer)
+        kept = sum(self.program.statements[index].dtype.bytes for index in kept_statements(self.program))
+        keeps = 0 < kept * length <= KEPT_BYTES
+        grain = -(-rows // MOST_PARTIALS) if self._has_totals else 1
+        return self._made(Form.ROWS, self.inner[-1], self._sizes(), grain, streams=self._streams(), keeps=keeps)
+
+    def _split(self) -> Call:
+        blocks = self._sizes()
+        first, inside = self.inner[0].size, math.prod(loop.size for loop in self.inner[1:])
+        wanted = max(-(-SPLIT_BLOCK // inside), -(-first // MOST_PARTIALS))
+        blocks[len(self.outer)] = _rounded(wanted) if len(self.inner) == 1 else wanted
+        return self._made(Form.SPLIT, self.inner[-1], blocks, 1, streams=self._streams())
+
+    def _columns(self) -> Call:
+        blocks = self._sizes()
+        last, others = self.outer[-1].size, math.prod(loop.size for loop in self.outer[:-1])
+        block = min(COLUMN_BLOCK, _rounded(-(-last * min(others, FEW_ROWS) // FEW_ROWS)), _rounded(last))
+        blocks[len(self.outer) - 1] = block
+        units = others * -(-last // block)
+        grain = -(-units // MOST_PARTIALS) if self._has_totals else 1
+        return self._made(Form.COLUMNS, self.outer[-1], blocks, grain)
+
+    def _turned(self) -> tuple[int, list[int]] | None:
+        """The loop along which some inputs are dense while the last loop strides through them, and those inputs."""
+        last = self.inner[-1]
+        found: dict[int, list[int]] = {}
+        for buffer in self.inputs:
+            if last.strides[buffer] in (0, self.widths[buffer]) or last.size < TILE // 4:
+                continue
+            for number, loop in enumerate(self.outer):
+                if loop.strides[buffer] == self.widths[buffer] and loop.size >= TILE // 4:
+                    found.setdefault(number, []).append(buffer)
+        return max(found.items(), key=lambda item: len(item[1])) if found else None
+
+    def _tiled(self, number: int, turned: list[int]) -> Call:
+        self.outer.append(self.outer.pop(number))
+        blocks = self._sizes()
+        blocks[-2:] = TILE, TILE
+        return self._made(
+            Form.TILED, self.inner[-1], blocks, 1, streams=self._streams() and TILE % ALIGNED == 0, turned=turned
+        )
+
+    # --- the parts of a call ------------------------------------------------------------------------------------------
+
+    @property
+    def _has_totals(self) -> bool:
+        return any(s.is_reduction and s.level is Level.TOTAL for s in self.program.statements)
+
+    def _sizes(self) -> list[int]:
+        return [loop.size for loop in (*self.outer, *self.inner)]
+
+    def _streams(self) -> bool:
+        """Whether results are too large for the caches, and their rows begin where a vector may be streamed to."""
+        loops = [*self.outer, *self.inner]
+        total = sum(math.prod(loop.size for loop in loops) * self.widths[b] for b in self.outputs)
+        return total > STREAMING_BYTES and all(
+            loops[-1].strides[b] == self.widths[b] and all(loop.strides[b] % ALIGNED == 0 for loop in loops[:-1])
+            for b in self.outputs
+        )
+
+    def _made(
+        self,
+        form: Form,
+        vector: _Loop,
+        blocks: list[int],
+        grain: int,
+        streams: bool = False,
+        keeps: bool = False,
+        turned: Sequence[int] = (),
+    ) -> Call:
+        loops = [*self.outer, *self.inner]
+        counted = {position: number for number, loop in enumerate(loops) for position in loop.counted}
+        schedule = Schedule(
+            form,
+            len(self.outer),
+            len(self.inner),
+            tuple(_motion(vector.strides[b], width) for b, width in enumerate(self.widths)),
+            streams,
+            keeps,
+            tuple(counted[position] for position in sorted(counted)),
+            tuple(turned),
+        )
+        strides = tuple(tuple(loop.strides[b] for loop in loops) for b in range(len(self.widths)))
+        return Call(schedule, tuple(loop.size for loop in loops), tuple(blocks), strides, grain)
+
+
+def _motion(stride: int, width: int) -> Motion:
+    return Motion.NEXT if stride == width else Motion.STILL if stride == 0 else Motion.STRIDED
+
+
+def _positions(counted: Sequence[int], axis: int) -> tuple[int, ...]:
+    return tuple(position for position, found in enumerate(counted) if found == axis)
+
+
+def _rounded(count: int) -> int:
+    return max(-(-count // ALIGNED) * ALIGNED, ALIGNED)
