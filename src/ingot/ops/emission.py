@@ -31,7 +31,9 @@ class Emitter(Protocol):
     def mul(self, x: Any, y: Any) -> Any:
         """Product; logical and of bools."""
 
-    def div(self, x: Any, y: Any) -> Any: ...
+    def div(self, x: Any, y: Any) -> Any:
+        """Quotient; of integers cut off towards zero, and only by what is not 0."""
+
     def sqrt(self, x: Any) -> Any: ...
     def rounded(self, how: str, x: Any) -> Any:
         """floor, ceil, trunc or round (halves to even); integers are round already."""
@@ -43,10 +45,16 @@ class Emitter(Protocol):
     def shift_left(self, x: Any, y: Any) -> Any: ...
     def shift_right(self, x: Any, y: Any) -> Any: ...
     def sign_bit(self, x: Any) -> Any: ...
+    def bits(self, x: Any) -> Any:
+        """A floating-point number's bits as a signed integer."""
+
+    def with_bits(self, bits: Any, dtype: DataType) -> Any:
+        """The floating-point number that has these bits."""
+
     def compare(self, how: str, x: Any, y: Any) -> Any:
         """eq, ne, lt, le, gt or ge, as a bool; only ne holds for NaN."""
 
     def select(self, condition: Any, x: Any, y: Any) -> Any: ...
     def convert(self, x: Any, dtype: DataType) -> Any: ...
     def function(self, name: str, *operands: Any) -> Any:
-        """A function of the math module."""
+        """A function of the math module, of floating-point numbers or signed integers."""

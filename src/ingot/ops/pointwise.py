@@ -12,7 +12,7 @@ from ingot.ops import inference
 from ingot.ops.attributes import CastAttributes
 from ingot.ops.parameters import Operand, Plain, Type, data_type
 from ingot.ops.promotion import Promotion
-from ingot.ops.record import THROUGH_PYTORCH, Kind, operator, pointwise
+from ingot.ops.record import Kind, operator, pointwise
 from ingot.ops.samples import ANYWHERE, Domain, Sample, Tolerance, operands
 from ingot.ops.samples import Operand as SampleOperand
 
@@ -185,18 +185,24 @@ pointwise(
     dtypes=INTEGERS,
     commutative=True,
     samples=operands(ANYWHERE, ANYWHERE),
-    emit=THROUGH_PYTORCH,
+    emit=lambda e, x, y: _emit_signed(e, "gcd", x, y),
 )
 
 for name, summary, dtypes, domains, emit in [
     # Where the quotient is huge, vector code gives NaN for a remainder that scalar code finds: neither is stable.
-    ("fmod", "Remainder of the division, with the sign of x.", NUMERIC, (ANYWHERE, NON_ZERO), THROUGH_PYTORCH),
+    (
+        "fmod",
+        "Remainder of the division, with the sign of x.",
+        NUMERIC,
+        (ANYWHERE, NON_ZERO),
+        lambda e, x, y: e.function("fmod", x, y) if e.dtype_of(x).is_float else _emit_fmod(e, x, y),
+    ),
     (
         "remainder",
         "Remainder of the division, with the sign of y, as Python's %.",
         NUMERIC,
         (ANYWHERE, NON_ZERO),
-        THROUGH_PYTORCH,
+        lambda e, x, y: e.function("remainder", x, y) if e.dtype_of(x).is_float else _emit_remainder(e, x, y),
     ),
     (
         "bitwise_left_shift",
@@ -282,7 +288,7 @@ pointwise(
     bounded=("y",),
     tolerance=Tolerance(ulps=4),
     samples=operands(POSITIVE, EXPONENTS),
-    emit=lambda e, x, y: e.function("pow", x, y),
+    emit=lambda e, x, y: e.function("pow", x, y) if e.dtype_of(x).is_float else _emit_signed(e, "pow", x, y),
 )
 
 pointwise(
@@ -294,7 +300,7 @@ pointwise(
     promotion=Promotion.MOVEMENT,
     dtypes=FLOATS | HALVES,
     samples=operands(ANYWHERE, ANYWHERE),
-    emit=THROUGH_PYTORCH,
+    emit=lambda e, x, y: _emit_nextafter(e, x, y),
 )
 
 for name, summary, commutative in [
@@ -375,6 +381,38 @@ def _emit_sign(e: Any, x: Any) -> Any:
     zero = e.constant(0, x)
     positive, negative = e.compare("gt", x, zero), e.compare("lt", x, zero)
     return e.sub(e.convert(positive, e.dtype_of(x)), e.convert(negative, e.dtype_of(x)))
+
+
+def _emit_signed(e: Any, name: str, x: Any, y: Any) -> Any:
+    """A function of signed integers; unsigned ones fit into a wider type, and the low bits are the same."""
+    dtype = e.dtype_of(x)
+    if dtype.is_signed:
+        return e.function(name, x, y)
+    return e.convert(e.function(name, e.convert(x, DataType.Int32), e.convert(y, DataType.Int32)), dtype)
+
+
+def _emit_fmod(e: Any, x: Any, y: Any) -> Any:
+    return e.sub(x, e.mul(e.div(x, y), y))
+
+
+def _emit_remainder(e: Any, x: Any, y: Any) -> Any:
+    """y is added where the remainder is not zero and has the other sign."""
+    rest, zero = _emit_fmod(e, x, y), e.constant(0, x)
+    differ = e.bit_xor(e.compare("lt", rest, zero), e.compare("lt", y, zero))
+    return e.select(e.bit_and(differ, e.compare("ne", rest, zero)), e.add(rest, y), rest)
+
+
+def _emit_nextafter(e: Any, x: Any, y: Any) -> Any:
+    """Numbers of one sign are ordered as their bits are; from zero the next is the smallest with the sign of y."""
+    dtype, bits, target = e.dtype_of(x), e.bits(x), e.bits(y)
+    one, lowest = e.constant(1, bits), e.constant(-(1 << dtype.bits - 1), bits)
+    x, y = e.convert(x, dtype.widened), e.convert(y, dtype.widened)
+    zero = e.constant(0.0, x)
+    inwards = e.bit_xor(e.compare("lt", x, y), e.compare("gt", x, zero))
+    found = e.select(inwards, e.sub(bits, one), e.add(bits, one))
+    found = e.select(e.compare("eq", x, zero), e.bit_or(e.bit_and(target, lowest), one), found)
+    found = e.select(e.bit_or(e.compare("eq", x, y), e.compare("ne", y, y)), target, found)
+    return e.with_bits(e.select(e.compare("ne", x, x), bits, found), dtype)
 
 
 def _emit_extremum(e: Any, x: Any, y: Any, y_wins: str) -> Any:

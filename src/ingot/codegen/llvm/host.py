@@ -70,7 +70,7 @@ def new_module(name: str) -> HostModule:
 
 
 # Level 1: the code runs as fast as at level 2, and is there in two thirds of the time.
-_LEVEL = 1
+_LEVEL = 2
 
 
 class _Machines(threading.local):
@@ -93,7 +93,7 @@ def _target_machine(host: Host) -> binding.TargetMachine:
 def _new_target_machine(triple: str, name: str, features: str) -> binding.TargetMachine:
     target = binding.Target.from_triple(triple)
     return target.create_target_machine(
-        cpu=name, features=features, opt=_LEVEL, reloc="pic", codemodel="jitdefault", jit=True
+        cpu=name, features=features, opt=_LEVEL, reloc="pic", codemodel="small", jit=True
     )
 
 
@@ -115,6 +115,7 @@ def _optimized(text: str, host: Host) -> binding.ModuleRef:
     )
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
+    passes.add_sroa_pass()  # accumulators are written as memory
     passes.add_new_gvn_pass()
     passes.add_simplify_cfg_pass()
     unlocked.run_passes(passes, module, builder)

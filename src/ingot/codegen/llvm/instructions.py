@@ -18,9 +18,12 @@ from llvmlite import ir
 from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number
 from ingot.codegen.llvm.constants import constant
-from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS, INTEGER_FUNCTIONS
+from ingot.codegen.llvm.math.words import Number as NumberLanes
+from ingot.codegen.llvm.math.words import intrinsic, rounded, rounded_towards
 
 _FLOATS = {DataType.Half: ir.HalfType(), DataType.Float: ir.FloatType(), DataType.Double: ir.DoubleType()}
+_SIGNED = {8: DataType.Int8, 16: DataType.Int16, 32: DataType.Int32, 64: DataType.Int}
 _ORDERED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -112,9 +115,15 @@ class Instructions:
         return self._arithmetic(x, y, self.builder.fmul, self.builder.mul, self.builder.and_)
 
     def div(self, x: Value, y: Value) -> Value:
-        """Integers only by a known divisor that is neither 0 nor -1, which `supports` sees to."""
-        whole = self.builder.sdiv if x.dtype.is_signed else self.builder.udiv
-        return self._arithmetic(x, y, self.builder.fdiv, whole, self.builder.and_)
+        """Integers only by a divisor other than 0, which `supports` sees to. Division by -1 is negation: for the lowest
+        integer the instruction for division would end the process."""
+        if x.dtype.is_float:
+            return Value(self.builder.fdiv(x.code, y.code), x.dtype)
+        if not x.dtype.is_signed:
+            return Value(self.builder.udiv(x.code, y.code), x.dtype)
+        negates = self.compare("eq", y, self.constant(-1, y))
+        divisor = self.select(negates, self.constant(1, y), y)
+        return self.select(negates, self.neg(x), Value(self.builder.sdiv(x.code, divisor.code), x.dtype))
 
     def _arithmetic(self, x: Value, y: Value, real: Any, whole: Any, logical: Any) -> Value:
         apply = real if x.dtype.is_float else logical if x.dtype is DataType.Bool else whole
@@ -124,21 +133,18 @@ class Instructions:
         return self._intrinsic("sqrt", x)
 
     def rounded(self, how: str, x: Value) -> Value:
-        return self._intrinsic({"round": "nearbyint"}.get(how, how), x) if x.dtype.is_float else x
+        if not x.dtype.is_float:
+            return x
+        number = NumberLanes(self.builder, x.code)
+        return Value((rounded(number) if how == "round" else rounded_towards(how, number)).value, x.dtype)
 
     def function(self, name: str, *operands: Value) -> Value:
-        code = FUNCTIONS[name](self.builder, *(operand.code for operand in operands))
-        return Value(code, operands[0].dtype)
+        dtype = operands[0].dtype
+        functions = FUNCTIONS | EXACT_FUNCTIONS if dtype.is_float else INTEGER_FUNCTIONS
+        return Value(functions[name](self.builder, *(operand.code for operand in operands)), dtype)
 
     def _intrinsic(self, name: str, x: Value) -> Value:
-        # llvmlite names intrinsics of scalars only.
-        lanes = f"v{self.lanes}" if self.lanes > 1 else ""
-        full_name = f"llvm.{name}.{lanes}f{x.dtype.bits}"
-        kind = x.code.type
-        function = self.builder.module.globals.get(full_name)
-        if function is None:
-            function = ir.Function(self.builder.module, ir.FunctionType(kind, [kind]), full_name)
-        return Value(self.builder.call(function, [x.code]), x.dtype)
+        return Value(intrinsic(name, NumberLanes(self.builder, x.code)).value, x.dtype)
 
     # --- bits ---------------------------------------------------------------------------------------------------------
 
@@ -172,11 +178,15 @@ class Instructions:
         return Value(self.builder.select(within, shifted, self.constant(0, x).code), x.dtype)
 
     def sign_bit(self, x: Value) -> Value:
-        if x.dtype.is_float:
-            whole = ir.IntType(x.dtype.bits)
-            bits = self.builder.bitcast(x.code, self.wide(whole))
-            return self._truth(self.builder.icmp_signed("<", bits, self._constant(whole, 0)))
-        return self.compare("lt", x, self.constant(0, x))
+        bits = self.bits(x) if x.dtype.is_float else x
+        return self.compare("lt", bits, self.constant(0, bits))
+
+    def bits(self, x: Value) -> Value:
+        whole = _SIGNED[x.dtype.bits]
+        return Value(self.builder.bitcast(x.code, self.wide(register_type(whole))), whole)
+
+    def with_bits(self, bits: Value, dtype: DataType) -> Value:
+        return Value(self.builder.bitcast(bits.code, self.wide(register_type(dtype))), dtype)
 
     # --- choices ------------------------------------------------------------------------------------------------------
 

@@ -12,12 +12,26 @@ from ingot.codegen.llvm.math import (
     exponentials,
     gamma,
     hyperbolics,
+    integers,
     inverse_error_function,
     logarithms,
     power,
+    remainders,
     trigonometry,
 )
 from ingot.codegen.llvm.math.definitions import Emitter, emitter
+
+EXACT_FUNCTIONS: dict[str, Emitter] = {
+    "fmod": emitter(remainders.fmod),
+    "remainder": emitter(remainders.remainder),
+}
+"""Functions of floating-point numbers without any error."""
+
+INTEGER_FUNCTIONS: dict[str, Emitter] = {
+    "gcd": emitter(integers.gcd),
+    "pow": emitter(integers.pow),
+}
+"""Functions of signed integers."""
 
 FUNCTIONS: dict[str, Emitter] = {
     "exp": emitter(exponentials.exp),
@@ -49,4 +63,4 @@ FUNCTIONS: dict[str, Emitter] = {
     "lgamma": emitter(gamma.lgamma),
 }
 
-__all__ = ["FUNCTIONS", "Emitter"]
+__all__ = ["EXACT_FUNCTIONS", "FUNCTIONS", "INTEGER_FUNCTIONS", "Emitter"]

@@ -14,7 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from ingot.codegen.llvm.host import Host, HostModule
-from ingot.codegen.llvm.math.words import Number
+from ingot.codegen.llvm.math.words import Bits, Lanes, Number
 
 Emitter = Callable[..., Any]
 
@@ -40,25 +40,30 @@ class _Written(ir.Function):
         return self._text
 
 
-def _full_name(function: Callable[..., Number], type: Any) -> str:
-    lane = type.element if isinstance(type, ir.VectorType) else type
-    return f"ingot_{function.__name__}_{lane}{type.count if lane is not type else ''}"
+def _full_name(function: Callable[..., Lanes], type: Any) -> str:
+    is_vector = isinstance(type, ir.VectorType)
+    return f"ingot_{function.__name__}_{f'{type.count}x{type.element}' if is_vector else type}"
+
+
+def _lanes(builder: Any, value: Any) -> Lanes:
+    lane = value.type.element if isinstance(value.type, ir.VectorType) else value.type
+    return (Bits if isinstance(lane, ir.IntType) else Number)(builder, value)
 
 
 @cache
-def _definition(function: Callable[..., Number], type: ir.Type, arity: int, host: Host) -> _Definition:
+def _definition(function: Callable[..., Lanes], type: ir.Type, arity: int, host: Host) -> _Definition:
     module = HostModule("definition", host)
     defined = ir.Function(module, ir.FunctionType(type, [type] * arity), _full_name(function, type))
     defined.linkage = "internal"
     defined.attributes.add("alwaysinline")
     builder: Any = ir.IRBuilder(defined.append_basic_block())
-    builder.ret(function(*(Number(builder, argument) for argument in defined.args)).value)
+    builder.ret(function(*(_lanes(builder, argument) for argument in defined.args)).value)
     others = [other for other in module.globals.values() if other is not defined]
     return _Definition(str(defined), tuple((other.name, other.function_type) for other in others))
 
 
-def emitter(function: Callable[..., Number]) -> Emitter:
-    """A function of Numbers as one of LLVM values of one type, which appends to the block a builder is at."""
+def emitter(function: Callable[..., Lanes]) -> Emitter:
+    """A function of Numbers or Bits as one of LLVM values of one type, called in the block a builder is at."""
 
     def emit(builder: ir.IRBuilder, *operands: Any) -> Any:
         module: Any = builder.module

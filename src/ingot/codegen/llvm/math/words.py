@@ -3,9 +3,8 @@
 A `Number` is an LLVM value of float or double lanes, scalar or vector, together with the builder that extends it, so
 that `x * x + 1.0` emits what it says. `Bits` are the same lanes seen as integers, a `Mask` holds one truth value per
 lane. Python numbers become constants of the other operand's type. Nothing here branches, calls a library or sets a
-fast-math flag: what is written is what is computed, in that order, on every target. `fma` has to be exact; on a
-processor without fused multiply-add LLVM turns it into a library call, which is right and slow, and so it is with
-`rounded` on x86 before SSE4.1.
+fast-math flag: what is written is what is computed, in that order, on every target. Where a processor has no
+instruction for `fma` or `rounded`, a few others do the same.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any
 from llvmlite import ir
 
 from ingot.codegen.llvm.constants import constant
+from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.math.formats import DOUBLE, SINGLE, Coefficients, Format
 
 
@@ -28,6 +28,12 @@ class Lanes:
 
     builder: ir.IRBuilder
     value: Any
+
+    @property
+    def host(self) -> Host:
+        """What the code is for."""
+        module: Any = self.builder.module
+        return module.host
 
     @property
     def count(self) -> int | None:
@@ -91,6 +97,13 @@ class Bits(Lanes):
 
     def equals(self, other: Bits | int) -> Mask:
         return Mask(self.builder, self.builder.icmp_signed("==", self.value, self._operand(other)))
+
+    def is_negative(self) -> Mask:
+        return Mask(self.builder, self.builder.icmp_signed("<", self.value, self._operand(0)))
+
+    def modulo(self, other: Bits) -> Bits:
+        """The remainder of signed division, as in C. The divisor may be neither 0 nor -1."""
+        return self._apply(self.builder.srem, other)
 
     def as_number(self) -> Number:
         """The floating-point number with these bits."""
@@ -180,8 +193,7 @@ class Number(Lanes):
 
     def has_minus_sign(self) -> Mask:
         """Where the sign bit is set: in negative numbers, in -0 and in some NaNs."""
-        bits = self.bits()
-        return Mask(self.builder, self.builder.icmp_signed("<", bits.value, bits._operand(0)))
+        return self.bits().is_negative()
 
     def bits(self) -> Bits:
         return Bits(self.builder, self.builder.bitcast(self.value, _shaped(self.format.integer, self.count)))
@@ -212,7 +224,32 @@ def intrinsic(name: str, first: Number, *others: Number) -> Number:
 def fma(a: Number, b: Number | float | Fraction, c: Number | float | Fraction) -> Number:
     """a * b + c, rounded once."""
     number = lambda operand: operand if isinstance(operand, Number) else a.constant(operand)
-    return intrinsic("fma", a, number(b), number(c))
+    b, c = number(b), number(c)
+    if a.host.has_fma:
+        return intrinsic("fma", a, b, c)
+    if a.is_single:
+        return (a.widened() * b.widened() + c.widened()).narrowed()
+    return _fma_of_parts(a, b, c)
+
+
+def _fma_of_parts(a: Number, b: Number, c: Number) -> Number:
+    """a * b + c without an instruction for it: the product's and the sum's rounding errors are exact sums of parts.
+
+    It is right to the last bit but for rare ties, and exact wherever the result is a double; where a part overflows,
+    the product is rounded, too.
+    """
+
+    def halves(x: Number) -> tuple[Number, Number]:
+        spread = x * (2.0**27 + 1)
+        high = spread - (spread - x)
+        return high, x - high
+
+    product, total = a * b, a * b + c
+    (a_high, a_low), (b_high, b_low) = halves(a), halves(b)
+    product_lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    shadow = total - product
+    lost = ((product - (total - shadow)) + (c - shadow)) + product_lost
+    return choose(abs(lost) > 0.0, total + lost, total)
 
 
 def polynomial(x: Number, coefficients: Coefficients | Sequence[float]) -> Number:
@@ -257,7 +294,22 @@ def square_root(x: Number) -> Number:
 
 def rounded(x: Number) -> Number:
     """The nearest whole number, halves to even."""
-    return intrinsic("nearbyint", x)
+    if x.host.has_rounding:
+        return intrinsic("nearbyint", x)
+    whole = 2.0**x.format.fraction_bits
+    near = (abs(x) + whole) - whole
+    return choose(abs(x) < whole, with_sign_of(near, x), x)
+
+
+def rounded_towards(how: str, x: Number) -> Number:
+    """The next whole number, the number itself included, in the direction of floor, ceil or trunc."""
+    if x.host.has_rounding:
+        return intrinsic(how, x)
+    if how == "trunc":
+        return with_sign_of(rounded_towards("floor", abs(x)), x)
+    near = rounded(x)
+    next = choose(near > x, near - 1.0, near) if how == "floor" else choose(near < x, near + 1.0, near)
+    return with_sign_of(next, x)
 
 
 def in_double(function: Callable[..., Number]) -> Callable[..., Number]:
