@@ -1,5 +1,6 @@
 """ingot: a just-in-time fusion compiler for PyTorch."""
 
+from ingot import memory
 from ingot.base.config import Config
 from ingot.base.dtypes import DataType
 from ingot.base.errors import IngotError
@@ -8,5 +9,14 @@ from ingot.frontend.fusion_manager import FusionManager
 from ingot.ir.builder import GraphBuilder
 from ingot.runtime.compiler import JitCompiler
 
-__all__ = ["Config", "DataType", "FusionDefinition", "FusionManager", "GraphBuilder", "IngotError", "JitCompiler"]
+__all__ = [
+    "Config",
+    "DataType",
+    "FusionDefinition",
+    "FusionManager",
+    "GraphBuilder",
+    "IngotError",
+    "JitCompiler",
+    "memory",
+]
 __version__ = "0.1.0"

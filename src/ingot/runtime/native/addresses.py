@@ -1,0 +1,74 @@
+"""Where the functions and types are that native routines use: Python's, the C library's and torch's.
+
+Nothing is compiled against headers: functions are found by name in what is loaded already. What may be missing is None,
+and the caller does without.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from ingot.runtime.native.routines import Foreign
+
+
+def python_function(name: str, result_bits: int = 64) -> Foreign:
+    """A function of Python's C interface."""
+    return Foreign(_address(ctypes.pythonapi, name), result_bits)
+
+
+def system_function(name: str, result_bits: int = 64) -> Foreign:
+    """A function of the C library."""
+    return Foreign(_address(_process(), name), result_bits)
+
+
+def torch_function(library: str, name: str, result_bits: int = 64) -> Foreign | None:
+    """A function that one of torch's libraries exports, by its C++ name; None if there is none."""
+    for path in (Path(torch.__file__).parent / "lib").glob(f"lib{library}.*"):
+        try:
+            return Foreign(_address(ctypes.CDLL(str(path)), name), result_bits)
+        except (OSError, AttributeError):
+            continue
+    return None
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+@lru_cache(maxsize=1)
+def _process() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+class TensorExchange:
+    """torch's functions to read a tensor from native code and to make one from native memory (DLPack's C interface)."""
+
+    _NAME = b"dlpack_exchange_api"
+    _MAJOR_VERSION = 1
+
+    def __init__(self, table: int):
+        words = (ctypes.c_uint64 * 7).from_address(table)
+        self.version = words[0]
+        """Major version in the lower half of the word, minor version in the upper."""
+        self.to_python = Foreign(words[4], 32)
+        """managed_tensor_to_py_object_no_sync"""
+        self.from_python = Foreign(words[5], 32)
+        """dltensor_from_py_object_no_sync"""
+
+    @classmethod
+    def find(cls) -> TensorExchange | None:
+        """torch's table of functions; None where this version of torch has none that is known here."""
+        capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+        if capsule is None:
+            return None
+        get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        found = cls(get_pointer(capsule, cls._NAME))
+        is_known = found.version & 0xFFFFFFFF == cls._MAJOR_VERSION
+        return found if is_known and found.to_python.address and found.from_python.address else None

@@ -1,0 +1,103 @@
+"""Python functions whose calls go through the launcher: a table of records, and what to call when none of them fits.
+
+In: a fallback, the numbers of inputs and results, and how they are passed. Out: a builtin function. It answers calls
+that match a record natively, the record used last first, and every other call with the fallback's result or exception.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from ingot.runtime.native.launcher import Launcher
+from ingot.runtime.native.matching import (
+    CONVENTION,
+    INPUTS,
+    LIST_CONVENTION,
+    OUTPUTS,
+    POSITIONAL_CONVENTION,
+    TABLE_WORDS,
+)
+from ingot.runtime.native.records import Record
+from ingot.runtime.native.routines import make_immortal
+
+
+class Convention(Enum):
+    """How inputs and results are passed."""
+
+    LIST = LIST_CONVENTION
+    """function([a, b]) or function((a, b)) returns a list."""
+    POSITIONAL = POSITIONAL_CONVENTION
+    """function(a, b) returns one tensor, or a tuple where there are several."""
+
+
+class CallTable:
+    """The records of one function. Threads may add to it while others call."""
+
+    def __init__(self, launcher: Launcher, inputs: int, outputs: int, convention: Convention):
+        self._launcher = launcher
+        self._words = (ctypes.c_int64 * TABLE_WORDS)()
+        self._words[INPUTS], self._words[OUTPUTS] = inputs, outputs
+        self._words[CONVENTION] = convention.value
+        self.address = ctypes.addressof(self._words)
+        self._records: dict[int, Record] = {}
+        self._retired: list[Record] = []
+        """Records that other calls may still be inside of."""
+        self._lock = threading.Lock()
+
+    def add(self, record: Record) -> None:
+        """Put a record first; if there are too many, the one not used for the longest time goes."""
+        with self._lock:
+            if any(known.guards == record.guards for known in self._records.values()):
+                return
+            self._records[record.address] = record
+            evicted = self._launcher.insert(self.address, record.address)
+            if evicted:
+                self._retired.append(self._records.pop(evicted))
+            self._retired = [retired for retired in self._retired if retired.is_running]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+class _MethodDefinition(ctypes.Structure):
+    """PyMethodDef"""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("documentation", ctypes.c_char_p),
+    )
+
+
+_FASTCALL_WITH_KEYWORDS = 0x0080 | 0x0002
+
+_new_function = ctypes.pythonapi.PyCFunction_NewEx
+_new_function.restype, _new_function.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+@cache
+def _method(entry: int, name: str, documentation: str) -> _MethodDefinition:
+    """What Python has to know of a builtin. Functions may outlive everything, so it is never freed."""
+    made = _MethodDefinition(name.encode(), entry, _FASTCALL_WITH_KEYWORDS, documentation.encode())
+    make_immortal(made)
+    return made
+
+
+def native_function(
+    launcher: Launcher, table: CallTable, fallback: Callable[..., Any], name: str, signature: str, documentation: str
+) -> Callable[..., Any]:
+    """A builtin that answers with a table's records, and calls the fallback for everything they do not cover.
+
+    The builtin's owner is a tuple, so the garbage collector sees the fallback through it.
+    """
+    method = _method(launcher.entry, name, f"{name}{signature}\n--\n\n{documentation}")
+    owner = (_new_capsule(table.address, None, None), table, fallback)
+    return _new_function(ctypes.addressof(method), owner, None)

@@ -1,0 +1,169 @@
+"""The launcher: one native routine through which every call of every compiled fusion goes.
+
+It is driven by data (see records): it reads the arguments, looks for the record made for arguments like these, takes
+memory for the results, runs the record's steps and wraps the results. Whatever it does not know it hands, arguments and
+all, to the Python function given for that; it raises nothing itself. It is compiled once per process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from ingot.runtime.native import layout
+from ingot.runtime.native.addresses import TensorExchange, python_function, torch_function
+from ingot.runtime.native.layout import TensorLayout, tensor_layout
+from ingot.runtime.native.matching import (
+    CONVENTION,
+    COUNT,
+    INPUTS,
+    LIST_CONVENTION,
+    MOST_RECORDS,
+    OUTPUTS,
+    RECORDS,
+    TENSOR_WORDS,
+    MatchingEmitter,
+)
+from ingot.runtime.native.once import once
+from ingot.runtime.native.pool import Pool, pool
+from ingot.runtime.native.routines import Foreign, Library, Routine, Value
+from ingot.runtime.native.running import RunningEmitter, now
+
+
+class Modes:
+    """torch's functions that tell whether somebody is watching the operations of this thread."""
+
+    def __init__(self, function_mode: Foreign, dispatch_mode: Foreign):
+        self.function_mode = function_mode
+        self.dispatch_mode = dispatch_mode
+
+    @classmethod
+    def find(cls) -> Modes | None:
+        function_mode = torch_function("torch_cpu", "_ZN2at4impl27torch_function_mode_enabledEv", 8)
+        dispatch_mode = torch_function("c10", "_ZN3c104impl20TorchDispatchModeTLS13any_modes_setEb", 8)
+        if function_mode is None or dispatch_mode is None:
+            return None
+        return cls(function_mode, dispatch_mode)
+
+
+class LauncherEmitter:
+    """Writes the launcher's routines into a library."""
+
+    def __init__(self, library: Library, tensors: TensorLayout, exchange: TensorExchange, modes: Modes, memory: Pool):
+        self._library = library
+        self._matching = MatchingEmitter(library, tensors, exchange)
+        self._running = RunningEmitter(library, memory)
+        self._modes = modes
+
+    def emit(self) -> None:
+        """Write all routines: `entry` is what Python calls, `insert` and `one_thread` serve the Python side."""
+        read, matches = self._matching.emit()
+        self._entry(self._attempt(read, matches, self._running.emit()))
+        self._insert()
+
+    def _insert(self) -> None:
+        """insert(table, record): make a record the first; the one that fell off the end, or 0."""
+        routine = self._library.routine("insert", 2)
+        table, record = routine.parameters
+        count = routine.load(table, COUNT)
+        last = routine.load(table, RECORDS + MOST_RECORDS - 1)
+        is_full = routine.compare(count, "==", MOST_RECORDS)
+        routine.store(routine.choose(is_full, count, routine.add(count, 1)), table, COUNT)
+        self._shift(routine, table, routine.subtract(routine.load(table, COUNT), 1))
+        routine.store(record, table, RECORDS)
+        routine.give_back(routine.choose(is_full, last, 0))
+
+    def _shift(self, routine: Routine, table: Value, count: Value) -> None:
+        """Move the first records of a table one place back."""
+        with routine.loop(count) as index:
+            target = routine.add(routine.subtract(count, index), RECORDS)
+            routine.store(routine.load(table, routine.subtract(target, 1)), table, target)
+
+    # --- the call -----------------------------------------------------------------------------------------------------
+
+    def _entry(self, attempt: Routine) -> None:
+        """entry(self, arguments, count, keywords): what Python calls; `self` is (table, its owner, the fallback)."""
+        routine = self._library.routine("entry", 4)
+        self_, arguments, count, keywords = routine.parameters
+        capsule = routine.load(self_, layout.ITEMS_WORD)
+        table = routine.call(python_function("PyCapsule_GetPointer"), capsule, 0)
+        result = routine.call(attempt, table, arguments, count, keywords)
+        with routine.when(routine.compare(result, "!=", 0)):
+            routine.give_back(result)
+        fallback = routine.load(self_, layout.ITEMS_WORD + 2)
+        call = python_function("PyObject_Vectorcall")
+        routine.give_back(routine.call(call, fallback, arguments, count, keywords))
+
+    def _attempt(self, read: Routine, matches: Routine, run: Routine) -> Routine:
+        """attempt(table, arguments, count, keywords): the result, or 0 where Python has to look at the call."""
+        routine = self._library.routine("attempt", 4)
+        table, arguments, count, keywords = routine.parameters
+        start = now(routine)
+        with routine.when(routine.compare(keywords, "!=", 0)):
+            routine.give_back(0)
+        items, length = self._items(routine, table, arguments, count)
+        inputs = routine.load(table, INPUTS)
+        is_watched = routine.united_bits(
+            routine.call(self._modes.function_mode), routine.call(self._modes.dispatch_mode, 0)
+        )
+        is_wrong = routine.compare(length, "!=", inputs)
+        with routine.when(routine.either(is_wrong, routine.compare(is_watched, "!=", 0))):
+            routine.give_back(0)
+        tensors = routine.stack(routine.multiply(inputs, TENSOR_WORDS))
+        slots = routine.stack(routine.add(inputs, routine.add(routine.load(table, OUTPUTS), 1)))
+        with routine.loop(inputs) as index:
+            tensor = routine.add(tensors, routine.multiply(index, TENSOR_WORDS * 8))
+            slot = routine.add(slots, routine.multiply(index, 8))
+            is_known = routine.call(read, routine.load(items, index), tensor, slot)
+            with routine.when(routine.compare(is_known, "==", 0)):
+                routine.give_back(0)
+        with routine.loop(routine.load(table, COUNT)) as index:
+            place = routine.add(index, RECORDS)
+            record = routine.load(table, place)
+            is_match = routine.call(matches, table, record, tensors, slots)
+            with routine.when(routine.compare(is_match, "!=", 0)):
+                self._shift(routine, table, index)
+                routine.store(record, table, RECORDS)
+                routine.give_back(routine.call(run, table, record, items, slots, start))
+        routine.give_back(0)
+        return routine
+
+    def _items(self, routine: Routine, table: Value, arguments: Value, count: Value) -> tuple[Value, Value]:
+        """Where the inputs are and how many: the arguments themselves, or the items of the one list or tuple."""
+        cells = routine.stack(2)
+        routine.store(arguments, cells, 0)
+        routine.store(count, cells, 1)
+        with routine.when(routine.compare(routine.load(table, CONVENTION), "==", LIST_CONVENTION)):
+            with routine.when(routine.compare(count, "!=", 1)):
+                routine.give_back(0)
+            container = routine.load(arguments)
+            kind = routine.load(container, layout.TYPE_WORD)
+            is_list, is_tuple = (routine.compare(kind, "==", id(type_)) for type_ in (list, tuple))
+            with routine.when(routine.opposite(routine.either(is_list, is_tuple))):
+                routine.give_back(0)
+            inline = routine.add(container, layout.ITEMS_WORD * 8)
+            routine.store(routine.choose(is_list, routine.load(inline), inline), cells, 0)
+            routine.store(routine.load(container, layout.LENGTH_WORD), cells, 1)
+        return routine.load(cells, 0), routine.load(cells, 1)
+
+
+class Launcher:
+    """The launcher of this process, compiled. There is one: `launcher()`."""
+
+    def __init__(self, tensors: TensorLayout, exchange: TensorExchange, modes: Modes, memory: Pool):
+        library = Library()
+        LauncherEmitter(library, tensors, exchange, modes, memory).emit()
+        library.compile()
+        self.entry = library.address("entry")
+        self.insert = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(library.address("insert"))
+        """insert(table, record) puts a record first and returns the address of the one it drives out, or 0."""
+        os.register_at_fork(after_in_child=ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address("one_thread")))
+
+
+@once
+def launcher() -> Launcher | None:
+    """The launcher, compiled at first use; None where Python, torch or the system are not as it needs them."""
+    memory, tensors, exchange, modes = pool(), tensor_layout(), TensorExchange.find(), Modes.find()
+    if memory is None or tensors is None or exchange is None or modes is None:
+        return None
+    return Launcher(tensors, exchange, modes, memory)

@@ -1,0 +1,196 @@
+"""Call records: everything the launcher has to know to answer calls with arguments of one kind, as words in memory.
+
+In: guards for the inputs, shapes and dtypes of the results, and steps whose addresses are left open. Out: a record that
+call tables can hold. A record never changes, but for the count of calls that are inside it without the GIL.
+
+An address or number that a call brings has a slot: first the inputs, then the results, then the arena of intermediate
+values. A step's words are copied for every call, and patches put slots into them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ingot.runtime.native.prototypes import DTYPES, Prototype, type_word
+
+# What stands for the type of a number where a tensor has its rank and dtype: no rank is negative.
+FLOAT, INT, BOOL = -1, -2, -3
+
+# The words of a record.
+IN_FLIGHT, GUARDS, PROTOTYPES, ARENA_BYTES, CONVERSION_COUNT, CONVERSIONS = range(6)
+STEP_COUNT, STEPS, MOST_WORDS, IS_LONG, STATISTICS, LAUNCHES, BYTES_MOVED = range(6, 13)
+
+GUARD_TYPE, GUARD_RANK, GUARD_AXES = range(3)
+GUARD_LOWEST, GUARD_HIGHEST = 2, 3
+GUARD_WORDS = 4
+AXIS_SIZE, AXIS_STRIDE, AXIS_MASK = range(3)
+AXIS_WORDS = 3
+
+STEP_ENTRY, STEP_WORD_COUNT, STEP_TEMPLATE, STEP_PATCH_COUNT, STEP_PATCHES, STEP_IS_PARALLEL = range(6)
+STEP_WORDS = 6
+PATCH_WORD, PATCH_SLOT, PATCH_OFFSET = range(3)
+PATCH_WORDS = 3
+
+# The words every step begins with.
+THREADS_WORD, FAULT_WORD = range(2)
+
+# The words of statistics.
+EXECUTIONS, NANOSECONDS, TOTAL_LAUNCHES, TOTAL_BYTES = range(4)
+STATISTICS_WORDS = 4
+
+MOST_STACK_WORDS = 8192
+"""More than this a call does not put on the stack; threads may have little of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGuard:
+    """An ordinary CPU tensor of exactly these sizes and strides, as far as its elements lie elsewhere by them."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def like(cls, tensor: torch.Tensor) -> TensorGuard:
+        return cls(tensor.dtype, tuple(tensor.shape), tensor.stride())
+
+    def axes(self) -> list[int]:
+        is_empty = 0 in self.sizes
+        words = []
+        for size, stride in zip(self.sizes, self.strides, strict=True):
+            words += [size, stride, 0 if size == 1 or is_empty else -1]
+        return words
+
+
+@dataclass(frozen=True, slots=True)
+class NumberGuard:
+    """A Python number of exactly this type; an int within bounds. Passed on as a double if `as_double`."""
+
+    type: type[float] | type[int] | type[bool]
+    as_double: bool = False
+    lowest: int = -(1 << 63)
+    highest: int = (1 << 63) - 1
+
+
+Guard = TensorGuard | NumberGuard
+_NUMBER_TYPES = {float: FLOAT, int: INT, bool: BOOL}
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """words[word] = slots[slot] + offset"""
+
+    word: int
+    slot: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel: `void entry(int64_t *words)`."""
+
+    entry: int
+    words: tuple[int, ...]
+    patches: tuple[Patch, ...]
+    is_parallel: bool = False
+
+
+class RunStatistics:
+    """What native calls have cost; several records add to one."""
+
+    def __init__(self) -> None:
+        self._words = (ctypes.c_int64 * STATISTICS_WORDS)()
+        self.address = ctypes.addressof(self._words)
+
+    @property
+    def executions(self) -> int:
+        return self._words[EXECUTIONS]
+
+    @property
+    def seconds(self) -> float:
+        return self._words[NANOSECONDS] * 1e-9
+
+    @property
+    def launches(self) -> int:
+        return self._words[TOTAL_LAUNCHES]
+
+    @property
+    def bytes_moved(self) -> int:
+        return self._words[TOTAL_BYTES]
+
+
+class Record:
+    """A record in memory, and everything that must live as long."""
+
+    def __init__(
+        self,
+        guards: Sequence[Guard],
+        results: Sequence[Prototype],
+        steps: Sequence[Step],
+        statistics: RunStatistics,
+        *,
+        arena_bytes: int = 0,
+        is_long: bool = False,
+        bytes_moved: int = 0,
+        keeps: Any = None,
+    ):
+        """`keeps` is held as long as the record: what owns the machine code of the steps."""
+        self.guards = tuple(guards)
+        self.results = tuple(results)
+        self._kept: list[Any] = [statistics, keeps]
+        conversions = [
+            position for position, guard in enumerate(guards) if isinstance(guard, NumberGuard) and _converts(guard)
+        ]
+        words = {
+            GUARDS: self._place([word for guard in guards for word in self._guard_words(guard)]),
+            PROTOTYPES: self._place([result.address for result in results]),
+            ARENA_BYTES: arena_bytes,
+            CONVERSION_COUNT: len(conversions),
+            CONVERSIONS: self._place(conversions),
+            STEP_COUNT: len(steps),
+            STEPS: self._place([word for step in steps for word in self._step_words(step)]),
+            MOST_WORDS: max((len(step.words) for step in steps), default=0),
+            IS_LONG: int(is_long),
+            STATISTICS: statistics.address,
+            LAUNCHES: len(steps),
+            BYTES_MOVED: bytes_moved,
+        }
+        self._words = (ctypes.c_int64 * (1 + len(words)))(0, *words.values())
+        self.address = ctypes.addressof(self._words)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a call is inside without the GIL."""
+        return self._words[IN_FLIGHT] != 0
+
+    def _place(self, words: list[int]) -> int:
+        """The address of these words in memory that lives with the record."""
+        memory = (ctypes.c_int64 * len(words))(*words)
+        self._kept.append(memory)
+        return ctypes.addressof(memory)
+
+    def _guard_words(self, guard: Guard) -> list[int]:
+        if isinstance(guard, NumberGuard):
+            return [_NUMBER_TYPES[guard.type], 0, guard.lowest, guard.highest]
+        rank = len(guard.sizes)
+        return [type_word(guard.dtype, rank), rank, self._place(guard.axes()), 0]
+
+    def _step_words(self, step: Step) -> list[int]:
+        patches = [word for patch in step.patches for word in (patch.word, patch.slot, patch.offset)]
+        template, placed = self._place(list(step.words)), self._place(patches)
+        return [step.entry, len(step.words), template, len(step.patches), placed, int(step.is_parallel)]
+
+
+def can_record(guards: Sequence[Guard], steps: Sequence[Step]) -> bool:
+    """Whether calls like these can be answered by a record: dtypes that native code knows, and not too many words."""
+    known = all(guard.dtype in DTYPES for guard in guards if isinstance(guard, TensorGuard))
+    return known and 8 * len(guards) + max((len(step.words) for step in steps), default=0) <= MOST_STACK_WORDS
+
+
+def _converts(guard: NumberGuard) -> bool:
+    return guard.as_double and guard.type is not float

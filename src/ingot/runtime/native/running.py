@@ -1,0 +1,205 @@
+"""The launcher's native routines that run a record's steps and make its results."""
+
+from __future__ import annotations
+
+import time
+
+from ingot.runtime.native import pool_routines, records
+from ingot.runtime.native.addresses import python_function, system_function, torch_function
+from ingot.runtime.native.matching import CONVENTION, INPUTS, LIST_CONVENTION, OUTPUTS
+from ingot.runtime.native.pool import Pool
+from ingot.runtime.native.prototypes import PROTOTYPE_BYTES
+from ingot.runtime.native.routines import Foreign, Library, Routine, Value, Word
+
+
+def now(routine: Routine) -> Word:
+    """The time in nanoseconds, from some moment on."""
+    cells = routine.stack(2)
+    routine.call(system_function("clock_gettime", 32), time.CLOCK_MONOTONIC, cells)
+    return routine.add(routine.multiply(routine.load(cells, 0), 1_000_000_000), routine.load(cells, 1))
+
+
+def _thread_count_function() -> Foreign | None:
+    """torch.get_num_threads without Python."""
+    return torch_function("torch_cpu", "_ZN2at15get_num_threadsEv", 32)
+
+
+class RunningEmitter:
+    """Writes these routines into a library."""
+
+    def __init__(self, library: Library, memory: Pool):
+        self._library = library
+        self._pool = memory
+        self._has_forked = library.memory("has_forked", 1)
+
+    def emit(self) -> Routine:
+        """run(table, record, items, slots, start). Also `one_thread`, for a forked child: threads of a team are not
+        there any more, and starting one would hang."""
+        one_thread = self._library.routine("one_thread", 0)
+        one_thread.store(1, self._has_forked)
+        one_thread.give_back()
+        return self._run(self._run_steps(), self._take_memory(), self._wrap_results())
+
+    def _run(self, run_steps: Routine, take_memory: Routine, wrap_results: Routine) -> Routine:
+        """run(table, record, items, slots, start): the results of a record, or 0 if Python has to compute them."""
+        routine = self._library.routine("run", 5)
+        table, record, items, slots, start = routine.parameters
+        inputs, outputs = routine.load(table, INPUTS), routine.load(table, OUTPUTS)
+        blocks = routine.stack(routine.add(outputs, 1))
+        fresh_slots = routine.add(slots, routine.multiply(inputs, 8))
+        is_short = routine.call(take_memory, record, outputs, blocks, fresh_slots)
+        with routine.when(routine.compare(is_short, "!=", 0)):
+            routine.give_back(0)
+        conversions = routine.load(record, records.CONVERSIONS)
+        with routine.loop(routine.load(record, records.CONVERSION_COUNT)) as index:
+            place = routine.load(conversions, index)
+            routine.store(routine.to_double(routine.load(slots, place)), slots, place)
+        fault = self._guarded_steps(routine, run_steps, record, items, inputs, slots)
+        self._give_arena(routine, blocks, outputs)
+        with routine.when(routine.compare(fault, "!=", 0)):
+            with routine.loop(outputs) as index:
+                routine.call(self._pool.give, routine.load(blocks, index))
+            routine.give_back(0)
+        result = routine.call(wrap_results, table, record, blocks)
+        with routine.when(routine.compare(result, "!=", 0)):
+            self._count(routine, record, start)
+        routine.give_back(result)
+        return routine
+
+    def _give_arena(self, routine: Routine, blocks: Value, outputs: Value) -> None:
+        arena = routine.load(blocks, outputs)
+        with routine.when(routine.compare(arena, "!=", 0)):
+            routine.call(self._pool.give, arena)
+
+    def _guarded_steps(
+        self, routine: Routine, run_steps: Routine, record: Value, items: Value, inputs: Value, slots: Value
+    ) -> Value:
+        """Run the steps; those that take long run without the GIL, with the inputs and the record held."""
+        cell, held = routine.stack(1), routine.stack(inputs)
+        is_long = routine.compare(routine.load(record, records.IS_LONG), "!=", 0)
+        with routine.when(routine.opposite(is_long)):
+            routine.store(routine.call(run_steps, record, slots), cell)
+        with routine.when(is_long):
+            with routine.loop(inputs) as index:  # the list may change meanwhile
+                item = routine.load(items, index)
+                routine.store(item, held, index)
+                routine.call(python_function("Py_IncRef"), item)
+            routine.increase(1, record, records.IN_FLIGHT)
+            thread = routine.call(python_function("PyEval_SaveThread"))
+            routine.store(routine.call(run_steps, record, slots), cell)
+            routine.call(python_function("PyEval_RestoreThread"), thread)
+            routine.increase(-1, record, records.IN_FLIGHT)
+            with routine.loop(inputs) as index:
+                routine.call(python_function("Py_DecRef"), routine.load(held, index))
+        return routine.load(cell)
+
+    def _take_memory(self) -> Routine:
+        """take_memory(record, outputs, blocks, slots): blocks for results and arena; 1 if memory is short."""
+        routine = self._library.routine("take_memory", 4)
+        record, outputs, blocks, slots = routine.parameters
+        prototypes = routine.load(record, records.PROTOTYPES)
+        arena_bytes = routine.load(record, records.ARENA_BYTES)
+        routine.store(0, blocks, outputs)
+        with routine.loop(outputs) as index:
+            wanted = routine.load(routine.load(prototypes, index), PROTOTYPE_BYTES)
+            self._take_block(routine, wanted, blocks, slots, index)
+        with routine.when(routine.compare(arena_bytes, ">", 0)):
+            self._take_block(routine, arena_bytes, blocks, slots, outputs)
+        routine.give_back(0)
+        return routine
+
+    def _take_block(self, routine: Routine, wanted: Value, blocks: Value, slots: Value, index: Value) -> None:
+        block = routine.call(self._pool.take, wanted)
+        with routine.when(routine.compare(block, "==", 0)):
+            with routine.loop(index) as earlier:
+                routine.call(self._pool.give, routine.load(blocks, earlier))
+            routine.give_back(1)
+        routine.store(block, blocks, index)
+        routine.store(routine.load(block, pool_routines.DATA), slots, index)
+
+    def _run_steps(self) -> Routine:
+        """run_steps(record, slots): one step after the other; 0, or 1 as soon as one reports a fault."""
+        routine = self._library.routine("run_steps", 2)
+        record, slots = routine.parameters
+        words = routine.stack(routine.load(record, records.MOST_WORDS))
+        steps = routine.load(record, records.STEPS)
+        copy = system_function("memcpy")
+        with routine.loop(routine.load(record, records.STEP_COUNT)) as index:
+            step = routine.add(steps, routine.multiply(index, records.STEP_WORDS * 8))
+            size = routine.multiply(routine.load(step, records.STEP_WORD_COUNT), 8)
+            routine.call(copy, words, routine.load(step, records.STEP_TEMPLATE), size)
+            patches = routine.load(step, records.STEP_PATCHES)
+            with routine.loop(routine.load(step, records.STEP_PATCH_COUNT)) as number:
+                patch = routine.add(patches, routine.multiply(number, records.PATCH_WORDS * 8))
+                source = routine.load(slots, routine.load(patch, records.PATCH_SLOT))
+                value = routine.add(source, routine.load(patch, records.PATCH_OFFSET))
+                routine.store(value, words, routine.load(patch, records.PATCH_WORD))
+            self._set_threads(routine, step, words)
+            routine.call_address(routine.load(step, records.STEP_ENTRY), words)
+            with routine.when(routine.compare(routine.load(words, records.FAULT_WORD), "!=", 0)):
+                routine.give_back(1)
+        routine.give_back(0)
+        return routine
+
+    def _set_threads(self, routine: Routine, step: Value, words: Value) -> None:
+        routine.store(1, words, records.THREADS_WORD)
+        count = _thread_count_function()
+        if count is None:
+            return
+        is_parallel = routine.compare(routine.load(step, records.STEP_IS_PARALLEL), "!=", 0)
+        may_start = routine.compare(routine.load(self._has_forked), "==", 0)
+        with routine.when(routine.both(is_parallel, may_start)):
+            routine.store(routine.call(count), words, records.THREADS_WORD)
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    def _wrap_results(self) -> Routine:
+        """wrap_results(table, record, blocks): tensors on the blocks, in the form the convention asks for.
+
+        If torch refuses one of them, all are given up and the result is 0.
+        """
+        routine = self._library.routine("wrap_results", 3)
+        table, record, blocks = routine.parameters
+        outputs = routine.load(table, OUTPUTS)
+        prototypes = routine.load(record, records.PROTOTYPES)
+        with routine.loop(outputs) as index:
+            tensor = routine.call(self._pool.wrap, routine.load(prototypes, index), routine.load(blocks, index))
+            with routine.when(routine.compare(tensor, "==", 0)):
+                self._abandon(routine, blocks, outputs, index)
+            routine.store(tensor, blocks, index)
+        is_list = routine.compare(routine.load(table, CONVENTION), "==", LIST_CONVENTION)
+        is_bare = routine.both(routine.opposite(is_list), routine.compare(outputs, "==", 1))
+        with routine.when(is_bare):
+            routine.give_back(routine.load(blocks))
+        with routine.when(is_list):
+            routine.give_back(self._collect(routine, "PyList", blocks, outputs))
+        routine.give_back(self._collect(routine, "PyTuple", blocks, outputs))
+        return routine
+
+    def _collect(self, routine: Routine, kind: str, tensors: Value, count: Value) -> Value:
+        """A new list or tuple of tensors, which become its own."""
+        container = routine.call(python_function(f"{kind}_New"), count)
+        with routine.when(routine.compare(container, "==", 0)):
+            self._abandon(routine, tensors, count, count)
+        put = python_function(f"{kind}_SetItem", 32)
+        with routine.loop(count) as index:
+            routine.call(put, container, index, routine.load(tensors, index))
+        return container
+
+    def _abandon(self, routine: Routine, things: Value, count: Value, failed: Value) -> None:
+        """Give up results of which those before the failed one are tensors and those after it still blocks."""
+        routine.call(python_function("PyErr_Clear"))
+        with routine.loop(failed) as index:
+            routine.call(python_function("Py_DecRef"), routine.load(things, index))
+        with routine.loop(count) as index, routine.when(routine.compare(index, ">", failed)):
+            routine.call(self._pool.give, routine.load(things, index))
+        routine.give_back(0)
+
+    # --- statistics ---------------------------------------------------------------------------------------------------
+
+    def _count(self, routine: Routine, record: Value, start: Value) -> None:
+        statistics = routine.load(record, records.STATISTICS)
+        routine.increase(1, statistics, records.EXECUTIONS)
+        routine.increase(routine.subtract(now(routine), start), statistics, records.NANOSECONDS)
+        routine.increase(routine.load(record, records.LAUNCHES), statistics, records.TOTAL_LAUNCHES)
+        routine.increase(routine.load(record, records.BYTES_MOVED), statistics, records.TOTAL_BYTES)
