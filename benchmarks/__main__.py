@@ -98,8 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> Results:
     how = settings(chosen.quick, chosen.repeats, COMPILE in first)
     bench = Bench(how, MemorySpeed(how.array_bytes, how.effort))
     results = measure(chosen.group or list(GROUPS), bench, first, console)
-    reached = targets(results)
-    tables = [*sheets(results), target_sheet(reached)]
+    tables = [*sheets(results), target_sheet(targets(results), chosen.quick)]
     for table in tables:
         console.print(table.for_terminal(), *table.remarks, "", sep="\n", highlight=False)
     if chosen.json:

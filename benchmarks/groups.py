@@ -11,13 +11,16 @@ from functools import partial
 
 import torch
 
-from benchmarks.cases import GATE, MULTIPLY_ADD, POINTWISE, PRODUCT, REDUCTIONS, SWIGLU, Case
+from benchmarks.cases import GATE, MULTIPLY_ADD, POINTWISE, PRODUCT, REDUCTIONS, SOFTMAX, SWIGLU, Case
 from benchmarks.contestants import Contest, prepare
 from benchmarks.measuring import Call, Contestant, Effort, Timing, race
-from benchmarks.memory_speed import MemorySpeed, Yardstick
-from benchmarks.results import INGOT, Row
+from benchmarks.memory_speed import MemorySpeed, Yardstick, in_huge_pages
+from benchmarks.results import EAGER, INGOT, Row
+from ingot import memory
+from ingot.runtime.native.pool import default_capacity
 
 ONE_ADDITION, IN_FLOAT32 = "one eager torch.add", "ingot in float32"
+FRESH_RESULTS, HUGE_INPUTS = "ingot, fresh results", "ingot, inputs in huge pages"
 SMALL = (32, 64)
 POINTS_PER_DECADE = 4
 
@@ -105,12 +108,40 @@ def measure_size(tensors: Sequence[torch.Tensor], settings: Settings) -> Row:
     return Row(f"{elements:,}", _medians(timings), elements, contest.nbytes)
 
 
+def pool(bench: Bench) -> list[Job]:
+    """What recycled memory gains, and what huge pages would gain for the inputs, too."""
+    return [partial(measure_memory, case, bench.settings) for case in (PRODUCT, SOFTMAX)]
+
+
+def measure_memory(case: Case, settings: Settings) -> Row:
+    contest = prepare(case, case.tensors(settings.rows, settings.columns), with_compile=False)
+    call = contest.calls[INGOT]
+    in_huge = prepare(case, [in_huge_pages(tensor) for tensor in contest.tensors], with_compile=False).calls[INGOT]
+
+    def recycle() -> None:
+        memory.set_capacity(default_capacity())
+        call()
+
+    contestants = {
+        INGOT: Contestant(call, recycle),
+        HUGE_INPUTS: Contestant(in_huge, recycle),
+        FRESH_RESULTS: Contestant(call, partial(memory.set_capacity, 0)),
+        EAGER: Contestant(contest.calls[EAGER]),
+    }
+    try:
+        timings = race(contestants, settings.effort)
+    finally:
+        memory.set_capacity(default_capacity())
+    return Row(case.name, _medians(timings), contest.tensors[0].numel(), contest.nbytes)
+
+
 GROUPS: dict[str, Callable[[Bench], list[Job]]] = {
     "pointwise": partial(large, POINTWISE),
     "reductions": partial(large, REDUCTIONS),
     "small": small,
     "half": half,
     "linear": linear,
+    "pool": pool,
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from benchmarks.groups import IN_FLOAT32, ONE_ADDITION, SMALL
+from benchmarks.groups import FRESH_RESULTS, HUGE_INPUTS, IN_FLOAT32, ONE_ADDITION, SMALL
 from benchmarks.measuring import geometric_mean
 from benchmarks.results import COMPILE, EAGER, INGOT, Results, Row
 from benchmarks.targets import Target
@@ -48,7 +48,7 @@ def sheets(results: Results) -> list[Sheet]:
     return found
 
 
-def target_sheet(targets: Sequence[Target]) -> Sheet:
+def target_sheet(targets: Sequence[Target], quick: bool) -> Sheet:
     rows = (
         (
             target.text,
@@ -59,7 +59,8 @@ def target_sheet(targets: Sequence[Target]) -> Sheet:
         )
         for target in targets
     )
-    return Sheet("Targets", ("", "wanted", "reached", "by the worst", ""), tuple(rows))
+    remarks = ("The tensors of a quick run are too small for these.",) if quick else ()
+    return Sheet("Targets", ("", "wanted", "reached", "by the worst", ""), tuple(rows), remarks)
 
 
 def memory_sheet(results: Results) -> Sheet:
@@ -154,12 +155,28 @@ def linear_sheet(rows: Sequence[Row]) -> Sheet:
     return Sheet("Cost of an element of a*b+c", columns, tuple(cells))
 
 
+def pool_sheet(rows: Sequence[Row]) -> Sheet:
+    contestants = (EAGER, FRESH_RESULTS, INGOT, HUGE_INPUTS)
+    cells = (
+        (
+            row.name,
+            *(_milliseconds(row.seconds[name]) for name in contestants),
+            _ratio(row.over(FRESH_RESULTS)),
+            _ratio(row.over(INGOT, HUGE_INPUTS)),
+        )
+        for row in rows
+    )
+    columns = ("", *(f"{name} ms" for name in contestants), "gained by recycled memory", "gained by huge pages")
+    return Sheet(f"Memory of results and inputs, {rows[0].elements:,} float32 elements", columns, tuple(cells))
+
+
 _SHEETS = {
     "pointwise": lambda rows: large_sheet("Element by element", rows),
     "reductions": lambda rows: large_sheet("Reductions and layout", rows),
     "small": small_sheet,
     "half": half_sheet,
     "linear": linear_sheet,
+    "pool": pool_sheet,
 }
 
 
