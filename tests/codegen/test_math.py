@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from ingot.codegen.llvm.host import Host, assembly_of
 from ingot.codegen.llvm.math import FUNCTIONS
-from tests.codegen.hosts import AARCH64, GPU, HASWELL
+from tests.codegen.hosts import AARCH64, BASELINE, GPU, HASWELL
 from tests.codegen.math_kernels import ARITY, double_error, evaluate, kernel_module, single_errors
 from tests.codegen.math_references import DOMAINS, EXACT, PRECISION_BITS, in_double
 
@@ -243,6 +243,7 @@ def test_no_library_is_called(name: str):
     """Inline code on every processor, and on a GPU."""
     for lane, width in ((ir.FloatType(), 8), (ir.DoubleType(), 4)):
         assert "call" not in machine_text(name, lane, width, HASWELL)
+        assert "call" not in machine_text(name, lane, width, BASELINE)
         assert "\tbl\t" not in machine_text(name, lane, width, AARCH64)
         text = machine_text(name, lane, None, GPU)
         assert "call" not in text and ".extern" not in text

@@ -8,7 +8,7 @@ thread target machines of its own.
 from __future__ import annotations
 
 import threading
-from collections.abc import Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -35,12 +35,15 @@ class Host:
     """Whether instructions round to whole numbers."""
 
 
-def host_for(triple: str, name: str, features: Set[str]) -> Host:
-    """A processor by its features in LLVM's words; those that are not x86 have all that is asked for here."""
+def host_for(triple: str, name: str, features: Mapping[str, bool]) -> Host:
+    """A processor by its features in LLVM's words; those that are not x86 have all that is asked for here.
+
+    Features that are not there are said, too: a virtual machine may hide what its processor's name stands for.
+    """
     is_x86 = triple.startswith(("x86_64", "i686"))
-    bits = 512 if "avx512f" in features else 256 if "avx2" in features else 128
-    flattened = ",".join(f"+{feature}" for feature in sorted(features))
-    has = lambda feature: not is_x86 or feature in features
+    bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
+    flattened = ",".join(f"{'+' if there else '-'}{feature}" for feature, there in sorted(features.items()))
+    has = lambda feature: not is_x86 or features.get(feature, False)
     return Host(triple, name, flattened, bits, has("f16c"), has("fma"), has("sse4.1"))
 
 
@@ -49,9 +52,7 @@ def host() -> Host:
     """The processor this process runs on."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    features = binding.get_host_cpu_features()
-    present = {name for name, has in features.items() if has}
-    return host_for(binding.get_default_triple(), binding.get_host_cpu_name(), present)
+    return host_for(binding.get_default_triple(), binding.get_host_cpu_name(), binding.get_host_cpu_features())
 
 
 class HostModule(ir.Module):
@@ -70,7 +71,7 @@ def new_module(name: str) -> HostModule:
 
 
 # Level 1: the code runs as fast as at level 2, and is there in two thirds of the time.
-_LEVEL = 2
+_LEVEL = 1
 
 
 class _Machines(threading.local):
@@ -93,7 +94,7 @@ def _target_machine(host: Host) -> binding.TargetMachine:
 def _new_target_machine(triple: str, name: str, features: str) -> binding.TargetMachine:
     target = binding.Target.from_triple(triple)
     return target.create_target_machine(
-        cpu=name, features=features, opt=_LEVEL, reloc="pic", codemodel="small", jit=True
+        cpu=name, features=features, opt=_LEVEL, reloc="pic", codemodel="jitdefault", jit=True
     )
 
 
