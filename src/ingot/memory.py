@@ -1,7 +1,7 @@
 """The memory of results: how much of it there is, and how much may lie idle.
 
-Results of generated kernels live in a pool of recycled blocks. `stats()` tells what it holds, `empty_cache()` gives what
-lies idle back to the system, `set_capacity(nbytes)` bounds what may lie idle.
+Results of generated kernels live in a pool of recycled blocks. `stats()` tells what it holds, `empty_cache()` gives
+what lies idle back to the system, `set_capacity(nbytes)` bounds what may lie idle.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from ingot.codegen.llvm.host import Compiled, new_module
 from ingot.runtime.native.callables import CallTable, Convention, native_function
 from ingot.runtime.native.launcher import launcher
 from ingot.runtime.native.prototypes import prototype
-from ingot.runtime.native.records import NumberGuard, Patch, Record, RunStatistics, Step, TensorGuard
+from ingot.runtime.native.records import Patch, Record, RunStatistics, Slots, Step, TensorGuard
 from ingot.runtime.native.routines import Library
 
 COUNT_WORD = 2
@@ -138,12 +138,11 @@ def one_step(name, guards, shape, inputs=(), scalars=(), count=0, **settings):
     """A native function of one integer kernel: the inputs' addresses, the result's, and numbers for the count."""
     call = FusedCall(len(guards), 1)
     slots = [*inputs, len(guards)]
+    if settings.get("doubles"):
+        scalars = [Slots(len(guards), 1).double(position) for position in scalars]
     patches = [Patch(FIRST_ADDRESS + number, slot) for number, slot in enumerate(slots)]
     patches += [Patch(COUNT_WORD, slot) for slot in scalars]
     words = (0, 0, count) + (0,) * len(slots)
     step = Step(integer_kernels().address(name), words, tuple(patches), settings.pop("is_parallel", False))
     call.table.add(Record(guards, [prototype(shape, torch.int64)], [step], call.statistics, **settings))
     return call
-
-
-__all__ = ["Fallback", "FusedCall", "NumberGuard", "multiply_add", "multiply_add_record", "one_step"]

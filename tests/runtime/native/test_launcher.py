@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from ingot.runtime.native.callables import Convention
+from ingot.runtime.native.matching import MOST_RECORDS
 from ingot.runtime.native.prototypes import prototype
 from ingot.runtime.native.records import (
     MOST_STACK_WORDS,
@@ -99,11 +100,11 @@ def test_the_fallback_may_raise():
 
 def test_records_are_added_while_calls_go_on_and_the_oldest_unused_goes():
     call = FusedCall(3, 1)
-    sizes = range(1, 12)
+    sizes = range(1, MOST_RECORDS + 4)
     for size in sizes:
         call.table.add(multiply_add_record(call.statistics, three((size, 8))))
         call(three((1, 8)))  # the first stays in use
-    assert len(call.table) == 8
+    assert len(call.table) == MOST_RECORDS
     assert call.fallback.calls == []
     natively = []
     for size in sizes:
@@ -112,7 +113,7 @@ def test_records_are_added_while_calls_go_on_and_the_oldest_unused_goes():
         if result is not None:
             natively.append(size)
             assert torch.equal(result[0], a * b + c)
-    assert natively == [1, 5, 6, 7, 8, 9, 10, 11]
+    assert natively == [1, *range(5, MOST_RECORDS + 4)]
 
 
 def test_an_equal_record_is_not_added_twice():
@@ -169,9 +170,9 @@ def test_the_addresses_of_views_are_their_own():
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def shown(guard, value):
+def shown(guard, value, doubles=()):
     """The word a number arrives as, or None if it went to the fallback."""
-    call = one_step("show", [guard], (2,), scalars=[0])
+    call = one_step("show", [guard], (2,), scalars=[0], doubles=doubles)
     result = call([value])
     return None if result is None else result[0][1].item()
 
@@ -207,10 +208,9 @@ def test_numbers_of_another_type_or_out_of_bounds_go_to_the_fallback():
 def test_bools_are_words_and_ints_become_doubles_where_asked():
     assert shown(NumberGuard(bool), True) == 1
     assert shown(NumberGuard(bool), False) == 0
-    assert shown(NumberGuard(int, as_double=True), 3) == bits(3.0)
-    assert shown(NumberGuard(int, as_double=True), 2**60 + 1) == bits(float(2**60 + 1))
-    assert shown(NumberGuard(bool, as_double=True), True) == bits(1.0)
-    assert shown(NumberGuard(float, as_double=True), 0.5) == bits(0.5)
+    assert shown(NumberGuard(int), 3, doubles=[0]) == bits(3.0)
+    assert shown(NumberGuard(int), 2**60 + 1, doubles=[0]) == bits(float(2**60 + 1))
+    assert shown(NumberGuard(bool), True, doubles=[0]) == bits(1.0)
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class LauncherEmitter:
         with routine.when(routine.either(is_wrong, routine.compare(is_watched, "!=", 0))):
             routine.give_back(0)
         tensors = routine.stack(routine.multiply(inputs, TENSOR_WORDS))
-        slots = routine.stack(routine.add(inputs, routine.add(routine.load(table, OUTPUTS), 1)))
+        slots = routine.stack(routine.add(routine.multiply(inputs, 2), routine.add(routine.load(table, OUTPUTS), 1)))
         with routine.loop(inputs) as index:
             tensor = routine.add(tensors, routine.multiply(index, TENSOR_WORDS * 8))
             slot = routine.add(slots, routine.multiply(index, 8))

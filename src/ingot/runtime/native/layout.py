@@ -60,7 +60,8 @@ def tensor_layout() -> TensorLayout | None:
     )
     if implementation not in (2, 3) or keys is None:
         return None
-    return TensorLayout(implementation, implementation == 3, keys, tuple(sorted({_keys(tensor) for tensor in samples[:3]}, reverse=True)))
+    plain = sorted({_keys(tensor) for tensor in samples[:3]}, reverse=True)
+    return TensorLayout(implementation, implementation == 3, keys, tuple(plain))
 
 
 def _python_is_as_expected() -> bool:

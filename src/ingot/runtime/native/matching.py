@@ -12,7 +12,7 @@ from ingot.runtime.native.routines import Library, Routine
 # The words of a call table.
 INPUTS, OUTPUTS, CONVENTION, COUNT = range(4)
 RECORDS = 4
-MOST_RECORDS = 8
+MOST_RECORDS = 32
 TABLE_WORDS = RECORDS + MOST_RECORDS
 LIST_CONVENTION, POSITIONAL_CONVENTION = range(2)
 

@@ -3,8 +3,8 @@
 In: guards for the inputs, shapes and dtypes of the results, and steps whose addresses are left open. Out: a record that
 call tables can hold. A record never changes, but for the count of calls that are inside it without the GIL.
 
-An address or number that a call brings has a slot: first the inputs, then the results, then the arena of intermediate
-values. A step's words are copied for every call, and patches put slots into them.
+An address or number that a call brings has a slot. A step's words are copied for every call, and patches put slots into
+them.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ STEP_ENTRY, STEP_WORD_COUNT, STEP_TEMPLATE, STEP_PATCH_COUNT, STEP_PATCHES, STEP
 STEP_WORDS = 6
 PATCH_WORD, PATCH_SLOT, PATCH_OFFSET = range(3)
 PATCH_WORDS = 3
+CONVERSION_SOURCE, CONVERSION_TARGET = range(2)
+CONVERSION_WORDS = 2
 
 # The words every step begins with.
 THREADS_WORD, FAULT_WORD = range(2)
@@ -69,16 +71,38 @@ class TensorGuard:
 
 @dataclass(frozen=True, slots=True)
 class NumberGuard:
-    """A Python number of exactly this type; an int within bounds. Passed on as a double if `as_double`."""
+    """A Python number of exactly this type; an int within bounds."""
 
     type: type[float] | type[int] | type[bool]
-    as_double: bool = False
     lowest: int = -(1 << 63)
     highest: int = (1 << 63) - 1
 
 
 Guard = TensorGuard | NumberGuard
 _NUMBER_TYPES = {float: FLOAT, int: INT, bool: BOOL}
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Where a call keeps addresses and numbers: inputs, results, arena, and inputs that are ints as doubles."""
+
+    inputs: int
+    results: int
+
+    def input(self, position: int) -> int:
+        return position
+
+    def result(self, position: int) -> int:
+        return self.inputs + position
+
+    @property
+    def arena(self) -> int:
+        """The memory of intermediate values."""
+        return self.inputs + self.results
+
+    def double(self, position: int) -> int:
+        """The input at a position, an int or a bool, as the bits of a double."""
+        return self.arena + 1 + position
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,23 +159,23 @@ class Record:
         statistics: RunStatistics,
         *,
         arena_bytes: int = 0,
+        doubles: Sequence[int] = (),
         is_long: bool = False,
         bytes_moved: int = 0,
         keeps: Any = None,
     ):
-        """`keeps` is held as long as the record: what owns the machine code of the steps."""
+        """`doubles` are the inputs to be had as doubles too. `keeps` is held as long as the record: what owns the
+        machine code of the steps."""
         self.guards = tuple(guards)
         self.results = tuple(results)
         self._kept: list[Any] = [statistics, keeps]
-        conversions = [
-            position for position, guard in enumerate(guards) if isinstance(guard, NumberGuard) and _converts(guard)
-        ]
+        slots = Slots(len(guards), len(results))
         words = {
             GUARDS: self._place([word for guard in guards for word in self._guard_words(guard)]),
             PROTOTYPES: self._place([result.address for result in results]),
             ARENA_BYTES: arena_bytes,
-            CONVERSION_COUNT: len(conversions),
-            CONVERSIONS: self._place(conversions),
+            CONVERSION_COUNT: len(doubles),
+            CONVERSIONS: self._place([word for place in doubles for word in (place, slots.double(place))]),
             STEP_COUNT: len(steps),
             STEPS: self._place([word for step in steps for word in self._step_words(step)]),
             MOST_WORDS: max((len(step.words) for step in steps), default=0),
@@ -190,7 +214,3 @@ def can_record(guards: Sequence[Guard], steps: Sequence[Step]) -> bool:
     """Whether calls like these can be answered by a record: dtypes that native code knows, and not too many words."""
     known = all(guard.dtype in DTYPES for guard in guards if isinstance(guard, TensorGuard))
     return known and 8 * len(guards) + max((len(step.words) for step in steps), default=0) <= MOST_STACK_WORDS
-
-
-def _converts(guard: NumberGuard) -> bool:
-    return guard.as_double and guard.type is not float

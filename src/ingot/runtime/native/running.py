@@ -50,10 +50,7 @@ class RunningEmitter:
         is_short = routine.call(take_memory, record, outputs, blocks, fresh_slots)
         with routine.when(routine.compare(is_short, "!=", 0)):
             routine.give_back(0)
-        conversions = routine.load(record, records.CONVERSIONS)
-        with routine.loop(routine.load(record, records.CONVERSION_COUNT)) as index:
-            place = routine.load(conversions, index)
-            routine.store(routine.to_double(routine.load(slots, place)), slots, place)
+        self._convert(routine, record, slots)
         fault = self._guarded_steps(routine, run_steps, record, items, inputs, slots)
         self._give_arena(routine, blocks, outputs)
         with routine.when(routine.compare(fault, "!=", 0)):
@@ -65,6 +62,14 @@ class RunningEmitter:
             self._count(routine, record, start)
         routine.give_back(result)
         return routine
+
+    def _convert(self, routine: Routine, record: Value, slots: Value) -> None:
+        conversions = routine.load(record, records.CONVERSIONS)
+        with routine.loop(routine.load(record, records.CONVERSION_COUNT)) as index:
+            conversion = routine.add(conversions, routine.multiply(index, records.CONVERSION_WORDS * 8))
+            number = routine.load(slots, routine.load(conversion, records.CONVERSION_SOURCE))
+            target = routine.load(conversion, records.CONVERSION_TARGET)
+            routine.store(routine.to_double(number), slots, target)
 
     def _give_arena(self, routine: Routine, blocks: Value, outputs: Value) -> None:
         arena = routine.load(blocks, outputs)
