@@ -19,6 +19,7 @@ from ingot.base.types import TensorType
 from ingot.fusion.placement import (
     Axis,
     Placement,
+    is_pick,
     new_placement,
     operand_placement,
     reduction_placements,
@@ -55,12 +56,12 @@ class Group:
         """Why others did not join it."""
         self.placements: dict[Node, Placement] = {}
         self.gathered: dict[Node, Placement] = {}
-        """Of each reduction, where its operand lies."""
+        """Of each reduction and each pick of one element per row, where what it runs along lies."""
         self.absorbed: set[Node] = set()
         """Operations that are computed here besides where they belong, because that is cheaper than reading them."""
         if not grows:
             return
-        if node.op.kind is Kind.REDUCTION:
+        if node.op.kind is Kind.REDUCTION or is_pick(node):
             self.gathered[node], self.placements[node] = reduction_placements(node)
         else:
             self.placements[node] = new_placement(shape_of(node))

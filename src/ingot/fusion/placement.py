@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from ingot.base.sizes import Shape, Size
 from ingot.base.types import TensorType
 from ingot.ir.node import Node
-from ingot.ops import Kind
-from ingot.ops.attributes import AxesAttributes, BroadcastAttributes, PermuteAttributes
+from ingot.ops.attributes import AxesAttributes, AxisAttributes, BroadcastAttributes, PermuteAttributes
 
 FREE_VIEWS = frozenset({"broadcast_in_dim", "permute", "squeeze"})
 """Views that are nothing but another placement."""
@@ -57,14 +56,24 @@ def renamed(placement: Placement, mapping: Mapping[Axis, Axis]) -> Placement:
     return tuple(None if axis is None else mapping.get(axis, axis) for axis in placement)
 
 
+def is_pick(node: Node) -> bool:
+    """Whether an operation picks one element per row: a gather whose index has size 1 along its axis."""
+    if node.op.name != "gather":
+        return False
+    assert isinstance(node.attributes, AxisAttributes)
+    axis, (x, index) = node.attributes.axis, map(shape_of, node.operands)
+    around = (x[:axis] + x[axis + 1 :], index[:axis] + index[axis + 1 :])
+    return index[axis] == 1 and x[axis] != 1 and around[0] == around[1] and node.operands[0] is not node.operands[1]
+
+
 def operand_placement(node: Node, operand: Node, placement: Placement, gathered: Placement | None) -> Placement:
     """Where an operand must lie for its reader to lie at a placement.
 
-    `gathered` is where the operand of a reduction lies, whose own placement lacks the axes it runs along.
+    `gathered` is where the operand of a reduction lies, whose own placement lacks the axes it runs along; the first
+    operand, where a row's element is picked by an index.
     """
     shape = shape_of(operand)
-    if node.op.kind is Kind.REDUCTION:
-        assert gathered is not None
+    if gathered is not None and operand is node.operands[0]:
         found = gathered
     elif isinstance(node.attributes, BroadcastAttributes):
         found = tuple(placement[axis] for axis in node.attributes.axes)
@@ -81,8 +90,11 @@ def operand_placement(node: Node, operand: Node, placement: Placement, gathered:
 
 
 def reduction_placements(node: Node) -> tuple[Placement, Placement]:
-    """New placements of a reduction's operand and of its result."""
-    assert isinstance(node.attributes, AxesAttributes)
+    """New placements of what a reduction runs along, or what an element is picked from, and of the result."""
     gathered = new_placement(shape_of(node.operands[0]))
+    if isinstance(node.attributes, AxisAttributes):
+        picked = node.attributes.axis
+        return gathered, (*gathered[:picked], None, *gathered[picked + 1 :])
+    assert isinstance(node.attributes, AxesAttributes)
     kept = tuple(axis for position, axis in enumerate(gathered) if position not in node.attributes.axes)
     return gathered, kept

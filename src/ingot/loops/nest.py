@@ -2,7 +2,7 @@
 
     nest        := buffers, scalars, scratches, accumulators, body
     body        := instruction*
-    instruction := loop | load | store | compute | keep | recall | begin | accumulate | finish
+    instruction := loop | at | load | store | compute | keep | recall | begin | accumulate | finish
     loop        := 'parallel' | 'serial' | 'vector', axes, which of them go in blocks, body
 
 A loop over several axes visits all combinations, the last axis fastest. An axis that goes in blocks is visited block by
@@ -180,7 +180,22 @@ class Loop:
         return f"{self.kind.value} for {', '.join(heads)}"
 
 
-Instruction = Load | Store | Compute | Keep | Recall | Begin | Accumulate | Finish | Loop
+@dataclass(frozen=True, slots=True)
+class At:
+    """Instructions for one position along an axis, which a value names; their registers can be used after it.
+
+    A position outside the axis is a fault: the kernel's results are void then.
+    """
+
+    axis: int
+    position: Value
+    body: tuple[Instruction, ...]
+
+    def text(self, nest: Nest) -> str:
+        return f"at i{self.axis} = {self.position}"
+
+
+Instruction = Load | Store | Compute | Keep | Recall | Begin | Accumulate | Finish | Loop | At
 
 
 @dataclass(frozen=True)
@@ -207,7 +222,7 @@ def walk(body: tuple[Instruction, ...]) -> Iterator[Instruction]:
     """All instructions, those inside loops after their loop."""
     for instruction in body:
         yield instruction
-        if isinstance(instruction, Loop):
+        if isinstance(instruction, Loop | At):
             yield from walk(instruction.body)
 
 
@@ -215,6 +230,8 @@ def values_read(instruction: Instruction) -> tuple[Value, ...]:
     """What an instruction reads, loops aside."""
     if isinstance(instruction, Compute):
         return instruction.operands
+    if isinstance(instruction, At):
+        return (instruction.position,)
     return (instruction.value,) if isinstance(instruction, Store | Keep | Accumulate) else ()
 
 
@@ -227,7 +244,7 @@ def _along(axes: tuple[int, ...]) -> str:
 
 
 def _lines(instruction: Instruction, nest: Nest, indent: str) -> Iterator[str]:
-    if not isinstance(instruction, Loop):
+    if not isinstance(instruction, Loop | At):
         yield indent + instruction.text(nest)
         return
     yield f"{indent}{instruction.text(nest)} {{"

@@ -20,6 +20,7 @@ from ingot.loops.keeping import kept_statements
 from ingot.loops.nest import (
     Accumulate,
     Accumulator,
+    At,
     AxisPosition,
     Begin,
     Buffer,
@@ -45,6 +46,10 @@ def build_nest(program: Program, schedule: Schedule) -> Nest:
     """The loops of a program under a schedule."""
     builder = {Form.COLUMNS: _Columns, Form.TILED: _Tiles}.get(schedule.form, _Rows)(program, schedule)
     return builder.build()
+
+
+_NO_STAGE = -1
+"""Outside all passes: nothing is kept or recalled."""
 
 
 class _Scope:
@@ -142,6 +147,8 @@ class _Builder:
             scope.body.append(self.load(register, operand))
             return register
         statement = self.program.statements[operand.index]
+        if statement.is_pick:
+            return self._picked(operand, scope)
         if statement.is_reduction:
             register = self.register(operand.dtype)
             scope.body.append(Finish(register, self._gathered_in[operand.index]))
@@ -157,6 +164,16 @@ class _Builder:
             self._kept_at[operand.index] = self.scratch(operand.dtype, self.row_axes)
             scope.body.append(Keep(self._kept_at[operand.index], register))
         return register
+
+    def _picked(self, operand: Result, scope: _Scope) -> Register:
+        """The element of a row that an index names: everything it takes is computed for that position alone."""
+        values, index = self.program.statements[operand.index].operands
+        place = self.evaluate(index, scope, None)
+        inside = _Scope()
+        picked = self.evaluate(values, inside, _NO_STAGE)
+        assert isinstance(picked, Register)
+        scope.body.append(At(self.row_axes[-1], place, tuple(inside.body)))
+        return picked
 
     def load(self, register: Register, operand: Input) -> Instruction:
         return Load(register, len(self.program.outputs) + operand.index)
@@ -303,6 +320,16 @@ class _Tiles(_Builder):
 
     def _dtype(self, buffer: int) -> DataType:
         return self.program.buffers[buffer]
+
+    def _picked(self, operand: Result, scope: _Scope) -> Register:
+        """The element of a row that an index names: everything it takes is computed for that position alone."""
+        values, index = self.program.statements[operand.index].operands
+        place = self.evaluate(index, scope, None)
+        inside = _Scope()
+        picked = self.evaluate(values, inside, _NO_STAGE)
+        assert isinstance(picked, Register)
+        scope.body.append(At(self.row_axes[-1], place, tuple(inside.body)))
+        return picked
 
     def load(self, register: Register, operand: Input) -> Instruction:
         buffer = len(self.program.outputs) + operand.index

@@ -101,6 +101,11 @@ class Statement:
     def is_reduction(self) -> bool:
         return self.op.kind is Kind.REDUCTION
 
+    @property
+    def is_pick(self) -> bool:
+        """Whether it is the one element of a row that an index names."""
+        return self.op.kind is Kind.GATHER
+
     def __str__(self) -> str:
         parts = [*map(str, self.operands), *(f"{name}={literal(value)}" for name, value in self.attributes)]
         return f"{self.op.name}({', '.join(parts)}): {self.dtype.text}"
@@ -193,8 +198,11 @@ class _Lowering:
         if node.op.name == "counter":
             return self._position(node)
         attributes = tuple((f.name, getattr(node.attributes, f.name)) for f in fields(node.attributes))
-        if node.op.kind is Kind.REDUCTION:
+        if node.op.kind in (Kind.REDUCTION, Kind.GATHER):
             attributes = ()  # the axes are the cluster's
+        if node.op.kind is Kind.GATHER:
+            (axis,) = self._cluster.reduced
+            self._counted.setdefault(axis, len(self._counted))  # it must stay a loop of its own
         level = self._cluster.levels[node]
         stage = max(map(self._ready, operands), default=0)
         self._statements.append(Statement(node.op, operands, attributes, _dtype(node), level, stage))

@@ -120,12 +120,24 @@ class _Choice:
         if not self.program.has_rows:
             turned = self._turned()
             return self._tiled(*turned) if turned else self._flat()
-        if self.outer and self.outer[-1].size >= 8 and self._score(self.outer[-1]) > self._score(self.inner[-1]):
+        picks = any(statement.is_pick for statement in self.program.statements)
+        if (
+            self.outer
+            and not picks
+            and self.outer[-1].size >= 8
+            and self._score(self.outer[-1]) > self._score(self.inner[-1])
+        ):
             return self._columns()
         length = math.prod(loop.size for loop in self.inner)
         if math.prod(loop.size for loop in self.outer) < FEW_ROWS and length >= LONG_ROW:
             return self._split()
         return self._rows(length)
+
+    def _lies_across(self) -> bool:
+        """Whether memory is better walked through along the last axis of rows than along the rows themselves."""
+        if not self.outer or self.outer[-1].size < FEW_ROWS or any(s.is_pick for s in self.program.statements):
+            return False
+        return self._score(self.outer[-1]) > self._score(self.inner[-1])
 
     def _score(self, loop: _Loop) -> int:
         """How well elements lie for vectors along a loop."""

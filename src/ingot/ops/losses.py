@@ -107,9 +107,11 @@ def cross_entropy(
         return _probability_loss(b, logs, b.cast(target, logs.dtype), weight, reduction, label_smoothing)
     if target.dtype not in INTEGERS:
         raise DTypeError(f"cross_entropy needs integer labels or probabilities, not {target.dtype.text}")
+    require_shape(b, target, x.shape[:axis] + x.shape[axis + 1 :])
     kept = b.ne(target, ignore_index)
-    is_new = [position == axis for position in range(len(x.shape))]
-    labels = b.broadcast(b.cast(b.where(kept, target, 0), DataType.Int), is_new)
+    around = [position for position in range(len(x.shape)) if position != axis]
+    one_per_row = [1 if position == axis else size for position, size in enumerate(x.shape)]
+    labels = b.broadcast_in_dim(b.cast(b.where(kept, target, 0), DataType.Int), one_per_row, around)
     require_shape(b, weight, x.shape[axis : axis + 1])
     spread = weight if weight is None or axis == 0 else per_channel(b, x, weight)
     weighted = logs if spread is None else logs * spread

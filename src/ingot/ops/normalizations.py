@@ -241,10 +241,10 @@ def _last_axes(b: Any, x: Any, normalized_shape: Any) -> list[int]:
 
 
 def require_shape(b: Any, value: Any, shape: Any) -> None:
-    """Weights do not broadcast: they have exactly the shape they are for."""
+    """Weights and labels do not broadcast: they have exactly the shape they are for."""
     if value is None:
         return
-    message = f"a weight or bias of the shape {list(shape)} is needed, not {value.type}"
+    message = f"a tensor of the shape {list(map(str, shape))} is needed here, not {value.type}"
     if len(value.shape) != len(shape):
         raise ShapeError(message)
     for size, expected in zip(value.shape, shape, strict=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import torch
 
 from ingot.base import sizes
 from ingot.base.dtypes import DataType
+from ingot.base.environment import environment
 from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
 from ingot.codegen.llvm.nests import CompiledKernel, compile_kernel
@@ -25,14 +27,12 @@ from ingot.fusion.clusters import Cluster, Place
 from ingot.fusion.placement import shape_of
 from ingot.ir.torch_types import to_torch
 from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
+from ingot.loops.bounds import check_bounds
 from ingot.loops.program import Lowered, Program, lower
 from ingot.loops.schedule import Schedule
 from ingot.loops.scheduling import PARALLEL_ELEMENTS, Call, schedule_call
-from ingot.runtime.pool import Pool
+from ingot.runtime.native.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
-
-pool = Pool()
-"""Where large results of this process live."""
 
 
 class KernelCache:
@@ -72,6 +72,10 @@ class KernelCache:
 kernels = KernelCache()
 
 
+class KernelFault(Exception):
+    """A kernel met what eager PyTorch raises an error for, such as an index out of range. Its results are void."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A cluster made ready: what is computed, for which values."""
@@ -93,6 +97,9 @@ class Kernel:
         return "+".join(statement.op.name for statement in self.program.statements)
 
 
+OutputTypes = tuple[tuple[tuple[int, ...], DataType], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
     """A call of a kernel for tensors of certain types, sizes and strides; addresses and scalars are still to come."""
@@ -105,7 +112,7 @@ class PreparedCall:
     """The word for each scalar."""
     parallel: bool
     """Whether it is worth several threads; it then also takes long enough to let other Python threads run."""
-    outputs: tuple[tuple[tuple[int, ...], DataType], ...]
+    outputs: OutputTypes
     """Shape and type of each result, which is row-major."""
 
     @property
@@ -115,6 +122,25 @@ class PreparedCall:
 
 def prepare(kernel: Kernel, tensors: Sequence[torch.Tensor], bound: Mapping[str, int]) -> PreparedCall:
     """The call for tensors (in the order of the kernel's reads) where size symbols have these values."""
+    program = kernel.program
+    call, outputs = scheduled(kernel, tensors, bound)
+    compiled = kernels.get(program, call.schedule)
+    if sys.flags.dev_mode or "bounds" in environment().check:
+        check_bounds(compiled.nest, call, extents(outputs, tensors))
+    layout = WordLayout.of(compiled.nest)
+    buffers = len(program.buffers)
+    return PreparedCall(
+        compiled,
+        _words(call, layout, buffers),
+        tuple(layout.address(buffer) for buffer in range(buffers)),
+        tuple(layout.scalar(index) for index in range(len(program.scalars))),
+        call.elements >= PARALLEL_ELEMENTS,
+        outputs,
+    )
+
+
+def scheduled(kernel: Kernel, tensors: Sequence[torch.Tensor], bound: Mapping[str, int]) -> tuple[Call, OutputTypes]:
+    """How a kernel is called for tensors, and shape and type of its results."""
     cluster, program = kernel.cluster, kernel.program
     space = [sizes.evaluate(size, bound) for size in cluster.space]
     outputs = []
@@ -125,18 +151,20 @@ def prepare(kernel: Kernel, tensors: Sequence[torch.Tensor], bound: Mapping[str,
         strides.append(_along_axes(cluster.places[node], _row_major(shape), result.dtype.bytes, len(space)))
     for read, tensor in zip(kernel.lowered.tensors, tensors, strict=True):
         strides.append(_along_axes(read.place, tensor.stride(), tensor.element_size(), len(space)))
-    call = schedule_call(program, space, strides, cluster.reduced, kernel.lowered.counted)
-    compiled = kernels.get(program, call.schedule)
-    layout = WordLayout.of(compiled.nest)
-    buffers = len(program.buffers)
-    return PreparedCall(
-        compiled,
-        _words(call, layout, buffers),
-        tuple(layout.address(buffer) for buffer in range(buffers)),
-        tuple(layout.scalar(index) for index in range(len(program.scalars))),
-        call.elements >= PARALLEL_ELEMENTS,
-        tuple(outputs),
-    )
+    return schedule_call(program, space, strides, cluster.reduced, kernel.lowered.counted), tuple(outputs)
+
+
+def extents(outputs: OutputTypes, tensors: Sequence[torch.Tensor]) -> list[int]:
+    """How many bytes each buffer of a call has from its first element on."""
+    written = [math.prod(shape) * dtype.bytes for shape, dtype in outputs]
+    return written + [_span(tensor) * tensor.element_size() for tensor in tensors]
+
+
+def _span(tensor: torch.Tensor) -> int:
+    """How many elements lie between the first and the last of a tensor, both included."""
+    if not tensor.numel():
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def launch(
@@ -144,21 +172,22 @@ def launch(
 ) -> list[torch.Tensor]:
     """Run a kernel; the results are new."""
     prepared = prepare(kernel, tensors, bound)
-    outputs = [pool.empty(shape, to_torch(dtype)) for shape, dtype in prepared.outputs]
+    outputs = [empty(shape, to_torch(dtype)) for shape, dtype in prepared.outputs]
     words = (ctypes.c_int64 * len(prepared.words))(*prepared.words)
     words[THREADS] = thread_count() if prepared.parallel else 1
     for place, tensor in zip(prepared.addresses, (*outputs, *tensors), strict=True):
         words[place] = tensor.data_ptr()
-    for place, value in zip(prepared.scalars, scalars, strict=True):
-        words[place] = word_of(value)
+    for place, value, dtype in zip(prepared.scalars, scalars, kernel.program.scalars, strict=True):
+        words[place] = word_of(value, dtype)
     _ENTRY(prepared.entry)(words)
-    assert not words[FAULT]
+    if words[FAULT]:
+        raise KernelFault
     return outputs
 
 
-def word_of(value: Number) -> int:
-    """A number as 64 bits: floats as the bits of a double."""
-    return struct.unpack("<q", struct.pack("<d", value))[0] if isinstance(value, float) else int(value)
+def word_of(value: Number, dtype: DataType) -> int:
+    """A number as the 64 bits in which a kernel takes a scalar of a type: floats as those of a double."""
+    return struct.unpack("<q", struct.pack("<d", value))[0] if dtype.is_float else int(value)
 
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

@@ -23,7 +23,7 @@ from ingot.ir.binding import Binding
 from ingot.ir.graph import Graph
 from ingot.ir.interpreter import Interpreter, Tally, Value, free_after
 from ingot.ir.node import Node
-from ingot.runtime.kernels import Kernel, launch
+from ingot.runtime.kernels import Kernel, KernelFault, launch
 
 
 class Plan(Interpreter):
@@ -43,6 +43,14 @@ class Plan(Interpreter):
     def kernels(self) -> list[Kernel]:
         return [step for step in self.steps if isinstance(step, Kernel)]
 
+    def refuses(self, kernel: Kernel) -> bool:
+        """Whether there is no machine code for a kernel."""
+        return kernel.program.digest in self._refused
+
+    def evaluate(self, node: Node, values: dict[Node, Value], binding: Binding) -> Value:
+        """The value of a single operation, given those before it."""
+        return self._step(node, values, binding, None, False)
+
     def explain(self) -> str:
         """The steps in words, in the order they run."""
         lines = []
@@ -58,12 +66,12 @@ class Plan(Interpreter):
         return "\n".join(lines)
 
     def _execute(self, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> None:
-        if binding.device.type != "cpu" or not all(map(_is_plain, values.values())):
+        if binding.device.type != "cpu" or not all(map(is_plain, values.values())):
             super()._execute(values, binding, tally, timed)
             return
         for step, frees in zip(self.steps, self._frees, strict=True):
             if isinstance(step, Kernel):
-                run = self._interpret if step.program.digest in self._refused else self._run_kernel
+                run = self._interpret if self.refuses(step) else self._run_kernel
                 run(step, values, binding, tally, timed)
             else:
                 values[step] = self._step(step, values, binding, tally, timed)
@@ -85,6 +93,9 @@ class Plan(Interpreter):
             warnings.warn(f"running through PyTorch instead: {error}", stacklevel=2)
             self._refused.add(step.program.digest)
             self._interpret(step, values, binding, tally, timed)
+            return
+        except KernelFault:
+            self._interpret(step, values, binding, tally, timed)  # which raises what PyTorch raises
             return
         values.update(zip(step.cluster.outputs, results, strict=True))
         if tally is not None:
@@ -118,7 +129,7 @@ _is_transformed: Callable[[torch.Tensor], bool] = getattr(torch._C, "_functorch"
 """Whether a tensor stands for a batch or a derivative; torch's stubs do not know this function."""
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether a value's memory holds what it stands for, so that a kernel may read it.
 
     Not so for subclasses that wrap other tensors, for those inside vmap or grad, and for those PyTorch negates or

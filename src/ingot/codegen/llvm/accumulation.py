@@ -52,16 +52,27 @@ def combined(instructions: Instructions, accumulator: Accumulator, so_far: Value
 
 
 def accumulate_vector(
-    frame: Frame, instructions: Instructions, index: int, value: Value, mask: ir.Value | None
+    frame: Frame, instructions: Instructions, index: int, value: Value, rest: tuple[ir.Value, ir.Value] | None
 ) -> None:
-    """Add the elements of all lanes: to the lanes of the accumulator, or to its values at their positions."""
+    """Add the elements of all lanes: to the lanes of the accumulator, or to its values at their positions.
+
+    `rest` says whether the vector is full and, where it is not, which lanes hold elements.
+    """
     accumulator = frame.nest.accumulators[index]
     pointer = _at_position(frame, index) if accumulator.axis is not None else frame.accumulators[index].pointer
     so_far = _read(instructions, pointer, accumulator.dtype)
     total = combined(instructions, accumulator, so_far, value)
-    if accumulator.axis is None and mask is not None:
-        total = Value(frame.builder.select(mask, total.code, so_far.code), total.dtype)
-    _write(instructions, pointer, total)
+    if accumulator.axis is not None or rest is None:
+        _write(instructions, pointer, total)
+        return
+    is_full, mask = rest
+    # A branch, because choosing lanes would cost every full vector a few instructions.
+    with frame.builder.if_else(is_full, likely=True) as (full, partly):
+        with full:
+            _write(instructions, pointer, total)
+        with partly:
+            chosen = frame.builder.select(mask, total.code, so_far.code)
+            _write(instructions, pointer, Value(chosen, total.dtype))
 
 
 def accumulate_single(frame: Frame, index: int, value: Value) -> None:

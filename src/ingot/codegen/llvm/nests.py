@@ -16,6 +16,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import accumulation
 from ingot.codegen.llvm.accumulation import Gathering
 from ingot.codegen.llvm.frame import (
@@ -34,9 +35,10 @@ from ingot.codegen.llvm.host import Compiled, new_module
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.codegen.llvm.sharing import REGION, emit_share
 from ingot.codegen.llvm.vector_loops import MOST_LANES, VECTOR_BYTES, VectorLoop, allocate, lanes_of, load_single
-from ingot.loops.arguments import GRAIN, THREADS, WordLayout
+from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.nest import (
     Accumulate,
+    At,
     Begin,
     Compute,
     Finish,
@@ -103,6 +105,8 @@ class _Emission:
             match instruction:
                 case Loop(LoopKind.VECTOR):
                     VectorLoop(frame.inner(), instruction, self.schedule).emit()
+                case At():
+                    self._at(frame, instruction)
                 case Loop(LoopKind.SERIAL):
                     self._serial(frame, instruction)
                 case Loop():
@@ -140,6 +144,19 @@ class _Emission:
             inner.positions[axis] = position
             accumulation.start_at_position(inner, index)
 
+    def _at(self, frame: Frame, place: At) -> None:
+        """One position; where it lies outside its axis the kernel reports a fault and goes on with the first."""
+        builder = frame.builder
+        single = Instructions(builder, 1)
+        position = single.convert(frame.value(place.position, single), DataType.Int).code
+        inside = builder.icmp_unsigned("<", position, frame.words.size(place.axis))
+        with builder.if_then(builder.not_(inside), likely=False):
+            builder.store(WORD(1), builder.gep(frame.words.array, [WORD(FAULT)]))
+        inner = frame.inner()
+        inner.move(place.axis, builder.select(inside, position, WORD(0)), _buffers_used(place.body))
+        self._run(inner, place.body)
+        frame.registers.update(inner.registers)
+
     def _serial(self, frame: Frame, loop: Loop) -> None:
         with counted(frame.builder, *self._iterations(frame, loop)) as number:
             inner = frame.inner()
@@ -168,7 +185,7 @@ class _Emission:
     def _enter(self, frame: Frame, loop: Loop, number: ir.Value) -> None:
         """Take the number of an iteration apart into a position or a block per axis."""
         builder = frame.builder
-        buffers = _buffers_used(loop)
+        buffers = _buffers_used(loop.body)
         remaining = number
         is_plain = len(loop.axes) == 1 and not loop.blocked
         for place, axis in reversed(list(enumerate(loop.axes))):
@@ -290,7 +307,7 @@ class _Emission:
         entered = {axis: slot(1 + len(partials) + len(captured) + n) for n, axis in enumerate(positions)}
         _leave_entry(builder)
         for axis, position in entered.items():
-            frame.move(axis, position, _buffers_used(loop))
+            frame.move(axis, position, _buffers_used(loop.body))
         self._provide(frame, loop.body, crossing)
         self._grains(frame, loop, crossing, partials, first, last)
         if self.schedule.streaming:
@@ -345,13 +362,13 @@ def _inside_function(body: Sequence[Instruction]) -> list[Instruction]:
     found: list[Instruction] = []
     for instruction in body:
         found.append(instruction)
-        if isinstance(instruction, Loop) and instruction.kind is not LoopKind.PARALLEL:
+        if isinstance(instruction, At) or (isinstance(instruction, Loop) and instruction.kind is not LoopKind.PARALLEL):
             found += _inside_function(instruction.body)
     return found
 
 
-def _buffers_used(loop: Loop) -> list[int]:
-    return sorted({i.buffer for i in walk(loop.body) if isinstance(i, Load | Store)})
+def _buffers_used(body: tuple[Instruction, ...]) -> list[int]:
+    return sorted({i.buffer for i in walk(body) if isinstance(i, Load | Store)})
 
 
 def _used_from_outside(loop: Loop) -> set[Register]:

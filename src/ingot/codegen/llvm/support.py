@@ -6,6 +6,7 @@ from ingot.base.dtypes import HALVES, DataType
 from ingot.base.types import TensorType
 from ingot.codegen.llvm.host import host
 from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.fusion.placement import is_pick
 from ingot.ir.node import Node
 from ingot.ops import Kind
 
@@ -14,6 +15,8 @@ def supports(node: Node) -> bool:
     """Whether code can be generated for an operation."""
     if node.op.kind is Kind.REDUCTION:
         return node.op.combination is not None
+    if is_pick(node):
+        return getattr(node.type, "dtype") is not DataType.Half or host().converts_half  # noqa: B009
     if node.op.emit is None:
         return False
     dtypes = [getattr(value.type, "dtype", None) for value in (node, *node.operands)]

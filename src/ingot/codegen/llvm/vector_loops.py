@@ -115,8 +115,10 @@ class VectorLoop:
             for buffer in places
             if self._motion(buffer) is Motion.STRIDED
         }
-        mask = None if lanes_left is None else self._either(self._all_lanes(), header, lanes_left, rest)
-        self._body(position, pointers, strides, mask)
+        rest_lanes = None
+        if lanes_left is not None:
+            rest_lanes = (is_full, self._either(ir.Constant(lanes_left.type, ir.Undefined), header, lanes_left, rest))
+        self._body(position, pointers, strides, rest_lanes)
         builder.cbranch(is_full, following, spill)
 
         builder.position_at_end(following)
@@ -184,15 +186,12 @@ class VectorLoop:
         function = copy_function(self.builder.module, direction, self._dtype(buffer).bytes)
         self.builder.call(function, [array, place, self._stride(buffer), count])
 
-    def _first_lanes(self, count: ir.Value) -> ir.Value:
+    def _first_lanes(self, count: ir.Value) -> Any:
         """Which lanes hold elements where only some are left."""
         numbers = ir.VectorType(WORD, self.lanes)
         return self.builder.icmp_signed(
             "<", ir.Constant(numbers, list(range(self.lanes))), self.instructions.splat(count)
         )
-
-    def _all_lanes(self) -> ir.Value:
-        return ir.Constant(ir.VectorType(ir.IntType(1), self.lanes), [1] * self.lanes)
 
     def _load(self, buffer: int, pointer: ir.Value, stride: ir.Value | None) -> Value:
         builder, dtype = self.builder, self._dtype(buffer)
@@ -227,7 +226,9 @@ class VectorLoop:
 
     # --- the body -----------------------------------------------------------------------------------------------------
 
-    def _body(self, position: ir.Value, pointers: dict, strides: dict, mask: ir.Value | None) -> None:
+    def _body(
+        self, position: ir.Value, pointers: dict, strides: dict, rest_lanes: tuple[ir.Value, ir.Value] | None
+    ) -> None:
         self.frame.positions[self.axis] = position
         for instruction in self.loop.body:
             match instruction:
@@ -246,7 +247,7 @@ class VectorLoop:
                     self.values[register] = self._recall(scratch)
                 case Accumulate(accumulator, operand):
                     value = self._value(operand, position)
-                    accumulate_vector(self.frame, self.instructions, accumulator, value, mask)
+                    accumulate_vector(self.frame, self.instructions, accumulator, value, rest_lanes)
                 case Finish(register, accumulator):
                     self.values[register] = recall_gathered(self.frame, self.instructions, accumulator, register.dtype)
                 case _:
