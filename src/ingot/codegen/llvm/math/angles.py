@@ -1,6 +1,6 @@
 """Reduction of angles: x = quadrant * pi/2 + r with |r| <= pi/4, for every finite x.
 
-Three ways, each branch-free:
+Three ways, of which the cheap one is taken wherever it will do for all lanes:
 
 - `by_parts`: pi/2 is taken off in three parts (Cody and Waite). Cheap, for moderate angles.
 - `by_turns`: the fraction of x / 2pi, for x of 24 bits held in double precision. 1 / 2pi is a sum of doubles c; for
@@ -11,14 +11,19 @@ Three ways, each branch-free:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 
-from ingot.codegen.llvm.math.formats import PI, parts
+from ingot.codegen.llvm.math.control import replaced_where_any
+from ingot.codegen.llvm.math.formats import INFINITY, NAN, PI, parts
 from ingot.codegen.llvm.math.words import Bits, Number, choose, choose_bits, fma, rounded
 
-# by_parts is good up to here.
-MODERATE_DOUBLE = 2.0**30
+Reduced = tuple[Number, Bits]
+
+# by_parts is good up to here. In single precision the third part of n pi/2, 2^-50 n, has to stay far below the least r.
+_MODERATE_SINGLE = 2.0**15
+_MODERATE_DOUBLE = 2.0**30
 
 
 @cache
@@ -39,7 +44,7 @@ def bits_of_inverse_turn(count: int) -> int:
     return ((one * one) // (2 * pi)) >> guard
 
 
-def by_parts(x: Number) -> tuple[Number, Bits]:
+def by_parts(x: Number) -> Reduced:
     """r and the quadrant (its two low bits count) for moderate x."""
     rounder = x.format.rounder
     n_rounder = fma(x, 2 / PI, rounder)
@@ -50,14 +55,14 @@ def by_parts(x: Number) -> tuple[Number, Bits]:
     return r, n_rounder.bits()
 
 
-def _quarters(turn: Number) -> tuple[Number, Bits]:
+def _quarters(turn: Number) -> Reduced:
     """What is left of a fraction of a turn when the nearest quarter is taken off, and that quarter."""
     rounder = turn.format.rounder
     quarter_rounder = fma(turn, 4.0, rounder)
     return fma(quarter_rounder - rounder, -0.25, turn), quarter_rounder.bits()
 
 
-def by_turns(x: Number) -> tuple[Number, Bits]:
+def by_turns(x: Number) -> Reduced:
     """r and the quadrant for double-precision x that are single-precision numbers."""
     inverse_turn = Fraction(bits_of_inverse_turn(320), 1 << 320)
     first, second, third, fourth = parts(x.format, inverse_turn, 4)
@@ -100,7 +105,7 @@ def _window(position: Bits) -> tuple[Bits, Bits, Bits]:
     return first, second, third
 
 
-def by_window(x: Number) -> tuple[Number, Bits]:
+def by_window(x: Number) -> Reduced:
     """r and the quadrant of |x| for double-precision |x| >= 1; the caller gives r its sign."""
     format = x.format
     bits = x.bits()
@@ -132,13 +137,36 @@ def by_window(x: Number) -> tuple[Number, Bits]:
     return rest * (2 * PI), quadrant
 
 
-def reduced(x: Number) -> tuple[Number, Bits]:
-    """r and the quadrant for any double-precision x."""
-    near, near_quadrant = by_parts(x)
-    far, far_quadrant = by_window(x)
-    negative = x < 0.0
-    far = choose(negative, -far, far)
-    far_quadrant = choose_bits(negative, 0 - far_quadrant, far_quadrant)
-    moderate = abs(x) < MODERATE_DOUBLE
-    r = choose(moderate, near, choose(abs(x) < float("inf"), far, float("nan")))
-    return r, choose_bits(moderate, near_quadrant, far_quadrant)
+def _near_or_far(x: Number, limit: float, far: Callable[[], Reduced]) -> Reduced:
+    """By parts below the limit, and the other way from there on, if any lane is there."""
+    near = by_parts(x)
+    large = ~(abs(x) < limit)
+
+    def where_large() -> Reduced:
+        r, quadrant = far()
+        return choose(large, r, near[0]), choose_bits(large, quadrant, near[1])
+
+    return replaced_where_any(large, where_large, *near)
+
+
+def reduced(x: Number) -> Reduced:
+    """r and the quadrant for any x."""
+
+    def far_single() -> Reduced:
+        r, quadrant = by_turns(x.widened())
+        return r.narrowed(), quadrant.narrowed()
+
+    def far_double() -> Reduced:
+        r, quadrant = by_window(x)
+        negative = x < 0.0
+        r = choose(abs(x) < INFINITY, choose(negative, -r, r), NAN)
+        return r, choose_bits(negative, 0 - quadrant, quadrant)
+
+    if x.is_single:
+        return _near_or_far(x, _MODERATE_SINGLE, far_single)
+    return _near_or_far(x, _MODERATE_DOUBLE, far_double)
+
+
+def reduced_in_double(x: Number) -> Reduced:
+    """r, exact to double precision, and the quadrant for any single-precision x, held in double precision."""
+    return _near_or_far(x, _MODERATE_DOUBLE, lambda: by_turns(x))

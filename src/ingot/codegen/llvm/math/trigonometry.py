@@ -132,13 +132,6 @@ def _sine_of(r: Number, quadrant: Bits) -> Number:
     return (result.bits() ^ sign).as_number()
 
 
-def _reduced(x: Number) -> tuple[Number, Bits]:
-    if not x.is_single:
-        return angles.reduced(x)
-    r, quadrant = angles.by_turns(x.widened())
-    return r.narrowed(), quadrant.narrowed()
-
-
 def _is_tiny(x: Number) -> Mask:
     """Where sin(x), tan(x), ... are x to the last bit, and have to keep the sign of zero."""
     return abs(x) < (2.0**-13 if x.is_single else 2.0**-27)
@@ -146,18 +139,18 @@ def _is_tiny(x: Number) -> Mask:
 
 def sin(x: Number) -> Number:
     """For all finite x. Error below 2 ulp in single, 3 ulp in double precision."""
-    return choose(_is_tiny(x), x, _sine_of(*_reduced(x)))
+    return choose(_is_tiny(x), x, _sine_of(*angles.reduced(x)))
 
 
 def cos(x: Number) -> Number:
     """For all finite x. Error below 2 ulp in single, 3 ulp in double precision."""
-    r, quadrant = _reduced(x)
+    r, quadrant = angles.reduced(x)
     return _sine_of(r, quadrant + 1)
 
 
 def tan(x: Number) -> Number:
     """sin / cos, for all finite x; single precision in double. Error below 2 ulp in single, 4 ulp in double."""
-    r, quadrant = angles.by_turns(x.widened()) if x.is_single else angles.reduced(x)
+    r, quadrant = angles.reduced_in_double(x.widened()) if x.is_single else angles.reduced(x)
     even = (quadrant & 1).equals(0)
     sine, cosine = _sine_near_zero(r), _cosine_near_zero(r)
     result = choose(even, sine, -cosine) / choose(even, cosine, sine)
