@@ -1,7 +1,6 @@
 """Nests of loops as LLVM: one entry point, and a function of its own for the body of each parallel loop.
 
-    entry(words)                     the instructions outside parallel loops; hands each parallel loop to `share`
-    share(region, context, n)        grains 0 to n of a region among the threads of torch's own OpenMP runtime
+    entry(words)                     the instructions outside parallel loops; hands each parallel loop to threads
     region(context, first, last)     grains first to last of a parallel loop
 
 A context is an array of words on the stack of `entry`: the arguments, where partial results go, and the registers and
@@ -19,6 +18,7 @@ from llvmlite import ir
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import accumulation
 from ingot.codegen.llvm.accumulation import Gathering
+from ingot.codegen.llvm.common import REGION, declare, provide
 from ingot.codegen.llvm.frame import (
     ANY_ADDRESS,
     BYTE_POINTER,
@@ -33,7 +33,6 @@ from ingot.codegen.llvm.frame import (
 )
 from ingot.codegen.llvm.host import Compiled, new_module
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
-from ingot.codegen.llvm.sharing import REGION, emit_share
 from ingot.codegen.llvm.vector_loops import MOST_LANES, VECTOR_BYTES, VectorLoop, allocate, lanes_of, load_single
 from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.nest import (
@@ -72,6 +71,7 @@ class CompiledKernel:
 
 def compile_kernel(program: Program, schedule: Schedule) -> CompiledKernel:
     """Machine code for a program under a schedule."""
+    provide()
     nest = build_nest(program, schedule)
     module = new_module(f"kernel_{program.digest}")
     _Emission(module, nest, schedule).emit()
@@ -84,7 +84,6 @@ class _Emission:
         self.module = module
         self.nest = nest
         self.schedule = schedule
-        self.share: ir.Function | None = None
         self._regions = 0
         self._lanes = _accumulator_lanes(nest)
 
@@ -265,9 +264,8 @@ class _Emission:
             builder.store(frame.positions[axis], builder.gep(context, [WORD(index)]))
 
         region = self._region(frame, loop, crossing, captured, positions)
-        if self.share is None:
-            self.share = emit_share(self.module)
-        builder.call(self.share, [region, builder.bitcast(context, BYTE_POINTER), grains, frame.words.word(THREADS)])
+        share = declare(self.module, "share")
+        builder.call(share, [region, builder.bitcast(context, BYTE_POINTER), grains, frame.words.word(THREADS)])
         for index, pointer in zip(crossing, partials, strict=True):
             self._combine(frame, index, pointer, grains)
 

@@ -17,6 +17,7 @@ from llvmlite import ir
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm.accumulation import accumulate_vector, recall_gathered
+from ingot.codegen.llvm.common import declare
 from ingot.codegen.llvm.frame import ANY_ADDRESS, BYTE_POINTER, WORD, Frame, in_memory, in_register
 from ingot.codegen.llvm.host import host
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
@@ -183,7 +184,7 @@ class VectorLoop:
         return chosen
 
     def _copy(self, buffer: int, direction: str, array: ir.Value, place: ir.Value, count: ir.Value) -> None:
-        function = copy_function(self.builder.module, direction, self._dtype(buffer).bytes)
+        function = declare(self.builder.module, f"{direction}{self._dtype(buffer).bits}")
         self.builder.call(function, [array, place, self._stride(buffer), count])
 
     def _first_lanes(self, count: ir.Value) -> Any:
@@ -295,32 +296,3 @@ def allocate(builder: Any, kind: ir.Type, count: ir.Value | None = None) -> ir.V
             memory = builder.alloca(kind)
     memory.align = 64
     return memory
-
-
-def copy_function(module: ir.Module, direction: str, width: int) -> ir.Function:
-    """`gather(array, place, stride, count)` reads elements a stride apart into a small array; scatter writes them."""
-    name = f"{direction}{8 * width}"
-    found = module.globals.get(name)
-    if found is not None:
-        return found
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [BYTE_POINTER, BYTE_POINTER, WORD, WORD]), name)
-    function.linkage = "internal"
-    builder: Any = ir.IRBuilder(function.append_basic_block("entry"))
-    array, place, stride, count = function.args
-    element = ir.PointerType(ir.IntType(8 * width))
-    body, after = builder.append_basic_block("body"), builder.append_basic_block("after")
-    entry = builder.block
-    builder.cbranch(builder.icmp_signed("<", WORD(0), count), body, after)
-    builder.position_at_end(body)
-    index = builder.phi(WORD)
-    index.add_incoming(WORD(0), entry)
-    near = builder.bitcast(builder.gep(array, [builder.mul(index, WORD(width))]), element)
-    far = builder.bitcast(builder.gep(place, [builder.mul(index, stride)]), element)
-    source, target = (far, near) if direction == "gather" else (near, far)
-    builder.store(builder.load(source, align=ANY_ADDRESS), target, align=ANY_ADDRESS)
-    following = builder.add(index, WORD(1))
-    index.add_incoming(following, body)
-    builder.cbranch(builder.icmp_signed("<", following, count), body, after)
-    builder.position_at_end(after)
-    builder.ret_void()
-    return function
