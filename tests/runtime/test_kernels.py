@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from ingot import DataType, FusionDefinition, GraphBuilder, IngotError, JitCompiler
+from ingot import DataType, FusionDefinition, GraphBuilder, IngotError, JitCompiler, memory
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.codegen.llvm.nests import compile_kernel
 from ingot.codegen.llvm.support import supports
@@ -173,7 +173,7 @@ def test_more_than_two_billion_elements_are_indexed_right():
     assert result[2**31] == 14
     assert result[2**31 + 1] == 0
     del result
-    kernels_module.pool.empty_cache()
+    memory.empty_cache()
 
 
 def test_scalars_change_without_compiling_again():
@@ -231,13 +231,12 @@ def test_results_outlive_the_definition_and_return_to_the_pool():
     (result,) = fd.execute([torch.ones(1024, 1024)])
     del fd
     assert result.sum() == 2 * 1024 * 1024
-    pool = kernels_module.pool
-    used = pool.statistics().bytes_in_use
+    used = memory.stats().bytes_in_use
     view = result[3:5]
     del result
-    assert pool.statistics().bytes_in_use == used  # a view keeps the memory
+    assert memory.stats().bytes_in_use == used  # a view keeps the memory
     del view
-    assert pool.statistics().bytes_in_use < used
+    assert memory.stats().bytes_in_use < used
 
 
 def test_kernel_that_cannot_be_compiled_runs_through_pytorch(monkeypatch):

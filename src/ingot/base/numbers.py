@@ -37,6 +37,12 @@ def convert_number(value: Number, dtype: DataType) -> Number:
     raise DTypeError(f"a number cannot be given the type {dtype.text}")
 
 
+def integer_range(dtype: DataType) -> tuple[int, int]:
+    """The lowest and the highest number an integer type holds."""
+    lowest = -(1 << dtype.bits - 1) if dtype.is_signed else 0
+    return lowest, lowest + (1 << dtype.bits) - 1
+
+
 def fits(value: Number, dtype: DataType) -> bool:
     """Whether a number is within the range of a type; of unsigned ones negative numbers are, as PyTorch sees it."""
     if dtype is DataType.Bool or (isinstance(value, float) and not math.isfinite(value)):

@@ -47,6 +47,7 @@ from ingot.ops import Op
 from ingot.ops.parameters import data_type
 from ingot.ops.promotion import Dialect
 from ingot.runtime.compiler import CompiledModule, JitCompiler
+from ingot.runtime.runner import Shortcut
 
 FixedSizes = tuple[tuple[int | None, ...], ...]
 """Per input and axis, a size that is fixed; None for those left as declared."""
@@ -73,6 +74,7 @@ class FusionDefinition:
         self._failure: str | None = None
         self._lock = threading.RLock()
         self._specialised: dict[FixedSizes, CompiledModule | None] = {}
+        self._shortcut = Shortcut(self, FusionDefinition.execute, "(inputs, *, device=None)")
         self.ops = Operators(self._builder)
 
     # --- defining -----------------------------------------------------------------------------------------------------
@@ -193,11 +195,17 @@ class FusionDefinition:
     def execute(self, inputs: Sequence[Any], *, device: torch.device | str | None = None) -> list[Any]:
         """Results for a list or tuple of tensors and numbers, in the order of definition.
 
-        `device` says where to run if no input is a tensor.
+        `device` says where to run if no input is a tensor. Calls like earlier ones are answered by a builtin function
+        of the same name, where nothing in them needs Python.
         """
         graph = self.graph
         flattened = self._flatten(inputs)
-        return self._module_for(graph, flattened).execute(flattened, device)
+        module = self._module_for(graph, flattened)
+        results = module.execute(flattened) if device is None else module.execute(flattened, device)
+        record = module.record_for(flattened)
+        if record is not None:
+            self._shortcut.add(record)
+        return results
 
     @property
     def graph(self) -> Graph:

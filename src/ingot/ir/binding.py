@@ -15,6 +15,7 @@ import torch
 from ingot.base import sizes
 from ingot.base.dtypes import DataType
 from ingot.base.errors import InputError
+from ingot.base.numbers import integer_range
 from ingot.base.types import ScalarType, TensorType
 from ingot.ir.graph import Graph
 from ingot.ir.torch_types import from_torch
@@ -90,8 +91,8 @@ def _check_scalar(position: int, dtype: DataType, value: Any) -> None:
     if not isinstance(value, accepted):
         raise InputError(f"input {position} must be a number of type {dtype.text}, not {value!r}")
     if dtype.is_integer:
-        lowest = -(1 << dtype.bits - 1) if dtype.is_signed else 0
-        if not lowest <= value < lowest + (1 << dtype.bits):
+        lowest, highest = integer_range(dtype)
+        if not lowest <= value <= highest:
             raise InputError(f"input {position} is {value}, which does not fit {dtype.text}")
 
 

@@ -22,11 +22,13 @@ from ingot.base.errors import ArgumentError
 from ingot.codegen.llvm.nests import CompiledKernel
 from ingot.fusion.rules import FusionRules, Pattern
 from ingot.ir.graph import Graph
-from ingot.ir.interpreter import Interpreter, Tally
+from ingot.ir.interpreter import Interpreter
 from ingot.ir.verifier import verify
 from ingot.passes.pipeline import PassReport, optimize
 from ingot.runtime.kernels import Kernel, kernels
+from ingot.runtime.native.records import Record
 from ingot.runtime.plan import Plan
+from ingot.runtime.runner import Runner, Shortcut
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,39 +63,37 @@ class CompiledModule:
         self._compiler = compiler
         generates = level >= 3
         self._plan = Plan(optimized.graph, compiler.rules) if generates else Interpreter(optimized.graph)
-        self._profiling: bool = config["enable_profiling"]
-        self._lock = threading.Lock()
-        self._executions = 0
-        self._seconds = 0.0
-        self._total = Tally()
+        self._runner = Runner(self._plan, config["enable_profiling"])
+        self._shortcut = Shortcut(self, CompiledModule.execute, "(inputs, device=None)")
         self._compile_seconds = time.perf_counter() - start
 
     def execute(self, inputs: Sequence[Any], device: torch.device | str | None = None) -> list[Any]:
-        """Results for a list or tuple of tensors and numbers; aliased inputs are overwritten, the rest is returned."""
-        if not isinstance(inputs, list | tuple):
-            raise ArgumentError(f"inputs must be a list or tuple of tensors and numbers, not {type(inputs).__name__}")
-        tally = Tally()
-        start = time.perf_counter()
-        results = self._plan.run(inputs, device, tally, self._profiling)
-        seconds = time.perf_counter() - start
-        with self._lock:
-            self._executions += 1
-            self._seconds += seconds
-            self._total.add(tally)
+        """Results for a list or tuple of tensors and numbers; aliased inputs are overwritten, the rest is returned.
+
+        Calls like earlier ones are answered by a builtin function of the same name, where nothing in them needs Python.
+        """
+        results = self._runner.execute(inputs, device)
+        record = self.record_for(inputs)
+        if record is not None:
+            self._shortcut.add(record)
         return results
+
+    def record_for(self, inputs: Sequence[Any]) -> Record | None:
+        """What the launcher needs to answer calls like one that has been answered; None if they need Python."""
+        return self._runner.record_for(inputs)
 
     def stats(self) -> Statistics:
         """What running this module has cost so far."""
-        with self._lock:
-            return Statistics(
-                executions=self._executions,
-                total_time_us=self._seconds * 1e6,
-                kernel_launches=self._total.launches,
-                memory_transferred=self._total.bytes_moved,
-                cache_hit_rate=self._compiler.cache_hit_rate,
-                compile_time_us=self._compile_seconds * 1e6,
-                time_per_operator_us={name: spent * 1e6 for name, spent in self._total.seconds.items()},
-            )
+        totals = self._runner.totals()
+        return Statistics(
+            executions=totals.executions,
+            total_time_us=totals.seconds * 1e6,
+            kernel_launches=totals.tally.launches,
+            memory_transferred=totals.tally.bytes_moved,
+            cache_hit_rate=self._compiler.cache_hit_rate,
+            compile_time_us=self._compile_seconds * 1e6,
+            time_per_operator_us={name: spent * 1e6 for name, spent in totals.tally.seconds.items()},
+        )
 
     def explain(self) -> str:
         """What runs, step by step: generated kernels with the reason they end, and operations left to PyTorch."""

@@ -1,0 +1,267 @@
+"""From a plan and the arguments of a call to a record: what the launcher needs to answer calls like it without Python.
+
+In: a plan and arguments it has answered. Out: a record, or None where a step or a result needs Python. The plan's steps
+are gone through with tensors that have no memory (torch's meta tensors), which follow views as real ones do. Whatever
+depends on sizes alone is a constant of the record. A whole number that decides a size must be the same in later calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ingot.base import sizes
+from ingot.base.dtypes import DataType
+from ingot.base.numbers import integer_range
+from ingot.base.types import ScalarType, TensorType
+from ingot.ir.binding import Binding, bind
+from ingot.ir.graph import Output
+from ingot.ir.node import Node
+from ingot.ir.torch_types import to_torch
+from ingot.ops import Kind
+from ingot.runtime.arena import Lifetime, plan_arena
+from ingot.runtime.kernels import Kernel, PreparedCall, prepare, word_of
+from ingot.runtime.native.prototypes import DTYPES, Prototype, prototype
+from ingot.runtime.native.records import (
+    Guard,
+    NumberGuard,
+    Patch,
+    Record,
+    RunStatistics,
+    Slots,
+    Step,
+    TensorGuard,
+    can_record,
+)
+from ingot.runtime.plan import Plan
+
+_EXACT_IN_DOUBLE = 1 << 53
+
+
+class _NeedsPython(Exception):
+    """Calls like this one cannot be answered natively."""
+
+
+def may_record(plan: Plan) -> bool:
+    """Whether calls of a plan can be recorded at all, as far as one can tell without arguments."""
+    return all(isinstance(step, Kernel) or _is_simple(step) for step in plan.steps) and all(
+        output.alias_input is None and output.stride_order is None and isinstance(output.node.type, TensorType)
+        for output in plan.graph.outputs
+    )
+
+
+def record_call(plan: Plan, inputs: Sequence[Any], statistics: RunStatistics) -> Record | None:
+    """A record for calls with arguments like these, which are plain tensors on the CPU and numbers."""
+    try:
+        return _Recording(plan, inputs).record(statistics)
+    except _NeedsPython:
+        return None
+
+
+def _is_simple(node: Node) -> bool:
+    return node.op.kind is Kind.VIEW or isinstance(node.type, ScalarType)
+
+
+class _NotedSizes(dict[str, int]):
+    """Values of size symbols that remember which of them were asked for."""
+
+    def __init__(self, values: dict[str, int]):
+        super().__init__(values)
+        self.used: set[str] = set()
+
+    def __getitem__(self, name: str) -> int:
+        self.used.add(name)
+        return super().__getitem__(name)
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """Memory during a call: an input's, a result's, or part of the arena."""
+
+    nbytes: int
+    input: int | None = None
+    result: int | None = None
+    offset: int = 0
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """A number that a call brings: which input it is, and whether it is wanted as a double."""
+
+    position: int
+    as_double: bool
+
+
+@dataclass(slots=True)
+class _Recording:
+    plan: Plan
+    inputs: Sequence[Any]
+    values: dict[Node, Any] = field(default_factory=dict)
+    """What is known of each value: a tensor without memory, or a number that calls like this one share."""
+    passed: dict[Node, _Passed] = field(default_factory=dict)
+    buffers: dict[int, _Buffer] = field(default_factory=dict)
+    """By the storage of the tensors that lie in it."""
+    calls: list[tuple[Kernel, PreparedCall]] = field(default_factory=list)
+    limited: set[int] = field(default_factory=set)
+    """Inputs that must be whole numbers a double can hold."""
+
+    def record(self, statistics: RunStatistics) -> Record:
+        bound = _NotedSizes(bind(self.plan.graph, self.inputs).sizes)
+        binding = Binding(bound, torch.device("meta"))
+        for assumption in self.plan.graph.assumptions:
+            for size in (assumption.left, assumption.right):
+                sizes.evaluate(size, bound)
+        for position, (node, value) in enumerate(zip(self.plan.graph.inputs, self.inputs, strict=True)):
+            self._take_input(position, node, value)
+        for step in self.plan.steps:
+            if isinstance(step, Kernel):
+                self._run_kernel(step, bound)
+            else:
+                self._run_node(step, binding)
+        results = [self._result(index, output) for index, output in enumerate(self.plan.graph.outputs)]
+        arena_bytes = self._place_intermediates()
+        slots = Slots(len(self.inputs), len(results))
+        steps = [self._step(kernel, call, slots) for kernel, call in self.calls]
+        guards = [self._guard(position, bound) for position in range(len(self.inputs))]
+        if not can_record(guards, steps):
+            raise _NeedsPython
+        return Record(
+            guards,
+            results,
+            steps,
+            statistics,
+            arena_bytes=arena_bytes,
+            doubles=sorted({number.position for number in self.passed.values() if number.as_double}),
+            is_long=any(call.parallel for _, call in self.calls),
+            bytes_moved=sum(self._bytes_moved(kernel) for kernel, _ in self.calls),
+            keeps=[call.compiled for _, call in self.calls],
+        )
+
+    # --- going through the steps --------------------------------------------------------------------------------------
+
+    def _take_input(self, position: int, node: Node, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+            self.values[node] = like
+            self.buffers[_storage(like)] = _Buffer(value.nbytes, input=position)
+        else:
+            assert isinstance(node.type, ScalarType)
+            self.passed[node] = _Passed(position, node.type.dtype.is_float and not isinstance(value, float))
+
+    def _run_kernel(self, kernel: Kernel, bound: _NotedSizes) -> None:
+        if self.plan.refuses(kernel) or any(sizes.evaluate(size, bound) == 0 for size in kernel.cluster.space):
+            raise _NeedsPython
+        number = len(self.calls)
+        tensors = [self.values[read.node] for read in kernel.lowered.tensors]
+        for tensor in tensors:
+            self.buffers[_storage(tensor)].last = number
+        call = prepare(kernel, tensors, bound)
+        self.calls.append((kernel, call))
+        for node, (shape, dtype) in zip(kernel.cluster.outputs, call.outputs, strict=True):
+            made = torch.empty(shape, dtype=to_torch(dtype), device="meta")
+            self.values[node] = made
+            self.buffers[_storage(made)] = _Buffer(made.nbytes, first=number, last=number)
+
+    def _run_node(self, node: Node, binding: Binding) -> None:
+        if any(operand in self.passed for operand in node.operands):
+            self._convert_number(node)
+            return
+        value = self.plan.evaluate(node, self.values, binding)
+        if isinstance(value, torch.Tensor) and _storage(value) not in self.buffers:
+            raise _NeedsPython  # a copy, not a view
+        self.values[node] = value
+
+    def _convert_number(self, node: Node) -> None:
+        """A number cast to a float type: kernels read floats from doubles and round them once, as the cast does."""
+        (number, *others) = (self.passed.get(operand) for operand in node.operands)
+        (source, *_) = (operand.type for operand in node.operands)
+        target = node.type
+        if number is None or others or node.op.name != "cast":
+            raise _NeedsPython
+        assert isinstance(source, ScalarType) and isinstance(target, ScalarType)
+        is_exact = source.dtype is DataType.Double or not source.dtype.is_float
+        if target.dtype not in (DataType.Float, DataType.Double) or not is_exact:
+            raise _NeedsPython
+        if not source.dtype.is_float:
+            self.limited.add(number.position)
+        is_float = isinstance(self.inputs[number.position], float)
+        self.passed[node] = _Passed(number.position, not is_float)
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def _result(self, index: int, output: Output) -> Prototype:
+        """What a result is like, if it is exactly what one kernel wrote, and no other result is the same memory."""
+        tensor = self.values.get(output.node)
+        if not isinstance(tensor, torch.Tensor):
+            raise _NeedsPython
+        buffer = self.buffers[_storage(tensor)]
+        is_whole = tensor.is_contiguous() and tensor.storage_offset() == 0 and tensor.nbytes == buffer.nbytes
+        if buffer.input is not None or buffer.result is not None or not is_whole or tensor.dtype not in DTYPES:
+            raise _NeedsPython
+        buffer.result = index
+        return prototype(tuple(tensor.shape), tensor.dtype)
+
+    def _place_intermediates(self) -> int:
+        inner = [buffer for buffer in self.buffers.values() if buffer.input is None and buffer.result is None]
+        offsets, total = plan_arena([Lifetime(buffer.first, buffer.last, buffer.nbytes) for buffer in inner])
+        for buffer, offset in zip(inner, offsets, strict=True):
+            buffer.offset = offset
+        return total
+
+    # --- making the record --------------------------------------------------------------------------------------------
+
+    def _step(self, kernel: Kernel, call: PreparedCall, slots: Slots) -> Step:
+        words = list(call.words)
+        patches = [
+            self._address(word, node, slots)
+            for word, node in zip(call.addresses, _nodes_of_buffers(kernel), strict=True)
+        ]
+        for word, node, scalar in zip(call.scalars, kernel.lowered.scalars, kernel.program.scalars, strict=True):
+            number = self.passed.get(node)
+            if number is None:
+                words[word] = word_of(self.values[node], scalar)
+            else:
+                place = slots.double if number.as_double else slots.input
+                patches.append(Patch(word, place(number.position)))
+        return Step(call.entry, tuple(words), tuple(patches), call.parallel)
+
+    def _address(self, word: int, node: Node, slots: Slots) -> Patch:
+        tensor = self.values[node]
+        buffer = self.buffers[_storage(tensor)]
+        offset = tensor.storage_offset() * tensor.element_size() + buffer.offset
+        if buffer.input is not None:
+            return Patch(word, slots.input(buffer.input), offset)
+        return Patch(word, slots.arena if buffer.result is None else slots.result(buffer.result), offset)
+
+    def _guard(self, position: int, bound: _NotedSizes) -> Guard:
+        value = self.inputs[position]
+        if isinstance(value, torch.Tensor):
+            return TensorGuard.like(value)
+        declared = self.plan.graph.inputs[position].type
+        assert isinstance(declared, ScalarType)
+        if not declared.dtype.is_integer or (isinstance(value, bool) and f"n{position}" not in bound.used):
+            return NumberGuard(type(value))
+        lowest, highest = integer_range(declared.dtype)
+        if position in self.limited:
+            lowest, highest = max(lowest, -_EXACT_IN_DOUBLE), min(highest, _EXACT_IN_DOUBLE)
+        if f"n{position}" in bound.used:
+            lowest, highest = max(lowest, value), min(highest, value)
+        if isinstance(value, bool) or not lowest <= value <= highest:
+            raise _NeedsPython
+        return NumberGuard(type(value), lowest, highest)
+
+    def _bytes_moved(self, kernel: Kernel) -> int:
+        return sum(self.values[node].nbytes for node in _nodes_of_buffers(kernel))
+
+
+def _nodes_of_buffers(kernel: Kernel) -> list[Node]:
+    return [*kernel.cluster.outputs, *(read.node for read in kernel.lowered.tensors)]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata

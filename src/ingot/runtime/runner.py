@@ -1,0 +1,139 @@
+"""Runs a plan, natively where it can, and keeps count.
+
+In: a plan, and the arguments of calls. Out: results, what all calls together have cost, and a builtin function that
+answers calls like those seen before without Python. The first call with arguments of a kind runs in Python; if nothing
+in it needs Python, a record of it is made, and the builtin answers the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any
+
+import torch
+
+from ingot.base.errors import ArgumentError
+from ingot.ir.interpreter import Interpreter, Tally
+from ingot.runtime.native.callables import CallTable, Convention, native_function
+from ingot.runtime.native.launcher import Launcher, launcher
+from ingot.runtime.native.records import Record, RunStatistics
+from ingot.runtime.plan import Plan, is_plain
+from ingot.runtime.recording import may_record, record_call
+
+_MOST_RECORDS = 256
+"""Records that are kept although the launcher has not used them for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What all calls have cost."""
+
+    executions: int
+    seconds: float
+    tally: Tally
+
+
+class Shortcut:
+    """Puts a builtin in the place of an object's method `execute`, once there is a record it can answer calls with.
+
+    Calls that no record covers still reach the method. A method that a subclass has overridden stays.
+    """
+
+    def __init__(self, owner: Any, method: Callable[..., Any], signature: str):
+        self._owner = weakref.ref(owner)
+        self._method = method
+        self._signature = signature
+        self._table: CallTable | None = None
+        self._lock = threading.Lock()
+
+    def add(self, record: Record) -> None:
+        """Answer calls that match a record from now on."""
+        found, owner = launcher(), self._owner()
+        if found is None or owner is None or getattr(type(owner), self._method.__name__) is not self._method:
+            return
+        with self._lock:
+            if self._table is None:
+                self._table = CallTable(found, len(record.guards), len(record.results), Convention.LIST)
+                self._install(found, owner, self._table)
+        self._table.add(record)
+
+    def _install(self, found: Launcher, owner: Any, table: CallTable) -> None:
+        name, documentation = self._method.__name__, self._method.__doc__ or ""
+        fallback = MethodType(self._method, owner)
+        function = native_function(found, table, fallback, name, self._signature, documentation)
+        owner.__dict__[name] = function
+
+
+class Runner:
+    """Threads may share one."""
+
+    def __init__(self, plan: Interpreter, profiling: bool):
+        self.plan = plan
+        self._profiling = profiling
+        self._lock = threading.Lock()
+        self._executions = 0
+        self._seconds = 0.0
+        self._tally = Tally()
+        self._native = RunStatistics()
+        self._may_record = isinstance(plan, Plan) and not profiling and may_record(plan)
+        self._records: OrderedDict[Hashable, Record | None] = OrderedDict()
+
+    def execute(self, inputs: Sequence[Any], device: torch.device | str | None = None) -> list[Any]:
+        """Results for a list or tuple of tensors and numbers, by way of Python."""
+        if not isinstance(inputs, list | tuple):
+            raise ArgumentError(f"inputs must be a list or tuple of tensors and numbers, not {type(inputs).__name__}")
+        tally = Tally()
+        start = time.perf_counter()
+        results = self.plan.run(inputs, device, tally, self._profiling)
+        seconds = time.perf_counter() - start
+        with self._lock:
+            self._executions += 1
+            self._seconds += seconds
+            self._tally.add(tally)
+        return results
+
+    def record_for(self, inputs: Sequence[Any]) -> Record | None:
+        """The record for calls with arguments like these, which a call has been answered for; None if there is none."""
+        if not self._may_record or launcher() is None or _is_watched() or not all(map(_is_plain_on_cpu, inputs)):
+            return None
+        key = tuple(map(_kind, inputs))
+        with self._lock:
+            if key in self._records:
+                self._records.move_to_end(key)
+                return self._records[key]
+        assert isinstance(self.plan, Plan)
+        record = record_call(self.plan, inputs, self._native)
+        with self._lock:
+            self._records[key] = record
+            while len(self._records) > _MOST_RECORDS:
+                self._records.popitem(last=False)
+        return record
+
+    def totals(self) -> Totals:
+        """What calls have cost so far, native ones included."""
+        with self._lock:
+            tally = Tally(self._native.launches, self._native.bytes_moved)
+            tally.add(self._tally)
+            return Totals(self._executions + self._native.executions, self._seconds + self._native.seconds, tally)
+
+
+def _is_watched() -> bool:
+    """Whether a mode of torch would see what recording does."""
+    return torch._C._len_torch_function_stack() > 0 or torch._C._len_torch_dispatch_stack() > 0
+
+
+def _is_plain_on_cpu(value: Any) -> bool:
+    return is_plain(value) and (not isinstance(value, torch.Tensor) or value.device.type == "cpu")
+
+
+def _kind(value: Any) -> Hashable:
+    """What has to be equal for two arguments to share a record; whole numbers may decide sizes."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.shape, value.stride()
+    return type(value), value if isinstance(value, int) else None
