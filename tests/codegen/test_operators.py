@@ -15,7 +15,7 @@ from ingot.base.dtypes import COMPUTED, INTEGERS, DataType, in_order
 from ingot.codegen.llvm.host import Host, assembly_of
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.ops import Kind, Op, table
-from tests.codegen.hosts import AARCH64, BASELINE, NATIVE
+from tests.codegen.hosts import AARCH64, BASELINE, GPU, NATIVE
 from tests.codegen.math_kernels import ARITY, double_error, evaluate, single_errors
 from tests.codegen.math_references import EXACT, PRECISION_BITS, in_double
 from tests.codegen.operator_kernels import ARRAYS, OperatorModule, evaluate_operator
@@ -109,14 +109,18 @@ def test_functions_keep_their_bounds_on_the_oldest_processor(name: str):
         assert max(double_error(float(a), b) for a, b in zip(got, expected, strict=True)) <= DOUBLE_LIMIT
 
 
-@pytest.mark.parametrize(("host", "call"), [(AARCH64, "\tbl\t"), (BASELINE, "call")], ids=["aarch64", "x86-64"])
+@pytest.mark.parametrize(
+    ("host", "lanes", "call"),
+    [(AARCH64, 4, "\tbl\t"), (BASELINE, 4, "call"), (GPU, 1, "call")],
+    ids=["aarch64", "x86-64", "gpu"],
+)
 @pytest.mark.parametrize("op", EXACTLY_COMPUTED, ids=lambda op: op.name)
-def test_code_for_other_processors_needs_no_library(op: Op, host: Host, call: str):
+def test_code_for_other_processors_needs_no_library(op: Op, host: Host, lanes: int, call: str):
     for dtypes, attributes in operand_types(op):
         if DataType.Half in (*dtypes, attributes.get("dtype")) and not host.converts_half:
             continue
         known = 7 if divides(op, dtypes[0]) else None
-        module = OperatorModule(op, dtypes, host, 4, known, **attributes).module
+        module = OperatorModule(op, dtypes, host, lanes, known, **attributes).module
         assert call not in assembly_of(str(module), host), dtypes
 
 
