@@ -56,3 +56,6 @@ def test_environment_is_typed_and_checked():
     assert Environment.read({"INGOT_DUMP": "graph, passes"}).dump == {"graph", "passes"}
     with pytest.raises(ConfigError, match="INGOT_DUMP cannot name nonsense"):
         Environment.read({"INGOT_DUMP": "nonsense"})
+    assert Environment.read({"INGOT_CHECK": "bounds"}).check == {"bounds"}
+    with pytest.raises(ConfigError, match="INGOT_CHECK cannot name nonsense; it knows bounds"):
+        Environment.read({"INGOT_CHECK": "nonsense"})

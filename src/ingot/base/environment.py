@@ -16,19 +16,27 @@ DUMPS = {
     "passes": "what each pass did",
 }
 """What INGOT_DUMP can name, separated by commas."""
+CHECKS = {"bounds": "that kernels stay inside the memory of their tensors, at every call; also under python -X dev"}
+"""What INGOT_CHECK can name, separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
     dump: frozenset[str]
+    check: frozenset[str]
 
     @staticmethod
     def read(variables: Mapping[str, str]) -> Environment:
-        dump = frozenset(word.strip() for word in variables.get("INGOT_DUMP", "").split(",") if word.strip())
-        unknown = dump - set(DUMPS)
-        if unknown:
-            raise ConfigError(f"INGOT_DUMP cannot name {', '.join(sorted(unknown))}; it knows {', '.join(DUMPS)}")
-        return Environment(dump)
+        return Environment(_words(variables, "INGOT_DUMP", DUMPS), _words(variables, "INGOT_CHECK", CHECKS))
+
+
+def _words(variables: Mapping[str, str], name: str, known: Mapping[str, str]) -> frozenset[str]:
+    """The words of a variable, separated by commas."""
+    found = frozenset(word.strip() for word in variables.get(name, "").split(",") if word.strip())
+    unknown = found - set(known)
+    if unknown:
+        raise ConfigError(f"{name} cannot name {', '.join(sorted(unknown))}; it knows {', '.join(known)}")
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -68,6 +68,10 @@ class CodegenError(IngotError):
     """No machine code could be made for a kernel; what it computes runs through PyTorch instead."""
 
 
+class LoopError(IngotError):
+    """The loops of a kernel would read or write where they must not: outside a buffer, twice, or before it is there."""
+
+
 class ConfigError(IngotError):
     """A configuration flag or environment variable has a value it cannot have."""
 

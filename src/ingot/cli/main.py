@@ -13,7 +13,7 @@ from rich.table import Table
 import ingot
 from ingot.base.config import FLAGS
 from ingot.base.dtypes import in_order
-from ingot.base.environment import DUMPS
+from ingot.base.environment import CHECKS, DUMPS
 from ingot.base.errors import IngotError
 from ingot.ir.graph import Graph
 from ingot.ir.parser import parse
@@ -53,9 +53,10 @@ def flags() -> None:
     listing = Table("flag", "default", "values", "meaning", title="Flags of ingot.Config")
     for flag in FLAGS:
         listing.add_row(flag.name, escape(repr(flag.default)), flag.accepts, flag.meaning)
-    variables = Table("INGOT_DUMP", "prints to standard error", title="Environment: words separated by commas")
-    for word, meaning in DUMPS.items():
-        variables.add_row(word, meaning)
+    variables = Table("variable", "word", "meaning", title="Environment: words separated by commas")
+    for name, words in (("INGOT_DUMP", DUMPS), ("INGOT_CHECK", CHECKS)):
+        for word, meaning in words.items():
+            variables.add_row(name, word, f"{'prints' if name == 'INGOT_DUMP' else 'checks'} {meaning}")
     console().print(listing, variables)
 
 

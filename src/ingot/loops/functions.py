@@ -1,0 +1,106 @@
+"""Mathematical functions on numpy arrays, for the loop interpreter: computed in float64, then rounded to the type.
+
+In: arrays of one floating-point type, or of one signed integer type. Out: an array of the same type. Nothing here is
+shared with the functions that generated code uses, so that each can be judged by the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+Array = Any
+"""numpy's own annotations make more of arrays than helps here."""
+
+
+def function_of_floats(name: str, operands: tuple[Array, ...]) -> Array:
+    """A function by the name it has in the words of `ops.emission`."""
+    dtype = operands[0].dtype
+    if name in _EXACT:
+        return _EXACT[name](*operands)
+    wide = [numpy.asarray(operand, numpy.float64) for operand in operands]
+    found = _IN_DOUBLE.get(name) or getattr(numpy, name)
+    return numpy.asarray(found(*wide)).astype(dtype)
+
+
+def function_of_integers(name: str, operands: tuple[Array, ...]) -> Array:
+    found = numpy.frompyfunc(_OF_INTEGERS[name], 2, 1)(*(operand.astype(object) for operand in operands))
+    return _wrapped(found, operands[0].dtype)
+
+
+def _wrapped(values: Any, dtype: numpy.dtype) -> Array:
+    """Python's integers as those of a type, which wrap around."""
+    low_bits = numpy.frompyfunc(lambda value: value & (1 << 8 * dtype.itemsize) - 1, 1, 1)(values)
+    return numpy.asarray(low_bits).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+
+
+def _integer_power(x: int, y: int) -> int:
+    """For negative exponents what is left of the quotient when it is cut off."""
+    if y >= 0:
+        return pow(x, y, 1 << 64)
+    return {1: 1, -1: 1 if y % 2 == 0 else -1}.get(x, 0)
+
+
+def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    """A function of Python's math module on every element; NaN stays NaN."""
+
+    def apply(x: float) -> float:
+        return x if x != x else function(x)
+
+    return lambda array: numpy.asarray(numpy.frompyfunc(apply, 1, 1)(array)).astype(numpy.float64)
+
+
+def _logarithm_of_gamma(x: float) -> float:
+    if math.isinf(x) or (x <= 0.0 and x == math.floor(x)):
+        return math.inf
+    return math.lgamma(x)
+
+
+def _inverse_error_function(x: float) -> float:
+    """A closed approximation, then Newton's iteration; near 1 on erfc, where erf has lost its digits."""
+    if abs(x) >= 1.0:
+        return math.copysign(math.inf, x) if abs(x) == 1.0 else math.nan
+    if x == 0.0:
+        return x
+    rest = 1.0 - abs(x)
+    logarithm = math.log(rest) + math.log1p(abs(x))
+    middle = 2.0 / (math.pi * 0.147) + logarithm / 2.0
+    y = math.sqrt(math.sqrt(middle * middle - logarithm / 0.147) - middle)
+    for _ in range(6):
+        error = math.erf(y) - abs(x) if rest > 0.5 else rest - math.erfc(y)
+        slope = 2.0 / math.sqrt(math.pi) * math.exp(-y * y)
+        y -= error / (slope + error * y)
+    return math.copysign(y, x)
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1.0 / (1.0 + numpy.exp(-x))
+
+
+def _remainder(x: Array, y: Array) -> Array:
+    """fmod with the sign of y."""
+    rest = numpy.fmod(x, y)
+    return numpy.where((rest < 0) & (y > 0) | (rest > 0) & (y < 0), rest + y, rest)
+
+
+_OF_INTEGERS: dict[str, Callable[[int, int], int]] = {"gcd": math.gcd, "pow": _integer_power}
+_EXACT: dict[str, Callable[..., Array]] = {"fmod": numpy.fmod, "remainder": _remainder}
+_IN_DOUBLE: dict[str, Callable[..., Array]] = {
+    "sigmoid": _sigmoid,
+    "rsqrt": lambda x: 1.0 / numpy.sqrt(x),
+    "erf": _each(math.erf),
+    "erfc": _each(math.erfc),
+    "erfinv": _each(_inverse_error_function),
+    "lgamma": _each(_logarithm_of_gamma),
+    "asin": numpy.arcsin,
+    "acos": numpy.arccos,
+    "atan": numpy.arctan,
+    "atan2": numpy.arctan2,
+    "asinh": numpy.arcsinh,
+    "acosh": numpy.arccosh,
+    "atanh": numpy.arctanh,
+    "pow": numpy.power,
+}

@@ -1,0 +1,39 @@
+"""Kernels run through the loop interpreter, in place of their machine code."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+import torch
+
+from ingot.base.numbers import Number
+from ingot.ir.torch_types import to_torch
+from ingot.loops.bounds import check_bounds
+from ingot.loops.interpreter import interpret
+from ingot.loops.nesting import build_nest
+from ingot.runtime.kernels import Kernel, KernelFault, extents, scheduled
+
+
+def memory_of(tensor: torch.Tensor, extent: int) -> Any:
+    """The bytes of a tensor from its first element on, as they lie in memory."""
+    if not extent:
+        return numpy.empty(0, numpy.uint8)
+    return numpy.ctypeslib.as_array((ctypes.c_uint8 * extent).from_address(tensor.data_ptr()))
+
+
+def interpreted_launch(
+    kernel: Kernel, tensors: Sequence[torch.Tensor], scalars: Sequence[Number], bound: Mapping[str, int]
+) -> list[torch.Tensor]:
+    """What `runtime.kernels.launch` does, without machine code."""
+    call, outputs = scheduled(kernel, tensors, bound)
+    nest = build_nest(kernel.program, call.schedule)
+    room = extents(outputs, tensors)
+    check_bounds(nest, call, room)
+    results = [torch.empty(shape, dtype=to_torch(dtype)) for shape, dtype in outputs]
+    memory = [memory_of(tensor, extent) for tensor, extent in zip((*results, *tensors), room, strict=True)]
+    if not interpret(nest, call, memory, scalars, seed=len(nest.text)):
+        raise KernelFault
+    return results
