@@ -1,9 +1,8 @@
 """Remainders of floating-point division: fmod and remainder, exact for all finite numbers.
 
-A remainder is exact wherever the quotient is a whole number of fewer than 52 bits: x - n y has no more digits than its
-operands. The nearest n may be one too large, which shows in the sign. Where the quotient is larger, the remainder by y
-times a power of two comes first, as often as it takes, in steps of 49 bits or more; single precision, computed in
-double, rarely needs one.
+A remainder is exact wherever the quotient has fewer digits than a number: x - n y has no more digits than its operands.
+The nearest n may be one too large, which shows in the sign. Where the quotient is larger, the remainder by y times a
+power of two comes first, as often as it takes: each time the quotient loses 19 bits or more, 48 in double precision.
 """
 
 from __future__ import annotations
@@ -12,12 +11,18 @@ from ingot.codegen.llvm.math.control import repeated
 from ingot.codegen.llvm.math.formats import INFINITY, NAN
 from ingot.codegen.llvm.math.words import Bits, Number, choose, choose_bits, fma, with_sign_of
 
-_STEP = 50
-_TINY = 2.0**-900
-
 
 def _reduced(x: Number, y: Number) -> Number:
-    """x - n y with a whole n, in [0, y), for x < 2^51 y, both positive."""
+    """x - n y with a whole n, in [0, y), for x up to 2^(fraction_bits - 1) y, both positive."""
+    if not x.host.has_fma and not x.is_single:
+        # `fma` is exact then only for numbers away from the largest, and where x is large, y cannot be small.
+        huge = x > 2.0**900
+        factor, inverse = choose(huge, x.constant(2.0**-100), 1.0), choose(huge, x.constant(2.0**100), 1.0)
+        return _remaining(x * factor, y * factor) * inverse
+    return _remaining(x, y)
+
+
+def _remaining(x: Number, y: Number) -> Number:
     rounder = x.format.rounder
     n = (x / y + rounder) - rounder
     rest = fma(n, -y, x)
@@ -26,41 +31,44 @@ def _reduced(x: Number, y: Number) -> Number:
 
 def _exponent(x: Number) -> Bits:
     """The exponent of a positive number, with its bias; denormal numbers count down from there."""
-    normal = choose(x < _TINY, x * 2.0**54, x)
-    exponent = normal.bits() >> x.format.fraction_bits
-    return choose_bits(x < _TINY, exponent - 54, exponent)
+    format = x.format
+    denormal = x < format.smallest_normal
+    lift = format.fraction_bits + 1
+    exponent = choose(denormal, x * 2.0**lift, x).bits() >> format.fraction_bits
+    return choose_bits(denormal, exponent - lift, exponent)
 
 
 def _times_power_of_two(x: Number, exponent: Bits) -> Number:
-    """x 2^exponent for exponents that may be twice the largest."""
+    """x 2^exponent for exponents up to twice the largest."""
     half = exponent >> 1
     factor = lambda part: ((part + x.format.bias) << x.format.fraction_bits).as_number()
     return x * factor(half) * factor(exponent - half)
 
 
 def _remainder_of_positive(x: Number, y: Number) -> Number:
-    """For double-precision numbers, x finite and y neither zero nor infinite."""
-    limit = y * 2.0**_STEP
+    """For x finite and y neither zero nor infinite."""
+    step = x.format.fraction_bits - 3
+    limit = y * 2.0**step
     y_exponent = _exponent(y)
+    largest = y_exponent.constant(2 * x.format.bias)
 
-    def step(x: Number) -> tuple[Number]:
+    def reduce_once(x: Number) -> tuple[Number]:
         going = x >= limit
-        excess = choose_bits(going, _exponent(x) - y_exponent - _STEP, y_exponent.constant(0))
+        excess = choose_bits(going, _exponent(x) - y_exponent - step, y_exponent.constant(0))
+        excess = choose_bits((excess - largest).is_negative(), excess, largest)
         return (choose(going, _reduced(x, _times_power_of_two(y, excess)), x),)
 
-    (x,) = repeated(lambda x: x >= limit, step, x)
+    (x,) = repeated(lambda x: x >= limit, reduce_once, x)
     return _reduced(x, y)
 
 
 def fmod(x: Number, y: Number) -> Number:
     """x - n y with n cut off towards zero: the sign of x, zeros too. NaN for infinite x and for y = 0."""
-    single = x.is_single
-    across, by = (abs(x.widened()), abs(y.widened())) if single else (abs(x), abs(y))
+    across, by = abs(x), abs(y)
     defined = (across < INFINITY) & (by > 0.0)
     usual = defined & (by < INFINITY)
     rest = _remainder_of_positive(choose(usual, across, 0.0), choose(usual, by, 1.0))
-    rest = choose(usual, rest, choose(defined, across, NAN))
-    return with_sign_of(rest.narrowed() if single else rest, x)
+    return with_sign_of(choose(usual, rest, choose(defined, across, NAN)), x)
 
 
 def remainder(x: Number, y: Number) -> Number:
