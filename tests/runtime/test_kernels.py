@@ -239,6 +239,34 @@ def test_results_outlive_the_definition_and_return_to_the_pool():
     assert memory.stats().bytes_in_use < used
 
 
+def test_kernels_of_one_graph_compile_at_once(monkeypatch):
+    """Two compilations wait for each other: one after the other they would wait in vain."""
+    both = threading.Barrier(2, timeout=60)
+    compile_alone = kernels_module.compile_kernel
+
+    def compile_with_the_other(*arguments):
+        both.wait()
+        return compile_alone(*arguments)
+
+    monkeypatch.setattr(kernels_module, "compile_kernel", compile_with_the_other)
+    fd = define(lambda fd, x: [fd.ops.cumsum(x * 0.4375 + 9, 1) - 0.5625], DataType.Float)
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(fd.execute([x])[0], torch.cumsum(x * 0.4375 + 9, 1) - 0.5625)
+
+
+def test_explanation_shows_reasons_bytes_and_code():
+    fd = define(lambda fd, x: [fd.ops.softmax(x, 1)], DataType.Float)
+    fd.execute([torch.randn(40, 50)])
+    text = fd.module.explain("loops", "llvm", "assembly")
+    assert "ends here: end of graph" in text
+    assert "moves 8*s0*s1 bytes" in text
+    assert "parallel for i0" in text
+    assert "define void @entry" in text
+    assert "vdivps" in text or "fdiv" in text or "divps" in text
+    with pytest.raises(IngotError, match="there is no stage"):
+        fd.module.explain("nonsense")
+
+
 def test_kernel_that_cannot_be_compiled_runs_through_pytorch(monkeypatch):
     def refuse(*_):
         raise RuntimeError("LLVM has had enough")

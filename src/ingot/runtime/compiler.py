@@ -95,39 +95,51 @@ class CompiledModule:
             time_per_operator_us={name: spent * 1e6 for name, spent in totals.tally.seconds.items()},
         )
 
-    def explain(self) -> str:
-        """What runs, step by step: generated kernels with the reason they end, and operations left to PyTorch."""
+    def explain(self, *stages: str) -> str:
+        """What runs, step by step: generated kernels with the reason they end and the bytes they move, and operations
+        left to PyTorch. explain("loops", "llvm", "assembly") adds these texts of what has been compiled so far.
+        """
+        for stage in stages:
+            _require_stage(stage, _COMPILED_STAGES)
         if not isinstance(self._plan, Plan):
             return "every operation runs through PyTorch, as graph_opt_level asks"
-        return self._plan.explain()
+        return self._plan.explain(lambda kernel: [text for stage in stages for text in _variants(kernel, stage)])
 
     def inspect(self, stage: str) -> str:
         """The text of a stage: graph, optimized_graph, kernels, loops, llvm or assembly.
 
         The last three show what has been compiled so far, which is after the first execution.
         """
-        stages = {
-            "graph": lambda: self.graph.text,
-            "optimized_graph": lambda: self.optimized_graph.text,
-            "kernels": lambda: "\n\n".join(kernel.program.text for kernel in self._kernels()),
-            "loops": lambda: self._variants(
-                lambda variant: f"# {variant.schedule.text(variant.program)}\n{variant.nest.text}"
-            ),
-            "llvm": lambda: self._variants(lambda variant: variant.code.llvm),
-            "assembly": lambda: self._variants(lambda variant: variant.code.assembly),
-        }
-        if stage not in stages:
-            raise ArgumentError(f"there is no stage {stage!r}; there are {', '.join(stages)}")
-        return stages[stage]()
-
-    def _kernels(self) -> list[Kernel]:
-        return self._plan.kernels() if isinstance(self._plan, Plan) else []
-
-    def _variants(self, show: Callable[[CompiledKernel], str]) -> str:
-        return "\n\n".join(show(variant) for kernel in self._kernels() for variant in kernels.variants(kernel.program))
+        _require_stage(stage, ("graph", "optimized_graph", "kernels", *_COMPILED_STAGES))
+        if stage == "graph":
+            return self.graph.text
+        if stage == "optimized_graph":
+            return self.optimized_graph.text
+        found = self._plan.kernels() if isinstance(self._plan, Plan) else []
+        if stage == "kernels":
+            return "\n\n".join(kernel.program.text for kernel in found)
+        return "\n\n".join(text for kernel in found for text in _variants(kernel, stage))
 
     def __repr__(self) -> str:
         return f"<CompiledModule of {len(self.optimized_graph.nodes)} operations, {self.graph.digest[:12]}>"
+
+
+_COMPILED_STAGES: dict[str, Callable[[CompiledKernel], str]] = {
+    "loops": lambda variant: f"# {variant.schedule.text(variant.program)}\n{variant.nest.text}",
+    "llvm": lambda variant: variant.code.llvm,
+    "assembly": lambda variant: variant.code.assembly,
+}
+"""What can be seen of a compiled kernel."""
+
+
+def _variants(kernel: Kernel, stage: str) -> list[str]:
+    """The text of a stage for every compiled form of a kernel."""
+    return [_COMPILED_STAGES[stage](variant) for variant in kernels.variants(kernel.program)]
+
+
+def _require_stage(stage: str, stages: Iterable[str]) -> None:
+    if stage not in stages:
+        raise ArgumentError(f"there is no stage {stage!r}; there are {', '.join(stages)}")
 
 
 class JitCompiler:

@@ -22,9 +22,11 @@ from ingot.base.dtypes import DataType
 from ingot.base.environment import environment
 from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
+from ingot.base.types import TensorType
 from ingot.codegen.llvm.nests import CompiledKernel, compile_kernel
 from ingot.fusion.clusters import Cluster, Place
 from ingot.fusion.placement import shape_of
+from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
 from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.bounds import check_bounds
@@ -95,6 +97,28 @@ class Kernel:
     def name(self) -> str:
         """Its operations, for the profile."""
         return "+".join(statement.op.name for statement in self.program.statements)
+
+    @property
+    def bytes_moved(self) -> sizes.Size:
+        """What it reads and writes: every tensor once."""
+        read = dict.fromkeys(tensor.node for tensor in self.lowered.tensors)
+        return _bytes([*read, *self.cluster.outputs])
+
+    @property
+    def bytes_moved_apart(self) -> sizes.Size:
+        """What its operations would read and write one at a time."""
+        total: sizes.Size = 0
+        for node in self.cluster.nodes:
+            total += _bytes([*(operand for operand in node.operands if isinstance(operand.type, TensorType)), node])
+        return total
+
+
+def _bytes(nodes: Sequence[Node]) -> sizes.Size:
+    total: sizes.Size = 0
+    for node in nodes:
+        assert isinstance(node.type, TensorType)
+        total += sizes.product(node.type.shape) * node.type.dtype.bytes
+    return total
 
 
 OutputTypes = tuple[tuple[tuple[int, ...], DataType], ...]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ import torch
 from ingot.base import sizes
 from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
+from ingot.base.types import ScalarType, TensorType
 from ingot.codegen.llvm.support import supports
 from ingot.fusion.clusters import Cluster, find_clusters
 from ingot.fusion.rules import FusionRules
@@ -23,7 +25,13 @@ from ingot.ir.binding import Binding
 from ingot.ir.graph import Graph
 from ingot.ir.interpreter import Interpreter, Tally, Value, free_after
 from ingot.ir.node import Node
-from ingot.runtime.kernels import Kernel, KernelFault, launch
+from ingot.ir.torch_types import to_torch
+from ingot.ops import Kind
+from ingot.runtime.kernels import Kernel, KernelFault, kernels, launch, scheduled
+
+
+MOST_COMPILING = 8
+"""Threads that compile at once."""
 
 
 class Plan(Interpreter):
@@ -39,6 +47,7 @@ class Plan(Interpreter):
         self._frees = free_after(graph, reads, makes)
         self._refused: set[str] = set()
         """Kernels that could not be compiled."""
+        self._has_run = False
 
     def kernels(self) -> list[Kernel]:
         return [step for step in self.steps if isinstance(step, Kernel)]
@@ -51,24 +60,29 @@ class Plan(Interpreter):
         """The value of a single operation, given those before it."""
         return self._step(node, values, binding, None, False)
 
-    def explain(self) -> str:
-        """The steps in words, in the order they run."""
+    def explain(self, show: Callable[[Kernel], Sequence[str]] = lambda kernel: ()) -> str:
+        """The steps in words, in the order they run; `show` gives texts to add to a kernel."""
         lines = []
         for step in self.steps:
-            if isinstance(step, Kernel):
-                count = len(step.program.statements)
-                lines.append(
-                    f"kernel of {count} operation{'s' if count > 1 else ''}, which ends here: {step.cluster.reason}"
-                )
-                lines += [f"    {line}" for line in step.program.text.splitlines()]
-            else:
+            if not isinstance(step, Kernel):
                 lines.append(f"{step.op.name} through PyTorch: {step.type}")
+                continue
+            count = len(step.program.statements)
+            lines.append(
+                f"kernel of {count} operation{'s' if count > 1 else ''}, which ends here: {step.cluster.reason}"
+            )
+            lines.append(f"    moves {step.bytes_moved} bytes; one by one they would move {step.bytes_moved_apart}")
+            for text in (step.program.text, *show(step)):
+                lines += [f"    {line}" for line in text.splitlines()]
         return "\n".join(lines)
 
     def _execute(self, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> None:
         if binding.device.type != "cpu" or not all(map(is_plain, values.values())):
             super()._execute(values, binding, tally, timed)
             return
+        if not self._has_run:
+            self._has_run = True
+            self._compile_ahead(values, binding)
         for step, frees in zip(self.steps, self._frees, strict=True):
             if isinstance(step, Kernel):
                 run = self._interpret if self.refuses(step) else self._run_kernel
@@ -77,6 +91,34 @@ class Plan(Interpreter):
                 values[step] = self._step(step, values, binding, tally, timed)
             for freed in frees:
                 del values[freed]
+
+    def _compile_ahead(self, values: dict[Node, Value], binding: Binding) -> None:
+        """Compile the kernels of the first run on several threads, as far as their tensors can be foreseen.
+
+        Tensors without memory stand for those of the run: all that counts is their types, sizes and strides.
+        """
+        count = len(self.kernels())
+        if count < 2:
+            return
+        foreseen = {node: _without_memory(value) for node, value in values.items()}
+        with ThreadPoolExecutor(min(count, MOST_COMPILING)) as threads:
+            for step in self.steps:
+                if isinstance(step, Kernel):
+                    if any(sizes.evaluate(size, binding.sizes) == 0 for size in step.cluster.space):
+                        return
+                    tensors = [_tensor(foreseen[read.node]) for read in step.lowered.tensors]
+                    call, outputs = scheduled(step, tensors, binding.sizes)
+                    # What goes wrong is reported when the kernel is run.
+                    threads.submit(kernels.get, step.program, call.schedule)
+                    made = [torch.empty(shape, dtype=to_torch(dtype), device="meta") for shape, dtype in outputs]
+                    foreseen.update(zip(step.cluster.outputs, made, strict=True))
+                elif step.op.kind is Kind.VIEW or isinstance(step.type, ScalarType):
+                    foreseen[step] = self._step(step, foreseen, binding, None, False)
+                elif isinstance(step.type, TensorType):
+                    shape = [sizes.evaluate(size, binding.sizes) for size in step.type.shape]
+                    foreseen[step] = torch.empty(shape, dtype=to_torch(step.type.dtype), device="meta")
+                else:
+                    return
 
     def _run_kernel(
         self, step: Kernel, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
@@ -140,6 +182,12 @@ def is_plain(value: Any) -> bool:
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_neg() or value._is_zerotensor():
         return False
     return not _is_transformed(value)
+
+
+def _without_memory(value: Value) -> Value:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
 
 
 def _reads(step: Kernel | Node) -> Sequence[Node]:
