@@ -29,7 +29,6 @@ from ingot.ir.torch_types import to_torch
 from ingot.ops import Kind
 from ingot.runtime.kernels import Kernel, KernelFault, kernels, launch, scheduled
 
-
 MOST_COMPILING = 8
 """Threads that compile at once."""
 
