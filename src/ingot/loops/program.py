@@ -208,9 +208,10 @@ class _Lowering:
         self._statements.append(Statement(node.op, operands, attributes, _dtype(node), level, stage))
         return Result(len(self._statements) - 1, _dtype(node))
 
-    def _position(self, node: Node) -> Position:
+    def _position(self, node: Node) -> Operand:
         (axis,) = self._cluster.places[node]
-        assert axis is not None
+        if axis is None:  # of a size of 1 there is only the first
+            return Known(0, _dtype(node))
         level = Level.ROW if self._cluster.reduced and axis not in self._cluster.reduced else Level.ELEMENT
         return Position(self._counted.setdefault(axis, len(self._counted)), _dtype(node), level)
 

@@ -135,7 +135,9 @@ class Compiled:
         self._text = str(module)
         self._host = module.host
         _check_that_functions_exist(module)
-        self._engine = _loaded(unlocked.emit(_target_machine(self._host), _optimized(self._text, self._host)))
+        object_code = unlocked.emit(_target_machine(self._host), _optimized(self._text, self._host))
+        _check_that_routines_exist(object_code)
+        self._engine = _loaded(object_code)
 
     @property
     def llvm(self) -> str:
@@ -169,6 +171,16 @@ def _check_that_functions_exist(module: HostModule) -> None:
         foreign = function.is_declaration and not function.name.startswith("llvm.")
         if foreign and not binding.address_of_symbol(function.name):
             raise LookupError(f"generated code calls {function.name}, which this process does not have")
+
+
+_ROUTINES = ("__truncdfhf2", "__truncsfhf2", "__extendhfsf2", "__extendhfdf2")
+"""Functions of a compiler's own library that LLVM may call to convert half precision."""
+
+
+def _check_that_routines_exist(object_code: bytes) -> None:
+    for name in _ROUTINES:
+        if name.encode() in object_code and not binding.address_of_symbol(name):
+            raise LookupError(f"generated code needs {name}, which this process does not have")
 
 
 def add_symbol(name: str, address: int) -> None:

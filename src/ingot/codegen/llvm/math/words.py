@@ -285,7 +285,9 @@ def at_least(x: Number, limit: float) -> Number:
 
 
 def with_sign_of(magnitude: Number, sign: Number) -> Number:
-    return intrinsic("copysign", magnitude, sign)
+    """By bits: LLVM rounds the sign operand of its own function in other types, with routines that may not be there."""
+    lowest = 1 << magnitude.format.integer.width - 1
+    return ((magnitude.bits() & (lowest - 1)) | (sign.bits() & -lowest)).as_number()
 
 
 def square_root(x: Number) -> Number:
