@@ -174,10 +174,13 @@ class Loop:
     blocked: frozenset[int]
     """Those of the axes that go block by block."""
     body: tuple[Instruction, ...]
+    at_once: int = 1
+    """Iterations of a serial loop that run side by side in the one vector loop it holds."""
 
     def text(self, nest: Nest) -> str:
         heads = [f"block of i{axis}" if axis in self.blocked else f"i{axis} in 0..n{axis}" for axis in self.axes]
-        return f"{self.kind.value} for {', '.join(heads)}"
+        unrolled = f", {self.at_once} at once" if self.at_once > 1 else ""
+        return f"{self.kind.value} for {', '.join(heads)}{unrolled}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from ingot.loops.nest import (
 )
 from ingot.loops.program import Argument, Input, Known, Operand, Position, Program, Result
 from ingot.loops.schedule import Form, Schedule
+from ingot.ops.samples import EXACT
 
 
 def build_nest(program: Program, schedule: Schedule) -> Nest:
@@ -48,6 +49,8 @@ def build_nest(program: Program, schedule: Schedule) -> Nest:
     return builder.build()
 
 
+SIDE_BY_SIDE = 4
+"""Rows across memory that are added up together: the sums are then read and written once for all of them."""
 _NO_STAGE = -1
 """Outside all passes: nothing is kept or recalled."""
 
@@ -283,7 +286,8 @@ class _Columns(_Builder):
         if self.before.body:
             self.block.body.append(loop(LoopKind.VECTOR, (self.axis,), self.before.body))
         across = loop(LoopKind.VECTOR, (self.axis,), elements.body)
-        self.block.body.append(loop(LoopKind.SERIAL, self.row_axes, [across]))
+        at_once = SIDE_BY_SIDE if self.reductions_of(stage) and _is_cheap(elements.body) else 1
+        self.block.body.append(loop(LoopKind.SERIAL, self.row_axes, [across], at_once=at_once))
 
     def belongs_elsewhere(self, operand: Operand, scope: _Scope, stage: int | None) -> bool:
         return isinstance(operand, Result) and super().belongs_elsewhere(operand, scope, stage)
@@ -336,5 +340,16 @@ class _Tiles(_Builder):
         return Recall(register, self._turned[buffer]) if buffer in self._turned else Load(register, buffer)
 
 
-def loop(kind: LoopKind, axes: tuple[int, ...], body: Iterable[Instruction], blocked: Iterable[int] = ()) -> Loop:
-    return Loop(kind, axes, frozenset(blocked), tuple(body))
+def loop(
+    kind: LoopKind,
+    axes: tuple[int, ...],
+    body: Iterable[Instruction],
+    blocked: Iterable[int] = (),
+    at_once: int = 1,
+) -> Loop:
+    return Loop(kind, axes, frozenset(blocked), tuple(body), at_once)
+
+
+def _is_cheap(body: Iterable[Instruction]) -> bool:
+    """Whether a loop's arithmetic takes less time than its accesses to memory."""
+    return all(i.op.tolerance == EXACT for i in body if isinstance(i, Compute))

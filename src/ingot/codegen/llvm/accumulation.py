@@ -54,15 +54,14 @@ def combined(instructions: Instructions, accumulator: Accumulator, so_far: Value
 def accumulate_vector(
     frame: Frame, instructions: Instructions, index: int, value: Value, rest: tuple[ir.Value, ir.Value] | None
 ) -> None:
-    """Add the elements of all lanes: to the lanes of the accumulator, or to its values at their positions.
+    """Add the elements of all lanes to those of the accumulator.
 
     `rest` says whether the vector is full and, where it is not, which lanes hold elements.
     """
-    accumulator = frame.nest.accumulators[index]
-    pointer = _at_position(frame, index) if accumulator.axis is not None else frame.accumulators[index].pointer
+    accumulator, pointer = frame.nest.accumulators[index], frame.accumulators[index].pointer
     so_far = _read(instructions, pointer, accumulator.dtype)
     total = combined(instructions, accumulator, so_far, value)
-    if accumulator.axis is not None or rest is None:
+    if rest is None:
         _write(instructions, pointer, total)
         return
     is_full, mask = rest
@@ -84,10 +83,13 @@ def accumulate_single(frame: Frame, index: int, value: Value) -> None:
     _write(instructions, pointer, combined(instructions, accumulator, so_far, value))
 
 
-def recall_gathered(frame: Frame, instructions: Instructions, index: int, dtype: DataType) -> Value:
+def read_gathered(frame: Frame, instructions: Instructions, index: int) -> Value:
     """The values of an accumulator that has one per position, for all lanes."""
-    gathered = _read(instructions, _at_position(frame, index), frame.nest.accumulators[index].dtype)
-    return instructions.convert(gathered, dtype)
+    return _read(instructions, _at_position(frame, index), frame.nest.accumulators[index].dtype)
+
+
+def write_gathered(frame: Frame, instructions: Instructions, index: int, value: Value) -> None:
+    _write(instructions, _at_position(frame, index), value)
 
 
 def total(frame: Frame, index: int) -> Value:

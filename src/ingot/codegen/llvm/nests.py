@@ -103,7 +103,7 @@ class _Emission:
         for instruction in body:
             match instruction:
                 case Loop(LoopKind.VECTOR):
-                    VectorLoop(frame.inner(), instruction, self.schedule).emit()
+                    VectorLoop([frame.inner()], instruction, self.schedule).emit()
                 case At():
                     self._at(frame, instruction)
                 case Loop(LoopKind.SERIAL):
@@ -157,10 +157,27 @@ class _Emission:
         frame.registers.update(inner.registers)
 
     def _serial(self, frame: Frame, loop: Loop) -> None:
-        with counted(frame.builder, *self._iterations(frame, loop)) as number:
+        first, last = self._iterations(frame, loop)
+        if loop.at_once > 1:
+            first = self._several_at_once(frame, loop, first, last)
+        with counted(frame.builder, first, last) as number:
             inner = frame.inner()
             self._enter(inner, loop, number)
             self._run(inner, loop.body)
+
+    def _several_at_once(self, frame: Frame, loop: Loop, first: ir.Value, last: ir.Value) -> ir.Value:
+        """Iterations side by side in one vector loop, as long as there are enough; the first that is left over."""
+        builder = frame.builder
+        (vector,) = loop.body
+        assert isinstance(vector, Loop)
+        turns = builder.udiv(builder.sub(last, first), WORD(loop.at_once))
+        with counted(builder, WORD(0), turns) as turn:
+            start = builder.add(first, builder.mul(turn, WORD(loop.at_once)))
+            frames = [frame.inner() for _ in range(loop.at_once)]
+            for place, inner in enumerate(frames):
+                self._enter(inner, loop, builder.add(start, WORD(place)))
+            VectorLoop(frames, vector, self.schedule).emit()
+        return builder.add(first, builder.mul(turns, WORD(loop.at_once)))
 
     def _iterations(self, frame: Frame, loop: Loop) -> tuple[ir.Value, ir.Value]:
         """First and last number of a loop's iterations: those of the current block where its axis goes in blocks."""

@@ -11,12 +11,13 @@ or on what an earlier rest left; nothing they compute is stored or gathered.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
 
 from ingot.base.dtypes import DataType
-from ingot.codegen.llvm.accumulation import accumulate_vector, recall_gathered
+from ingot.codegen.llvm.accumulation import accumulate_vector, combined, read_gathered, write_gathered
 from ingot.codegen.llvm.common import declare
 from ingot.codegen.llvm.frame import ANY_ADDRESS, BYTE_POINTER, WORD, Frame, in_memory, in_register
 from ingot.codegen.llvm.host import host
@@ -64,31 +65,43 @@ def lanes_of(nest: Nest, loop: Loop) -> int:
     return max(min(budget // widest, ACCUMULATOR_BYTES // gathered, MOST_LANES), 2)
 
 
-class VectorLoop:
-    """Writes one vector loop at a frame's place."""
+Place = tuple[int, int]
+"""One of the iterations that run side by side, and a buffer."""
 
-    def __init__(self, frame: Frame, loop: Loop, schedule: Schedule):
-        self.frame = frame
+
+class VectorLoop:
+    """Writes one vector loop, for one iteration of the loop around it or for several side by side."""
+
+    def __init__(self, frames: Sequence[Frame], loop: Loop, schedule: Schedule):
+        self.frames = frames
+        self.nest = frames[0].nest
         self.loop = loop
         self.schedule = schedule
-        self.builder = frame.builder
+        self.builder = frames[0].builder
         (self.axis,) = loop.axes
-        self.lanes = lanes_of(frame.nest, loop)
+        self.lanes = lanes_of(self.nest, loop)
         self.instructions = Instructions(self.builder, self.lanes)
-        self.values: dict[Operand, Value] = {}
+        self.values: list[dict[Operand, Value]] = [{} for _ in frames]
+        self.running: dict[int, Value] = {}
+        """Accumulators with a value per position, while several iterations add to them."""
         moving = [i for i in loop.body if isinstance(i, Load) and self._motion(i.buffer) is not Motion.STILL]
-        self.loads = list(dict.fromkeys(i.buffer for i in moving if isinstance(i, Load)))
-        self.stores = [i.buffer for i in loop.body if isinstance(i, Store)]
-        self.gathers = any(isinstance(i, Accumulate) for i in loop.body)
+        loads = dict.fromkeys(i.buffer for i in moving if isinstance(i, Load))
+        stores = [i.buffer for i in loop.body if isinstance(i, Store)]
+        self.loads: list[Place] = [(turn, buffer) for turn in range(len(frames)) for buffer in loads]
+        self.stores: list[Place] = [(turn, buffer) for turn in range(len(frames)) for buffer in stores]
+        self.gathers = any(
+            isinstance(i, Accumulate) and self.nest.accumulators[i.accumulator].axis is None for i in loop.body
+        )
 
     def _motion(self, buffer: int) -> Motion:
         return self.schedule.motions[buffer] if self.axis == self.schedule.vector_axis else Motion.NEXT
 
     def emit(self) -> None:
         builder = self.builder
-        begin, end = self.frame.range_of(self.axis)
-        self._prepare()
-        temporaries = {buffer: self._temporary(buffer) for buffer in (*self.loads, *self.stores)}
+        begin, end = self.frames[0].range_of(self.axis)
+        for turn in range(len(self.frames)):
+            self._prepare(turn)
+        temporaries = {place: self._temporary(place) for place in (*self.loads, *self.stores)}
         before = builder.block
         header, rest, body, following, spill, after = (
             builder.append_basic_block(name) for name in ("header", "rest", "vector", "following", "spill", "after")
@@ -100,26 +113,29 @@ class VectorLoop:
         position.add_incoming(begin, before)
         left = builder.sub(end, position)
         is_full = builder.icmp_signed(">=", left, WORD(self.lanes))
-        places = {buffer: self._place(buffer, position) for buffer in temporaries}
+        places = {place: self._pointer(place, position) for place in temporaries}
         builder.cbranch(is_full, body, rest)
 
         builder.position_at_end(rest)
-        for buffer in self.loads:
-            self._copy(buffer, "gather", temporaries[buffer], places[buffer], left)
+        for place in self.loads:
+            self._copy(place, "gather", temporaries[place], places[place], left)
         lanes_left = self._first_lanes(left) if self.gathers else None
         builder.branch(body)
 
         builder.position_at_end(body)
-        pointers = {buffer: self._either(places[buffer], header, temporaries[buffer], rest) for buffer in places}
+        pointers = {place: self._either(places[place], header, temporaries[place], rest) for place in places}
         strides = {
-            buffer: self._either(self._stride(buffer), header, WORD(self._dtype(buffer).bytes), rest)
-            for buffer in places
+            (turn, buffer): self._either(self._stride(buffer), header, WORD(self._dtype(buffer).bytes), rest)
+            for turn, buffer in places
             if self._motion(buffer) is Motion.STRIDED
         }
         rest_lanes = None
         if lanes_left is not None:
             rest_lanes = (is_full, self._either(ir.Constant(lanes_left.type, ir.Undefined), header, lanes_left, rest))
-        self._body(position, pointers, strides, rest_lanes)
+        for turn in range(len(self.frames)):
+            self._body(turn, position, pointers, strides, rest_lanes)
+        for accumulator, value in self.running.items():
+            write_gathered(self.frames[0], self.instructions, accumulator, value)
         builder.cbranch(is_full, following, spill)
 
         builder.position_at_end(following)
@@ -128,36 +144,36 @@ class VectorLoop:
         builder.cbranch(builder.icmp_signed("<", advanced, end), header, after)
 
         builder.position_at_end(spill)
-        for buffer in self.stores:
-            self._copy(buffer, "scatter", temporaries[buffer], places[buffer], left)
+        for place in self.stores:
+            self._copy(place, "scatter", temporaries[place], places[place], left)
         builder.branch(after)
         builder.position_at_end(after)
 
     # --- before the loop ----------------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def _prepare(self, turn: int) -> None:
         """Put everything that stays the same into all lanes, before the loop begins."""
+        frame, values = self.frames[turn], self.values[turn]
         for instruction in self.loop.body:
             if isinstance(instruction, Load) and self._motion(instruction.buffer) is Motion.STILL:
-                value = load_single(self.frame, instruction.buffer)
-                self.values[instruction.register] = self._wide(value)
+                values[instruction.register] = self._wide(load_single(frame, instruction.buffer))
             for operand in values_read(instruction):
-                if operand not in self.values and self._is_outside(operand):
-                    self.values[operand] = self._wide(self.frame.value(operand, Instructions(self.builder, 1)))
+                if operand not in values and self._is_outside(operand, frame):
+                    values[operand] = self._wide(frame.value(operand, Instructions(self.builder, 1)))
 
-    def _is_outside(self, operand: Operand) -> bool:
+    def _is_outside(self, operand: Operand, frame: Frame) -> bool:
         if isinstance(operand, Known):
             return False  # a constant of all lanes costs nothing
         if isinstance(operand, AxisPosition):
             return operand.axis != self.axis
-        return isinstance(operand, Argument) or operand in self.frame.registers
+        return isinstance(operand, Argument) or operand in frame.registers
 
     def _wide(self, value: Value) -> Value:
         return Value(self.instructions.splat(value.code), value.dtype)
 
-    def _temporary(self, buffer: int) -> ir.Value:
+    def _temporary(self, place: Place) -> ir.Value:
         """A small array that takes the place of a buffer for what is left over. Its lanes are never undefined."""
-        kind = ir.ArrayType(ir.IntType(8), self.lanes * self._dtype(buffer).bytes)
+        kind = ir.ArrayType(ir.IntType(8), self.lanes * self._dtype(place[1]).bytes)
         array = allocate(self.builder, kind)
         with self.builder.goto_entry_block():
             self.builder.store(ir.Constant(kind, None), array)
@@ -166,15 +182,16 @@ class VectorLoop:
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def _dtype(self, buffer: int) -> DataType:
-        return self.frame.nest.buffers[buffer].dtype
+        return self.nest.buffers[buffer].dtype
 
     def _stride(self, buffer: int) -> ir.Value:
         if self._motion(buffer) is Motion.STRIDED:
-            return self.frame.words.stride(buffer, self.axis)
+            return self.frames[0].words.stride(buffer, self.axis)
         return WORD(self._dtype(buffer).bytes)
 
-    def _place(self, buffer: int, position: ir.Value) -> ir.Value:
-        pointer = self.frame.pointer(buffer)
+    def _pointer(self, place: Place, position: ir.Value) -> ir.Value:
+        turn, buffer = place
+        pointer = self.frames[turn].pointer(buffer)
         return self.builder.gep(pointer, [self.builder.mul(position, self._stride(buffer))])
 
     def _either(self, value: Any, block: Any, other: ir.Value, other_block: Any) -> ir.Value:
@@ -183,9 +200,10 @@ class VectorLoop:
         chosen.add_incoming(other, other_block)
         return chosen
 
-    def _copy(self, buffer: int, direction: str, array: ir.Value, place: ir.Value, count: ir.Value) -> None:
+    def _copy(self, place: Place, direction: str, array: ir.Value, pointer: ir.Value, count: ir.Value) -> None:
+        buffer = place[1]
         function = declare(self.builder.module, f"{direction}{self._dtype(buffer).bits}")
-        self.builder.call(function, [array, place, self._stride(buffer), count])
+        self.builder.call(function, [array, pointer, self._stride(buffer), count])
 
     def _first_lanes(self, count: ir.Value) -> Any:
         """Which lanes hold elements where only some are left."""
@@ -228,54 +246,72 @@ class VectorLoop:
     # --- the body -----------------------------------------------------------------------------------------------------
 
     def _body(
-        self, position: ir.Value, pointers: dict, strides: dict, rest_lanes: tuple[ir.Value, ir.Value] | None
+        self,
+        turn: int,
+        position: ir.Value,
+        pointers: dict[Place, Any],
+        strides: dict[Place, Any],
+        rest_lanes: tuple[ir.Value, ir.Value] | None,
     ) -> None:
-        self.frame.positions[self.axis] = position
+        frame, values = self.frames[turn], self.values[turn]
+        frame.positions[self.axis] = position
+
+        def value_of(operand: Operand) -> Value:
+            if isinstance(operand, Known):
+                return self.instructions.literal(operand.value, operand.dtype)
+            if isinstance(operand, AxisPosition) and operand.axis == self.axis:
+                return self._positions(position, operand.dtype)
+            return values[operand]
+
         for instruction in self.loop.body:
             match instruction:
                 case Load(register, buffer):
-                    if register not in self.values:
-                        self.values[register] = self._load(buffer, pointers[buffer], strides.get(buffer))
+                    if register not in values:
+                        values[register] = self._load(buffer, pointers[turn, buffer], strides.get((turn, buffer)))
                 case Compute(register, op, operands, attributes):
                     assert op.emit is not None
-                    values = [self._value(operand, position) for operand in operands]
-                    self.values[register] = op.emit(self.instructions, *values, **dict(attributes))
+                    values[register] = op.emit(self.instructions, *map(value_of, operands), **dict(attributes))
                 case Store(buffer, operand):
-                    self._store(pointers[buffer], strides.get(buffer), self._value(operand, position))
+                    self._store(pointers[turn, buffer], strides.get((turn, buffer)), value_of(operand))
                 case Keep(scratch, operand):
-                    self._keep(scratch, self._value(operand, position))
+                    self._keep(frame, scratch, value_of(operand))
                 case Recall(register, scratch):
-                    self.values[register] = self._recall(scratch)
+                    values[register] = self._recall(frame, scratch)
                 case Accumulate(accumulator, operand):
-                    value = self._value(operand, position)
-                    accumulate_vector(self.frame, self.instructions, accumulator, value, rest_lanes)
+                    self._accumulate(frame, accumulator, value_of(operand), rest_lanes)
                 case Finish(register, accumulator):
-                    self.values[register] = recall_gathered(self.frame, self.instructions, accumulator, register.dtype)
+                    gathered = read_gathered(frame, self.instructions, accumulator)
+                    values[register] = self.instructions.convert(gathered, register.dtype)
                 case _:
                     raise AssertionError(f"{instruction} cannot stand in a vector loop")
 
-    def _value(self, operand: Operand, position: ir.Value) -> Value:
-        if isinstance(operand, Known):
-            return self.instructions.literal(operand.value, operand.dtype)
-        if isinstance(operand, AxisPosition) and operand.axis == self.axis:
-            numbers = ir.Constant(ir.VectorType(WORD, self.lanes), list(range(self.lanes)))
-            counted = self.builder.add(self.instructions.splat(position), numbers)
-            return self.instructions.convert(Value(counted, DataType.Int), operand.dtype)
-        return self.values[operand]
+    def _accumulate(self, frame: Frame, index: int, value: Value, rest_lanes: tuple[ir.Value, ir.Value] | None) -> None:
+        accumulator = self.nest.accumulators[index]
+        if accumulator.axis is None:
+            accumulate_vector(frame, self.instructions, index, value, rest_lanes)
+            return
+        so_far = self.running.get(index) or read_gathered(frame, self.instructions, index)
+        self.running[index] = combined(self.instructions, accumulator, so_far, value)
 
-    def _keep(self, scratch: int, value: Value) -> None:
-        memory = self.frame.scratches[scratch]
-        place = memory.place(self.frame)
+    def _positions(self, position: ir.Value, dtype: DataType) -> Value:
+        """Where each lane is along the loop's axis."""
+        numbers = ir.Constant(ir.VectorType(WORD, self.lanes), list(range(self.lanes)))
+        counted = self.builder.add(self.instructions.splat(position), numbers)
+        return self.instructions.convert(Value(counted, DataType.Int), dtype)
+
+    def _keep(self, frame: Frame, scratch: int, value: Value) -> None:
+        memory = frame.scratches[scratch]
+        place = memory.place(frame)
         code = in_memory(self.instructions, value)
         if self.axis == memory.axes[-1]:
             self.builder.store(code, self.builder.bitcast(place, ir.PointerType(code.type)), align=ANY_ADDRESS)
         else:
             self._scatter(code, place, memory.strides[self.axis])
 
-    def _recall(self, scratch: int) -> Value:
-        memory = self.frame.scratches[scratch]
+    def _recall(self, frame: Frame, scratch: int) -> Value:
+        memory = frame.scratches[scratch]
         assert self.axis == memory.axes[-1], "scratch memory is read along its last axis"
-        place, dtype = memory.place(self.frame), self.frame.nest.scratches[scratch].dtype
+        place, dtype = memory.place(frame), self.nest.scratches[scratch].dtype
         typed = self.builder.bitcast(place, ir.PointerType(self.instructions.wide(memory_type(dtype))))
         return in_register(self.builder, self.builder.load(typed, align=ANY_ADDRESS), dtype)
 
