@@ -34,6 +34,7 @@ from ingot.loops.program import Lowered, Program, lower
 from ingot.loops.schedule import Schedule
 from ingot.loops.scheduling import PARALLEL_ELEMENTS, Call, schedule_call
 from ingot.runtime.native.pool import empty
+from ingot.runtime.native.prototypes import row_major_strides
 from ingot.runtime.threads import bind_openmp, thread_count
 
 
@@ -172,7 +173,7 @@ def scheduled(kernel: Kernel, tensors: Sequence[torch.Tensor], bound: Mapping[st
     for node, result in zip(cluster.outputs, program.outputs, strict=True):
         shape = tuple(sizes.evaluate(size, bound) for size in shape_of(node))
         outputs.append((shape, result.dtype))
-        strides.append(_along_axes(cluster.places[node], _row_major(shape), result.dtype.bytes, len(space)))
+        strides.append(_along_axes(cluster.places[node], row_major_strides(shape), result.dtype.bytes, len(space)))
     for read, tensor in zip(kernel.lowered.tensors, tensors, strict=True):
         strides.append(_along_axes(read.place, tensor.stride(), tensor.element_size(), len(space)))
     return schedule_call(program, space, strides, cluster.reduced, kernel.lowered.counted), tuple(outputs)
@@ -235,7 +236,3 @@ def _along_axes(place: Place, strides: Sequence[int], width: int, axes: int) -> 
         if axis is not None:
             found[axis] = stride * width
     return found
-
-
-def _row_major(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
