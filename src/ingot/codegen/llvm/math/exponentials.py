@@ -91,10 +91,25 @@ def reduced(x: Number) -> tuple[Number, Number, Number]:
     return near + fma(r * r, polynomial(r, _EXPM1), -rest), n, n_rounder
 
 
+def _mantissa(x: Number) -> tuple[Number, Number, Number]:
+    """e^r, n and n + rounder for the same n and r.
+
+    In single precision r's rounding costs a sixth of an ulp, and so does Horner's rule for all terms: three
+    instructions less than `reduced` spends on avoiding both.
+    """
+    if not x.is_single:
+        expm1_r, n, n_rounder = reduced(x)
+        return expm1_r + 1.0, n, n_rounder
+    high, low = parts(x.format, LN2)
+    n_rounder = fma(x, LOG2_E, x.format.rounder)
+    n = n_rounder - x.format.rounder
+    r = fma(n, -low, fma(n, -high, x))
+    return polynomial(r, (1.0, 1.0, *_EXPM1.single)), n, n_rounder
+
+
 def exponential(x: Number, offset: int = 0) -> Number:
     """e^x * 2^offset where x is known to be so bounded that n fits: |x| < 2 * bias."""
-    expm1_r, n, n_rounder = reduced(x)
-    return scaled(expm1_r + 1.0, n, n_rounder, offset)
+    return scaled(*_mantissa(x), offset)
 
 
 def exp(x: Number) -> Number:
@@ -130,8 +145,8 @@ def expm1(x: Number) -> Number:
 def _decay(x: Number) -> Number:
     """e^x for x <= 0: 2^(n + offset) is always normal, and the exact factor 2^-offset rounds denormal results once."""
     offset, low = (64, -104.0) if x.is_single else (512, -746.0)
-    expm1_r, _, n_rounder = reduced(at_least(x, low))
-    return (expm1_r + 1.0) * power_of_two(n_rounder, offset) * 2.0**-offset
+    mantissa, _, n_rounder = _mantissa(at_least(x, low))
+    return mantissa * power_of_two(n_rounder, offset) * 2.0**-offset
 
 
 def sigmoid(x: Number) -> Number:
