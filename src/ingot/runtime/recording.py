@@ -15,6 +15,7 @@ import torch
 
 from ingot.base import sizes
 from ingot.base.dtypes import DataType
+from ingot.base.errors import IngotError
 from ingot.base.numbers import integer_range
 from ingot.base.types import ScalarType, TensorType
 from ingot.ir.binding import Binding, bind
@@ -57,7 +58,7 @@ def record_call(plan: Plan, inputs: Sequence[Any], statistics: RunStatistics) ->
     """A record for calls with arguments like these, which are plain tensors on the CPU and numbers."""
     try:
         return _Recording(plan, inputs).record(statistics)
-    except _NeedsPython:
+    except (_NeedsPython, IngotError):  # errors are for Python to find, and to word
         return None
 
 

@@ -10,8 +10,10 @@ import torch
 
 import ingot
 from ingot.base.errors import ArgumentError
+from ingot.runtime.native import pool as pool_module
 from ingot.runtime.native.pool import default_capacity, empty, pool
 from ingot.runtime.native.pool_routines import HUGE_PAGE
+from ingot.runtime.native.routines import Library
 
 MEGABYTE = 1 << 20
 
@@ -182,6 +184,17 @@ def test_a_request_that_cannot_be_met_is_an_error_and_nothing_else():
     with pytest.raises(MemoryError, match="use smaller inputs"):
         empty((1 << 46,), torch.uint8)
     assert not empty((8,), torch.uint8).zero_().any()
+
+
+def test_without_machine_code_results_come_from_torch(monkeypatch):
+    def refuse(self):
+        raise RuntimeError("LLVM has had enough")
+
+    monkeypatch.setattr(Library, "compile", refuse)
+    with pytest.warns(UserWarning, match="torch's allocator, which is slower: LLVM has had enough"):
+        assert pool.__wrapped__() is None  # pyright: ignore[reportFunctionMemberAccess]
+    monkeypatch.setattr(pool_module, "pool", lambda: None)
+    assert empty((3, 4), torch.int16).shape == (3, 4)
 
 
 def test_there_is_one_pool():

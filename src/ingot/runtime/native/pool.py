@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -95,7 +96,13 @@ class Pool:
 def pool() -> Pool | None:
     """The pool of this process, compiled at first use; None where there cannot be one."""
     exchange = TensorExchange.find()
-    return Pool(exchange) if exchange is not None and os.name == "posix" else None
+    if exchange is None or os.name != "posix":
+        return None
+    try:
+        return Pool(exchange)
+    except RuntimeError as error:  # LLVM cannot generate code for this machine
+        warnings.warn(f"results come from torch's allocator, which is slower: {error}", stacklevel=2)
+        return None
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
