@@ -51,6 +51,8 @@ def build_nest(program: Program, schedule: Schedule) -> Nest:
 
 SIDE_BY_SIDE = 4
 """Rows across memory that are added up together: the sums are then read and written once for all of them."""
+TURNED_AT_ONCE = 8
+"""Rows of a square that are turned together, in registers."""
 _NO_STAGE = -1
 """Outside all passes: nothing is kept or recalled."""
 
@@ -314,7 +316,7 @@ class _Tiles(_Builder):
         for buffer, scratch in self._turned.items():
             register = self.register(self._dtype(buffer))
             read = loop(LoopKind.VECTOR, (across,), [Load(register, buffer), Keep(scratch, register)])
-            tile.body.append(loop(LoopKind.SERIAL, (along,), [read]))
+            tile.body.append(loop(LoopKind.SERIAL, (along,), [read], at_once=TURNED_AT_ONCE))
         elements = _Scope()
         self.write_pass(0, elements)
         vector = loop(LoopKind.VECTOR, (along,), elements.body)

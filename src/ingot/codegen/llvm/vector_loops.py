@@ -38,6 +38,7 @@ from ingot.loops.nest import (
     values_read,
 )
 from ingot.loops.nest import Value as Operand
+from ingot.loops.nesting import TURNED_AT_ONCE
 from ingot.loops.program import Argument, Known
 from ingot.loops.schedule import Motion, Schedule
 
@@ -50,6 +51,8 @@ MOST_LANES = 64
 
 def lanes_of(nest: Nest, loop: Loop) -> int:
     """How many elements a vector loop takes at once."""
+    if _turns(nest, loop):
+        return TURNED_AT_ONCE
     widest, gathered, functions = 1, 1, False
     for instruction in loop.body:
         register = register_made(instruction)
@@ -63,6 +66,11 @@ def lanes_of(nest: Nest, loop: Loop) -> int:
     # Polynomials need registers for their terms: half as many elements at once then.
     budget = VECTOR_BYTES // 2 if functions and host().vector_bits < 512 else VECTOR_BYTES
     return max(min(budget // widest, ACCUMULATOR_BYTES // gathered, MOST_LANES), 2)
+
+
+def _turns(nest: Nest, loop: Loop) -> bool:
+    """Whether a loop writes scratch memory across its rows."""
+    return any(isinstance(i, Keep) and nest.scratches[i.scratch].axes[-1] not in loop.axes for i in loop.body)
 
 
 Place = tuple[int, int]
@@ -84,6 +92,8 @@ class VectorLoop:
         self.values: list[dict[Operand, Value]] = [{} for _ in frames]
         self.running: dict[int, Value] = {}
         """Accumulators with a value per position, while several iterations add to them."""
+        self.turned: dict[int, list[Any]] = {}
+        """Vectors that go across the rows of a scratch, one per iteration, to be written together."""
         moving = [i for i in loop.body if isinstance(i, Load) and self._motion(i.buffer) is not Motion.STILL]
         loads = dict.fromkeys(i.buffer for i in moving if isinstance(i, Load))
         stores = [i.buffer for i in loop.body if isinstance(i, Store)]
@@ -136,6 +146,8 @@ class VectorLoop:
             self._body(turn, position, pointers, strides, rest_lanes)
         for accumulator, value in self.running.items():
             write_gathered(self.frames[0], self.instructions, accumulator, value)
+        for scratch, vectors in self.turned.items():
+            self._keep_turned(scratch, vectors)
         builder.cbranch(is_full, following, spill)
 
         builder.position_at_end(following)
@@ -305,8 +317,18 @@ class VectorLoop:
         code = in_memory(self.instructions, value)
         if self.axis == memory.axes[-1]:
             self.builder.store(code, self.builder.bitcast(place, ir.PointerType(code.type)), align=ANY_ADDRESS)
+        elif len(self.frames) == self.lanes:
+            self.turned.setdefault(scratch, []).append(code)
         else:
             self._scatter(code, place, memory.strides[self.axis])
+
+    def _keep_turned(self, scratch: int, vectors: list[Any]) -> None:
+        """As many vectors as they have lanes go across as many rows: turned, each row takes one vector."""
+        memory = self.frames[0].scratches[scratch]
+        place = memory.place(self.frames[0])
+        for row in transposed(self.builder, vectors):
+            self.builder.store(row, self.builder.bitcast(place, ir.PointerType(row.type)), align=ANY_ADDRESS)
+            place = self.builder.gep(place, [memory.strides[self.axis]])
 
     def _recall(self, frame: Frame, scratch: int) -> Value:
         memory = frame.scratches[scratch]
@@ -314,6 +336,27 @@ class VectorLoop:
         place, dtype = memory.place(frame), self.nest.scratches[scratch].dtype
         typed = self.builder.bitcast(place, ir.PointerType(self.instructions.wide(memory_type(dtype))))
         return in_register(self.builder, self.builder.load(typed, align=ANY_ADDRESS), dtype)
+
+
+def transposed(builder: Any, vectors: list[Any]) -> list[Any]:
+    """Lane i of vector j becomes lane j of vector i, by exchanging ever smaller blocks between pairs of vectors."""
+    count = len(vectors)
+    rows = list(vectors)
+    step = count // 2
+    while step:
+        for first in range(count):
+            if first & step:
+                continue
+            second = first + step
+            keeps = [lane if not lane & step else count + lane - step for lane in range(count)]
+            takes = [lane + step if not lane & step else count + lane for lane in range(count)]
+            pair = rows[first], rows[second]
+            rows[first], rows[second] = (
+                builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(ir.IntType(32), count), lanes))
+                for lanes in (keeps, takes)
+            )
+        step //= 2
+    return rows
 
 
 def load_single(frame: Frame, buffer: int) -> Value:
