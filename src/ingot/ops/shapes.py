@@ -151,7 +151,7 @@ def slice_(b: Any, x: Tensor, starts: Sizes, stops: Sizes, steps: Integers | Non
         raise ArgumentError(f"slice needs steps of at least 1, got {list(steps)}")
     starts = tuple(_inside(start, size) for start, size in zip(starts, x.shape, strict=True))
     stops = tuple(
-        sizes.maximum(start, _inside(stop, size)) for start, stop, size in zip(starts, stops, x.shape, strict=True)
+        _not_before(start, _inside(stop, size)) for start, stop, size in zip(starts, stops, x.shape, strict=True)
     )
     if starts == (0,) * rank and stops == x.shape and steps == (1,) * rank:
         return x
@@ -338,9 +338,16 @@ def _slices(starts: Any, stops: Any, steps: Any) -> tuple[slice, ...]:
 
 def _inside(position: Size, size: Size) -> Size:
     """A slice's bound counted from the front and limited to the axis."""
+    if position == 0:
+        return 0  # a symbolic size is not negative either
     if isinstance(position, int) and position < 0:
         return sizes.maximum(size + position, 0)
     return sizes.minimum(position, size)
+
+
+def _not_before(start: Size, stop: Size) -> Size:
+    """The end of a slice, at least its beginning; both lie inside the axis."""
+    return stop if start == 0 else sizes.maximum(start, stop)
 
 
 def _is_negative(width: Size) -> bool:
