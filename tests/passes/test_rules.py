@@ -424,6 +424,27 @@ def test_reduction_takes_permuted_axes_in_the_same_order():
             "%1 = broadcast_in_dim(%0, shape=[9, 4, 5], axes=[1, 2]): f32[9, 4, 5]\n%2 = exp(%1): f32[9, 4, 5]",
             ["exp(%0): f32[4, 5]", "broadcast_in_dim(%1, shape=[9, 4, 5], axes=[1, 2]): f32[9, 4, 5]"],
         ),
+        (
+            "%2 = reshape(%0, shape=[4, 1, 5]): f32[4, 1, 5]",
+            ["broadcast_in_dim(%0, shape=[4, 1, 5], axes=[0, 2]): f32[4, 1, 5]"],
+        ),
+        (
+            "%1 = broadcast_in_dim(%0, shape=[4, 1, 5], axes=[0, 2]): f32[4, 1, 5]\n"
+            "%2 = reshape(%1, shape=[20]): f32[20]",
+            ["reshape(%0, shape=[20]): f32[20]"],
+        ),
+        (
+            "%1 = broadcast_in_dim(%0, shape=[6, 4, 5], axes=[1, 2]): f32[6, 4, 5]\n"
+            "%2 = reshape(%1, shape=[3, 2, 20]): f32[3, 2, 20]",
+            [
+                "reshape(%0, shape=[1, 1, 20]): f32[1, 1, 20]",
+                "broadcast_in_dim(%1, shape=[3, 2, 20], axes=[0, 1, 2]): f32[3, 2, 20]",
+            ],
+        ),
+        (
+            "%1 = cat(%0, %0, axis=0): f32[8, 5]\n%2 = slice(%1, starts=[5, 0], stops=[8, 5], steps=[1, 1]): f32[3, 5]",
+            ["slice(%0, starts=[1, 0], stops=[4, 5], steps=[1, 1]): f32[3, 5]"],
+        ),
     ],
 )
 def test_views_are_merged(text, expected):
@@ -453,5 +474,6 @@ def test_levels_select_passes():
     local = {"constant_folding", "algebraic_simplification", "strength_reduction"}
     assert names[0] == set()
     assert names[1] == local
-    assert names[2] == names[3] == local | {"layout", "common_subexpressions", "dead_code"}
+    whole_graph = {"layout", "slices", "reshapes", "joins", "common_subexpressions", "dead_code"}
+    assert names[2] == names[3] == local | whole_graph
     assert optimize(graph, 0).graph is graph

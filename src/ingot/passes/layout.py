@@ -16,6 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ingot.base import sizes
+from ingot.base.sizes import Size
 from ingot.base.types import TensorType
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node, make
@@ -24,9 +25,13 @@ from ingot.ops.attributes import (
     AxesAttributes,
     AxisAttributes,
     BroadcastAttributes,
+    ShapeAttributes,
     SliceAttributes,
 )
+from ingot.passes.cones import cut_of, piece_of, sliced
 from ingot.passes.layout_regions import order_of, permuted, reduced_order, turn_regions
+from ingot.passes.readers import is_placing, shape_of
+from ingot.passes.regrouping import regrouped, regrouped_operand, same_but_for_ones
 from ingot.passes.rewriting import PassResult, Rewriter, Rule, apply, is_op
 
 # --- merging views ----------------------------------------------------------------------------------------------------
@@ -44,15 +49,55 @@ def merge_permutes(node: Node) -> Node | None:
 
 
 def merge_reshapes(node: Node) -> Node | None:
-    """reshape(reshape(x, a), b) -> reshape(x, b), or x where that is its shape"""
+    """reshape(reshape(x, a), b) -> reshape(x, b), or x where that is its shape
+
+    A view that only adds or removes axes of size 1 is as good as a reshape.
+    """
     if not is_op(node, "reshape"):
         return None
     x = node.operands[0]
-    while is_op(x, "reshape"):
+    while is_op(x, "reshape") or (is_placing(x) and _only_ones_change(x)):
         x = x.operands[0]
     if x.type == node.type:
         return x
     return None if x is node.operands[0] else apply("reshape", x, attributes=node.attributes)
+
+
+def _only_ones_change(node: Node) -> bool:
+    """Whether a view keeps all elements in order and at most adds or removes axes of size 1."""
+    if is_op(node, "permute"):
+        return False
+    return same_but_for_ones(shape_of(node.operands[0]), shape_of(node))
+
+
+def place_without_reshape(node: Node) -> Node | None:
+    """reshape(x, [n, 1, m]) -> broadcast_in_dim(x, [n, 1, m], [0, 2]): only axes of size 1 come or go"""
+    if not is_op(node, "reshape") or not _only_ones_change(node):
+        return None
+    x, shape = node.operands[0], shape_of(node)
+    ones = tuple(axis for axis, size in enumerate(shape_of(x)) if size == 1)
+    if ones:
+        x = apply("squeeze", x, attributes=AxesAttributes(ones))
+    axes = tuple(axis for axis, size in enumerate(shape) if size != 1)
+    return apply("broadcast_in_dim", x, attributes=BroadcastAttributes(shape, axes)) if len(axes) < len(shape) else x
+
+
+def reshape_before_repeating(node: Node) -> Node | None:
+    """reshape(broadcast_in_dim(x, [n, 6], [1]), [n, 3, 2]) -> broadcast_in_dim(reshape(x, [1, 3, 2]), [n, 3, 2])"""
+    if not is_op(node, "reshape") or not is_op(node.operands[0], "broadcast_in_dim"):
+        return None
+    inner = node.operands[0]
+    assert isinstance(inner.attributes, BroadcastAttributes)
+    x, old, new = inner.operands[0], shape_of(inner), shape_of(node)
+    groups = regrouped(old, new)
+    present: list[Size] = [1] * len(old)
+    for axis, size in zip(inner.attributes.axes, shape_of(x), strict=True):
+        present[axis] = size
+    shape = None if groups is None else regrouped_operand(tuple(present), old, new, groups)
+    if shape is None:
+        return None
+    reshaped = apply("reshape", x, attributes=ShapeAttributes(shape))
+    return apply("broadcast_in_dim", reshaped, attributes=BroadcastAttributes(new, tuple(range(len(new)))))
 
 
 def merge_broadcasts(node: Node) -> Node | None:
@@ -120,6 +165,14 @@ def merge_slices(node: Node) -> Node | None:
     return apply("slice", node.operands[0].operands[0], attributes=merged)
 
 
+def slice_a_piece(node: Node) -> Node | None:
+    """slice(cat(x, y), within y) -> slice(y)"""
+    if not is_op(node, "slice") or not is_op(node.operands[0], "cat"):
+        return None
+    found = piece_of(node.operands[0], cut_of(node))
+    return None if found is None else sliced(*found)
+
+
 def compute_before_repeating(node: Node) -> Node | None:
     """exp(broadcast_in_dim(x, shape, axes)) -> broadcast_in_dim(exp(x), shape, axes): fewer elements to compute
 
@@ -141,10 +194,13 @@ def compute_before_repeating(node: Node) -> Node | None:
 MERGES: tuple[Rule, ...] = (
     merge_permutes,
     merge_reshapes,
+    place_without_reshape,
+    reshape_before_repeating,
     merge_broadcasts,
     merge_squeezes,
     squeeze_new_axes,
     merge_slices,
+    slice_a_piece,
     compute_before_repeating,
 )
 

@@ -16,14 +16,15 @@ old order need a new permute each. The region is turned if more go than come, so
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ingot.base.types import ScalarType, TensorType
+from ingot.base.types import TensorType
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node, make
 from ingot.ops import Kind
 from ingot.ops.attributes import AxesAttributes, BroadcastAttributes, PermuteAttributes, ShapeAttributes
+from ingot.passes.readers import is_movable
 from ingot.passes.rewriting import PassResult, Rewriter, apply, is_op
 
 Order = tuple[int, ...]
@@ -34,7 +35,7 @@ def turn_regions(graph: Graph) -> PassResult:
     users = _users(graph)
     returned = {output.node for output in graph.outputs}
     turned: dict[Node, Order] = {}
-    for region in _regions(graph):
+    for region in regions_of((node for node in graph.nodes if is_movable(node) and _rank(node) > 1), _rank):
         order = _best_order(region, users, returned)
         if order is not None:
             turned.update(dict.fromkeys(region, order))
@@ -176,8 +177,8 @@ def _entering(node: Node, order: Order) -> Node:
     return permuted(node, back)
 
 
-def _regions(graph: Graph) -> list[list[Node]]:
-    """Pointwise operations of one rank, grouped by connection, each group in program order."""
+def regions_of(nodes: Iterable[Node], likeness: Callable[[Node], object]) -> list[list[Node]]:
+    """Nodes that are alike, grouped by connection through operands, each group in program order."""
     leader: dict[Node, Node] = {}
 
     def find(node: Node) -> Node:
@@ -186,12 +187,10 @@ def _regions(graph: Graph) -> list[list[Node]]:
             node = leader[node]
         return node
 
-    for node in graph.nodes:
-        if node.op.kind is not Kind.POINTWISE or isinstance(node.type, ScalarType) or _rank(node) < 2:
-            continue
+    for node in nodes:
         leader[node] = node
         for operand in node.operands:
-            if operand in leader and _rank(operand) == _rank(node):
+            if operand in leader and likeness(operand) == likeness(node):
                 leader[find(node)] = find(operand)
     groups: defaultdict[Node, list[Node]] = defaultdict(list)
     for node in leader:

@@ -15,8 +15,11 @@ from ingot.passes.algebraic_simplification import AlgebraicSimplification
 from ingot.passes.common_subexpressions import CommonSubexpressions
 from ingot.passes.constant_folding import ConstantFolding
 from ingot.passes.dead_code import DeadCode
+from ingot.passes.joins import Joins
 from ingot.passes.layout import Layout
+from ingot.passes.reshapes import Reshapes
 from ingot.passes.rewriting import Pass
+from ingot.passes.slices import Slices
 from ingot.passes.strength_reduction import StrengthReduction
 
 PASSES: tuple[Pass, ...] = (
@@ -24,6 +27,9 @@ PASSES: tuple[Pass, ...] = (
     AlgebraicSimplification(),
     StrengthReduction(),
     Layout(),
+    Slices(),
+    Reshapes(),
+    Joins(),
     CommonSubexpressions(),
     DeadCode(),
 )
