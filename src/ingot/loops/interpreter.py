@@ -10,12 +10,14 @@ iterations of a parallel loop get along in any order.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 import numpy
+from numpy.lib.stride_tricks import as_strided
 
 from ingot.base.dtypes import DataType
 from ingot.base.errors import LoopError
@@ -27,6 +29,7 @@ from ingot.loops.nest import (
     AxisPosition,
     Begin,
     Compute,
+    Extent,
     Finish,
     Instruction,
     Keep,
@@ -157,6 +160,9 @@ class _Machine:
         if isinstance(value, AxisPosition):
             position = numpy.asarray(scope.positions[value.axis], numpy.int64)
             return self.elements.convert(Element(position, DataType.Int), value.dtype)
+        if isinstance(value, Extent):
+            count = math.prod(self.call.sizes[axis] for axis in value.axes)
+            return self.elements.convert(self.elements.literal(count, DataType.Int), value.dtype)
         return scope.registers[value]
 
     def _scalar(self, argument: Argument) -> Element:
@@ -223,30 +229,38 @@ class _Machine:
 
     # --- buffers ------------------------------------------------------------------------------------------------------
 
-    def _bytes(self, instruction: Load | Store, buffer: int, scope: _Scope) -> Any:
-        """Where the bytes of the current elements lie, one row per element."""
+    def _elements(self, instruction: Load | Store, buffer: int, scope: _Scope, memory: Any) -> Any:
+        """The bytes of the current elements, one row per lane, as a view of a buffer's memory."""
         strides, width = self.call.strides[buffer], self.nest.buffers[buffer].dtype.bytes
-        offset = sum((position * strides[axis] for axis, position in scope.positions.items()), start=numpy.int64(0))
-        offset = numpy.broadcast_to(offset, () if scope.lanes is None else (scope.lanes,))
-        if offset.min() < 0 or offset.max() + width > len(self.memory[buffer]):
-            extent = f"0 to {len(self.memory[buffer])}"
-            raise self._fault(instruction, scope, f"bytes {offset.min()} to {offset.max() + width} of {extent}")
-        return offset[..., None] + numpy.arange(width)
+        offset = sum(position * strides[axis] for axis, position in scope.positions.items())
+        if isinstance(offset, int):
+            first, step = offset, 0
+        else:
+            first, step = int(offset[0]), int(offset[1] - offset[0]) if len(offset) > 1 else 0
+        lanes = 1 if scope.lanes is None else scope.lanes
+        last = first + step * (lanes - 1)
+        if min(first, last) < 0 or max(first, last) + width > len(memory):
+            extent = f"bytes {min(first, last)} to {max(first, last) + width} of 0 to {len(memory)}"
+            raise self._fault(instruction, scope, extent)
+        if isinstance(instruction, Store) and lanes > 1 and abs(step) < width:
+            raise self._fault(instruction, scope, "an element is written a second time")
+        shape, steps = ((width,), (1,)) if scope.lanes is None else ((lanes, width), (step, 1))
+        return as_strided(memory[first:], shape, steps)
 
     def _load(self, instruction: Load, buffer: int, scope: _Scope) -> Element:
         dtype = self.nest.buffers[buffer].dtype
-        raw = self.memory[buffer][self._bytes(instruction, buffer, scope)]
+        raw = self._elements(instruction, buffer, scope, self.memory[buffer])
         if dtype is DataType.Bool:
             return Element(raw[..., 0] != 0, dtype)
         return Element(numpy.ascontiguousarray(raw).view(held_as(dtype))[..., 0], dtype)
 
     def _store(self, instruction: Store, buffer: int, value: Element, scope: _Scope) -> None:
-        places = self._bytes(instruction, buffer, scope)
-        if self.written[buffer][places].any() or numpy.unique(places).size != places.size:
+        written = self._elements(instruction, buffer, scope, self.written[buffer])
+        if written.any():
             raise self._fault(instruction, scope, "an element is written a second time")
-        self.written[buffer][places] = True
-        held = numpy.ascontiguousarray(numpy.broadcast_to(value.array, places.shape[:-1]).astype(held_as(value.dtype)))
-        self.memory[buffer][places] = held[..., None].view(numpy.uint8)
+        written[...] = True
+        held = numpy.ascontiguousarray(numpy.broadcast_to(value.array, written.shape[:-1]).astype(held_as(value.dtype)))
+        self._elements(instruction, buffer, scope, self.memory[buffer])[...] = held[..., None].view(numpy.uint8)
 
     # --- scratch memory and accumulators ------------------------------------------------------------------------------
 

@@ -48,7 +48,18 @@ class AxisPosition:
         return f"i{self.axis}"
 
 
-Value = Register | Known | Argument | AxisPosition
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How many positions there are along some axes, taken together."""
+
+    axes: tuple[int, ...]
+    dtype: DataType
+
+    def __str__(self) -> str:
+        return "*".join(f"n{axis}" for axis in self.axes)
+
+
+Value = Register | Known | Argument | AxisPosition | Extent
 
 
 @dataclass(frozen=True, slots=True)

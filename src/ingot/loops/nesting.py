@@ -25,6 +25,7 @@ from ingot.loops.nest import (
     Begin,
     Buffer,
     Compute,
+    Extent,
     Finish,
     Instruction,
     Keep,
@@ -38,13 +39,16 @@ from ingot.loops.nest import (
     Store,
     Value,
 )
-from ingot.loops.program import Argument, Input, Known, Operand, Position, Program, Result
+from ingot.loops.one_pass import in_one_pass
+from ingot.loops.program import Argument, Count, Input, Known, Operand, Position, Program, Result
 from ingot.loops.schedule import Form, Schedule
 from ingot.ops.samples import EXACT
 
 
 def build_nest(program: Program, schedule: Schedule) -> Nest:
     """The loops of a program under a schedule."""
+    if schedule.one_pass:
+        program = in_one_pass(program)
     builder = {Form.COLUMNS: _Columns, Form.TILED: _Tiles}.get(schedule.form, _Rows)(program, schedule)
     return builder.build()
 
@@ -132,6 +136,8 @@ class _Builder:
             return operand
         if isinstance(operand, Position):
             return AxisPosition(self.schedule.counted[operand.index], operand.dtype)
+        if isinstance(operand, Count):
+            return Extent(self.row_axes, operand.dtype)
         found = scope.registers.get(operand)
         if found is None:
             if self.belongs_elsewhere(operand, scope, stage):

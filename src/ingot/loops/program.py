@@ -12,6 +12,7 @@ Equal programs have equal digests, wherever they come from, and a program serves
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import blake2b
@@ -85,7 +86,17 @@ class Position:
         return f"position{self.index}"
 
 
-Operand = Known | Input | Argument | Result | Position
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many elements a row has."""
+
+    dtype: DataType
+
+    def __str__(self) -> str:
+        return f"count:{self.dtype.text}"
+
+
+Operand = Known | Input | Argument | Result | Position | Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +163,12 @@ class Program:
         return operand.level if isinstance(operand, Input | Position) else Level.TOTAL
 
 
+def first_stage(statements: Sequence[Statement], operands: Iterable[Operand]) -> int:
+    """The first pass in which all operands can be used: what a pass gathers is there in the next."""
+    made = [statements[operand.index] for operand in operands if isinstance(operand, Result)]
+    return max((statement.stage + statement.is_reduction for statement in made), default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A program and what a cluster feeds it."""
@@ -204,7 +221,7 @@ class _Lowering:
             (axis,) = self._cluster.reduced
             self._counted.setdefault(axis, len(self._counted))  # it must stay a loop of its own
         level = self._cluster.levels[node]
-        stage = max(map(self._ready, operands), default=0)
+        stage = first_stage(self._statements, operands)
         self._statements.append(Statement(node.op, operands, attributes, _dtype(node), level, stage))
         return Result(len(self._statements) - 1, _dtype(node))
 
@@ -214,13 +231,6 @@ class _Lowering:
             return Known(0, _dtype(node))
         level = Level.ROW if self._cluster.reduced and axis not in self._cluster.reduced else Level.ELEMENT
         return Position(self._counted.setdefault(axis, len(self._counted)), _dtype(node), level)
-
-    def _ready(self, operand: Operand) -> int:
-        """The first stage in which an operand can be used: what a pass gathers is there in the next."""
-        if not isinstance(operand, Result):
-            return 0
-        statement = self._statements[operand.index]
-        return statement.stage + statement.is_reduction
 
     def _operand(self, source: Source) -> Operand:
         if isinstance(source, Read):

@@ -46,6 +46,8 @@ class Schedule:
     """Whether results bypass the caches, being far larger than they are."""
     keeps: bool = False
     """Whether values needed in several passes over a row are kept in scratch memory, and not computed again."""
+    one_pass: bool = False
+    """Whether variances are gathered together with their means."""
     counted: tuple[int, ...] = ()
     """The axis of each position the program asks for."""
     turned: tuple[int, ...] = ()

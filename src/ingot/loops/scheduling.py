@@ -25,6 +25,8 @@ LONG_ROW = 65_536
 FEW_ROWS = 8
 KEPT_BYTES = 192 << 10
 """How much of a row may be kept between passes: what a core's second cache holds besides the row itself."""
+CACHED_ROW_BYTES = 512 << 10
+"""Longer rows are read from memory again in every pass."""
 FLAT_BLOCK, COLUMN_BLOCK, SPLIT_BLOCK, TILE = 16_384, 1_024, 16_384, 64
 MOST_PARTIALS = 1_024
 """Values that a parallel loop may leave to be combined."""
@@ -155,14 +157,17 @@ class _Choice:
         kept = sum(self.program.statements[index].dtype.bytes for index in kept_statements(self.program))
         keeps = 0 < kept * length <= KEPT_BYTES
         grain = -(-rows // MOST_PARTIALS) if self._has_totals else 1
-        return self._made(Form.ROWS, self.inner[-1], self._sizes(), grain, streams=self._streams(), keeps=keeps)
+        one_pass = length * max(self.widths) > CACHED_ROW_BYTES
+        return self._made(
+            Form.ROWS, self.inner[-1], self._sizes(), grain, streams=self._streams(), keeps=keeps, one_pass=one_pass
+        )
 
     def _split(self) -> Call:
         blocks = self._sizes()
         first, inside = self.inner[0].size, math.prod(loop.size for loop in self.inner[1:])
         wanted = max(-(-SPLIT_BLOCK // inside), -(-first // MOST_PARTIALS))
         blocks[len(self.outer)] = _rounded(wanted) if len(self.inner) == 1 else wanted
-        return self._made(Form.SPLIT, self.inner[-1], blocks, 1, streams=self._streams())
+        return self._made(Form.SPLIT, self.inner[-1], blocks, 1, streams=self._streams(), one_pass=True)
 
     def _columns(self) -> Call:
         blocks = self._sizes()
@@ -219,6 +224,7 @@ class _Choice:
         grain: int,
         streams: bool = False,
         keeps: bool = False,
+        one_pass: bool = False,
         turned: Sequence[int] = (),
     ) -> Call:
         loops = [*self.outer, *self.inner]
@@ -230,6 +236,7 @@ class _Choice:
             tuple(_motion(vector.strides[b], width) for b, width in enumerate(self.widths)),
             streams,
             keeps,
+            one_pass,
             tuple(counted[position] for position in sorted(counted)),
             tuple(turned),
         )

@@ -14,7 +14,7 @@ from llvmlite import ir
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.loops.arguments import WordLayout
-from ingot.loops.nest import AxisPosition, Nest, Register
+from ingot.loops.nest import AxisPosition, Extent, Nest, Register
 from ingot.loops.nest import Value as Operand
 from ingot.loops.program import Argument, Known
 
@@ -127,6 +127,11 @@ class Frame:
             return self.scalar(operand)
         if isinstance(operand, AxisPosition):
             return instructions.convert(Value(self.positions[operand.axis], DataType.Int), operand.dtype)
+        if isinstance(operand, Extent):
+            count: ir.Value = WORD(1)
+            for axis in operand.axes:
+                count = self.builder.mul(count, self.words.size(axis))
+            return instructions.convert(Value(count, DataType.Int), operand.dtype)
         return self.registers[operand]
 
     def scalar(self, argument: Argument) -> Value:

@@ -27,6 +27,7 @@ from ingot.loops.nest import (
     Accumulate,
     AxisPosition,
     Compute,
+    Extent,
     Finish,
     Keep,
     Load,
@@ -178,14 +179,15 @@ class VectorLoop:
             return False  # a constant of all lanes costs nothing
         if isinstance(operand, AxisPosition):
             return operand.axis != self.axis
-        return isinstance(operand, Argument) or operand in frame.registers
+        return isinstance(operand, Argument | Extent) or operand in frame.registers
 
     def _wide(self, value: Value) -> Value:
         return Value(self.instructions.splat(value.code), value.dtype)
 
     def _temporary(self, place: Place) -> ir.Value:
         """A small array that takes the place of a buffer for what is left over. Its lanes are never undefined."""
-        kind = ir.ArrayType(ir.IntType(8), self.lanes * self._dtype(place[1]).bytes)
+        # A vector, because zeroing an array takes a store per byte.
+        kind = ir.VectorType(ir.IntType(8), self.lanes * self._dtype(place[1]).bytes)
         array = allocate(self.builder, kind)
         with self.builder.goto_entry_block():
             self.builder.store(ir.Constant(kind, None), array)
