@@ -1,6 +1,10 @@
-"""Random graphs as generated kernels: where everything is exact, every bit is the interpreter's."""
+"""Random graphs as generated kernels and as loops: where everything is exact, every bit is the interpreter's."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
 
 import torch
 from hypothesis import given, settings
@@ -13,6 +17,8 @@ from ingot.ir.node import Node
 from ingot.passes.pipeline import optimize
 from ingot.runtime import plan as plan_module
 from ingot.runtime.plan import Plan
+from tests.loops.running import interpreted_launch
+from tests.loops.schedules import small_schedules
 from tests.property.conftest import EXAMPLES
 from tests.property.outcomes import Outcome, difference, run
 from tests.property.random_graphs import Drawn, drawn_graphs
@@ -27,6 +33,16 @@ def is_exact(node: Node) -> bool:
     return not adds_floats
 
 
+def outcome_of(plan: Plan, given: Sequence[Any]) -> Outcome:
+    arguments = copied(given)
+    torch.manual_seed(20)
+    try:
+        results = plan.run(arguments)
+    except ExecutionError:
+        return Outcome((), tuple(arguments), refused=True)
+    return Outcome(tuple(results), tuple(arguments))
+
+
 @settings(settings.get_profile("random graphs"), max_examples=max(EXAMPLES // 5, 1))  # each compiles many kernels
 @given(drawn_graphs())
 def test_kernels_give_every_bit_the_interpreter_gives(drawn: Drawn):
@@ -34,15 +50,10 @@ def test_kernels_give_every_bit_the_interpreter_gives(drawn: Drawn):
     plan_module.supports = is_exact
     try:
         for graph, size in ((drawn.graph, 4), (optimize(drawn.graph).graph, 64)):
-            arguments = copied(drawn.arguments)
-            torch.manual_seed(20)
-            try:
-                results = Plan(graph, FusionRules(max_size=size)).run(arguments)
-            except ExecutionError:
-                found = Outcome((), tuple(arguments), refused=True)
-            else:
-                found = Outcome(tuple(results), tuple(arguments))
-            wrong = difference(run(graph, drawn.arguments), found)
-            assert wrong is None, f"{wrong}\n{graph.text}"
+            plan, expected = Plan(graph, FusionRules(max_size=size)), run(graph, drawn.arguments)
+            for launch in (plan_module.launch, interpreted_launch):
+                with patch.object(plan_module, "launch", launch), small_schedules(len(graph.text)):
+                    wrong = difference(expected, outcome_of(plan, drawn.arguments))
+                assert wrong is None, f"{launch.__name__}: {wrong}\n{graph.text}"
     finally:
         plan_module.supports = before

@@ -27,14 +27,23 @@ def function_of_floats(name: str, operands: tuple[Array, ...]) -> Array:
 
 
 def function_of_integers(name: str, operands: tuple[Array, ...]) -> Array:
-    found = numpy.frompyfunc(_OF_INTEGERS[name], 2, 1)(*(operand.astype(object) for operand in operands))
-    return _wrapped(found, operands[0].dtype)
+    dtype = operands[0].dtype
+    if name == "gcd":  # by wrapped magnitudes: the lowest number is its own
+        operands = tuple(numpy.abs(operand) for operand in operands)
+    return _wrapped(numpy.frompyfunc(_OF_INTEGERS[name], 2, 1)(*(x.astype(object) for x in operands)), dtype)
 
 
 def _wrapped(values: Any, dtype: numpy.dtype) -> Array:
     """Python's integers as those of a type, which wrap around."""
     low_bits = numpy.frompyfunc(lambda value: value & (1 << 8 * dtype.itemsize) - 1, 1, 1)(values)
     return numpy.asarray(low_bits).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+
+
+def _gcd(x: int, y: int) -> int:
+    """By Euclid, with remainders that have the sign of what is divided, as in C."""
+    while x:
+        x, y = (abs(y) % abs(x)) * (1 if y > 0 else -1), x
+    return y
 
 
 def _integer_power(x: int, y: int) -> int:
@@ -86,7 +95,7 @@ def _remainder(x: Array, y: Array) -> Array:
     return numpy.where((rest < 0) & (y > 0) | (rest > 0) & (y < 0), rest + y, rest)
 
 
-_OF_INTEGERS: dict[str, Callable[[int, int], int]] = {"gcd": math.gcd, "pow": _integer_power}
+_OF_INTEGERS: dict[str, Callable[[int, int], int]] = {"gcd": _gcd, "pow": _integer_power}
 _EXACT: dict[str, Callable[..., Array]] = {"fmod": numpy.fmod, "remainder": _remainder}
 _IN_DOUBLE: dict[str, Callable[..., Array]] = {
     "sigmoid": _sigmoid,

@@ -1,0 +1,146 @@
+"""Fused kernels four ways: graph interpreter, loop interpreter, generated code, eager PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from hypothesis import given, settings, strategies
+
+import ingot
+from ingot.base.dtypes import DataType
+from ingot.fusion.rules import FusionRules
+from ingot.ir.interpreter import Interpreter
+from ingot.ir.torch_types import to_torch
+from ingot.loops.schedule import Form
+from ingot.runtime import plan as plan_module
+from ingot.runtime.kernels import kernels
+from ingot.runtime.plan import Plan
+from tests.loops.running import interpreted_launch
+from tests.loops.schedules import Seen, form_number, small_schedules
+from tests.property.conftest import EXAMPLES
+from tests.property.fused_graphs import FusedGraph, fused_graphs, seeded_fused
+from tests.property.random_values import copied
+
+MOST_KERNELS = 300
+"""Compiled kernels that are kept during a long run."""
+ROUNDING = {DataType.Double: 1e-10, DataType.Float: 2e-5, DataType.Half: 5e-3, DataType.BFloat16: 4e-2}
+"""How far apart results may lie that were rounded in a type on the way, in parts of the largest."""
+
+
+def check_four_ways(drawn: FusedGraph, seed: int, seen: Seen | None = None) -> None:
+    strategy = ("default", "aggressive", "default", "conservative")[seed % 4]
+    plan = Plan(drawn.graph, FusionRules(strategy=strategy))
+    interpreted = Interpreter(drawn.graph).run(copied(drawn.arguments))
+    with small_schedules(seed, seen):
+        generated = plan.run(copied(drawn.arguments))
+        with patch.object(plan_module, "launch", interpreted_launch):
+            looped = plan.run(copied(drawn.arguments))
+    trim_cache()
+    eager = interpreted if drawn.has_specials else drawn.expected
+    for name, results in (("the loops", looped), ("generated code", generated), ("eager", eager)):
+        wrong = difference(drawn, interpreted, results)
+        assert wrong is None, f"{name}: {wrong}\n{drawn}\n{plan.explain()}"
+
+
+def trim_cache() -> None:
+    if len(kernels) > MOST_KERNELS:
+        kernels._compiled.clear()
+
+
+def difference(drawn: FusedGraph, expected: Sequence[Any], found: Sequence[Any]) -> str | None:
+    """Where results differ by more than rounding explains; None where they agree."""
+    rounding = max(ROUNDING.get(dtype, 0.0) for dtype in drawn.dtypes | {DataType.Double})
+    for index, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        if ours.dtype is not theirs.dtype or ours.shape != theirs.shape:
+            return f"result {index} is {ours.dtype} {list(ours.shape)}, not {theirs.dtype} {list(theirs.shape)}"
+        agree = (ours == theirs) | (ours.isnan() & theirs.isnan())
+        if not drawn.is_exact and ours.is_floating_point():
+            noise = (drawn.expected[index].double() - drawn.precise[index]).abs().nan_to_num(0.0, 0.0, 0.0)
+            scale = drawn.precise[index].abs().nan_to_num(0.0, 0.0, 0.0)
+            largest = (float(noise.max()), float(scale.max())) if noise.numel() else (0.0, 0.0)
+            allowed = 32 * largest[0] + rounding * max(1.0, largest[1])
+            agree |= (ours.double() - theirs.double()).abs() <= allowed
+        if not agree.all():
+            place = tuple((~agree).nonzero()[0].tolist())
+            count = int((~agree).sum())
+            return f"result {index} at {place}: {ours[place].item()} instead of {theirs[place].item()}, {count} such"
+    return None
+
+
+@settings(settings.get_profile("random graphs"), max_examples=EXAMPLES)
+@given(fused_graphs(), strategies.integers(0, 10**6))
+def test_four_ways_to_run_a_graph_agree(drawn: FusedGraph, seed: int):
+    check_four_ways(drawn, seed)
+
+
+@settings(settings.get_profile("random graphs"), max_examples=max(EXAMPLES // 8, 1))
+@given(fused_graphs(), strategies.integers(0, 10**6))
+def test_every_legal_schedule_gives_the_same(drawn: FusedGraph, seed: int):
+    """One program in every form it can have, whether sensible or not."""
+    plan = Plan(drawn.graph, FusionRules(strategy="aggressive"))
+    expected: list[Any] | None = None
+    for form in range(4):  # a kernel that has fewer forms runs in one of them again
+        for launch in (plan_module.launch, interpreted_launch):
+            with form_number(form, seed), patch.object(plan_module, "launch", launch):
+                found = plan.run(copied(drawn.arguments))
+            expected = expected or found
+            wrong = difference(drawn, expected, found)
+            assert wrong is None, f"form {form} by {launch.__name__}: {wrong}\n{drawn}\n{plan.explain()}"
+    trim_cache()
+
+
+def test_vectors_of_a_million_elements_and_three():
+    """Real blocks and thresholds, and a length that nothing divides."""
+    for seed, dtype in enumerate((DataType.Float, DataType.BFloat16, DataType.Int8)):
+        builder = ingot.GraphBuilder()
+        x, y = (builder.input((-1,), dtype) for _ in range(2))
+        ops = builder.ops
+        small = ops.minimum(ops.maximum(x - y, -3), 3)
+        builder.output(small, ops.sum(small), ops.amax(x * y), ops.where(ops.eq(x, ops.amax(x)), y, x))
+        generator = torch.Generator().manual_seed(seed)
+        arguments = [torch.randint(-3, 4, (1_000_003,), generator=generator).to(to_torch(dtype)) for _ in range(2)]
+        plan = Plan(builder.build())
+        expected = Interpreter(plan.graph).run(arguments)
+        with patch.object(plan_module, "launch", interpreted_launch):
+            looped = plan.run(arguments)
+        for results in (plan.run(arguments), looped):
+            assert all(torch.equal(found, wanted) for found, wanted in zip(results, expected, strict=True))
+
+
+class Wrapped(torch.Tensor):
+    """A subclass, whose memory is nobody's business."""
+
+
+def test_tensors_that_are_not_their_memory_run_through_the_interpreter():
+    for seed in range(12):
+        drawn = seeded_fused(seed)
+        for change in (_negated, _subclass, _zero):
+            arguments = [change(a) if isinstance(a, torch.Tensor) else a for a in drawn.arguments]
+            expected = Interpreter(drawn.graph).run(arguments)
+            for found, wanted in zip(Plan(drawn.graph).run(arguments), expected, strict=True):
+                assert torch.equal(found.nan_to_num(), wanted.nan_to_num())
+
+
+def _negated(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values, which PyTorch negates when it reads them."""
+    return torch._neg_view(-tensor) if tensor.is_floating_point() else tensor
+
+
+def _subclass(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.as_subclass(Wrapped)
+
+
+def _zero(tensor: torch.Tensor) -> torch.Tensor:
+    return torch._efficientzerotensor(tensor.shape, dtype=tensor.dtype)
+
+
+def test_random_graphs_reach_every_form_of_schedule():
+    """Deterministic, so that the property above cannot quietly lose a form."""
+    seen = Seen()
+    for seed in range(40):
+        check_four_ways(seeded_fused(seed), seed, seen)
+    assert not [form for form in Form if seen.forms[form] < 2], seen
+    assert min(seen.streaming, seen.keeping, seen.partial) >= 2, seen
