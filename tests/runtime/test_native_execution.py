@@ -91,7 +91,16 @@ def test_modules_are_native_too():
     assert module.stats().executions == 2
 
 
+def outlived(fd, x):
+    """A value that is read again after another one has come and gone."""
+    first = fd.ops.softmax(x, -1)
+    second = fd.ops.softmax(fd.ops.permute(first, [1, 0]), -1)
+    third = fd.ops.softmax(fd.ops.permute(second, [1, 0]), -1)
+    return [third * first]
+
+
 CASES = {
+    "intermediate values that live together": (outlived, (2,), [torch.randn(6, 35)]),
     "several results": (lambda fd, x: [x + 1.0, x * 2.0, fd.ops.exp(x)], (2,), [torch.randn(7, 9)]),
     "softmax": (lambda fd, x: [fd.ops.softmax(x, -1)], (2,), [torch.randn(5, 33)]),
     "reduction to a number": (lambda fd, x: [fd.ops.sum(x * x)], (2,), [torch.randn(5, 33)]),
@@ -205,6 +214,16 @@ def test_numbers_that_decide_sizes_are_not_confused():
     for _ in range(3):
         for rows in (2, 5, 2):
             assert fd.execute([torch.zeros(3), rows])[0].tolist() == [[1.0] * 3] * rows
+
+
+def test_numbers_that_must_equal_a_size_are_checked_at_every_call():
+    with FusionDefinition() as fd:
+        x, y, n = fd.define_tensor(1), fd.define_tensor(2), fd.define_scalar(dtype=DataType.Int)
+        fd.add_output(fd.ops.broadcast_in_dim(x, [n, 3], [1]) * y)
+    inputs = [torch.ones(3), torch.ones(2, 3), 2]
+    check(fd, inputs)
+    with pytest.raises(InputError, match="to be equal"):
+        fd.execute([*inputs[:2], 5])
 
 
 def test_whole_numbers_that_no_double_holds_are_rounded_once():

@@ -28,6 +28,8 @@ ITEMS_WORD = 3
 """A list has the address of its items there, a tuple the items themselves."""
 
 _TENSOR_OBJECT_WORDS = 4
+_FIRST_FIELD = 2
+"""Where it must be. In older versions of torch a flag comes first that says whether the address is the tensor's at all."""
 _TENSOR_WORDS = 24
 """A torch::TensorImpl has at least so many."""
 
@@ -36,8 +38,6 @@ _TENSOR_WORDS = 24
 class TensorLayout:
     implementation_word: int
     """Where a tensor object has the address of the tensor itself."""
-    has_ownership_flag: bool
-    """Whether the lowest byte of the word before says that the tensor is only borrowed; the address is another then."""
     keys_word: int
     """Where the tensor has its dispatch keys."""
     plain_keys: tuple[int, ...]
@@ -58,10 +58,10 @@ def tensor_layout() -> TensorLayout | None:
         {index for index, word in enumerate(_words(tensor._cdata, _TENSOR_WORDS)) if word == _keys(tensor)}
         for tensor in samples
     )
-    if implementation not in (2, 3) or keys is None:
+    if implementation != _FIRST_FIELD or keys is None:
         return None
     plain = sorted({_keys(tensor) for tensor in samples[:3]}, reverse=True)
-    return TensorLayout(implementation, implementation == 3, keys, tuple(plain))
+    return TensorLayout(implementation, keys, tuple(plain))
 
 
 def _python_is_as_expected() -> bool:

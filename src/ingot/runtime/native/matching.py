@@ -39,12 +39,7 @@ class MatchingEmitter:
         """read_tensor(object, tensor, slot): describe a tensor and note its address; 0 if it is not an ordinary one."""
         routine = self._library.routine("read_tensor", 3)
         object_, tensor, slot = routine.parameters
-        place = self._layout.implementation_word
-        if self._layout.has_ownership_flag:
-            is_borrowed = routine.compare(routine.common_bits(routine.load(object_, place - 1), 0xFF), "!=", 0)
-            with routine.when(is_borrowed):
-                routine.give_back(0)
-        keys = routine.load(routine.load(object_, place), self._layout.keys_word)
+        keys = routine.load(routine.load(object_, self._layout.implementation_word), self._layout.keys_word)
         is_plain = routine.compare(keys, "==", self._layout.plain_keys[0])
         for plain in self._layout.plain_keys[1:]:
             is_plain = routine.either(is_plain, routine.compare(keys, "==", plain))
