@@ -37,3 +37,11 @@ def interpreted_launch(
     if not interpret(nest, call, memory, scalars, seed=len(nest.text)):
         raise KernelFault
     return results
+
+
+def shaped_launch(
+    kernel: Kernel, tensors: Sequence[torch.Tensor], scalars: Sequence[Number], bound: Mapping[str, int]
+) -> list[torch.Tensor]:
+    """Only the schedule, and results of the right shapes: for those who want to know what would be run."""
+    _, outputs = scheduled(kernel, tensors, bound)
+    return [torch.zeros(shape, dtype=to_torch(dtype)) for shape, dtype in outputs]

@@ -25,6 +25,7 @@ SMALL = {
     "LONG_ROW": (1, 30, 200),
     "FEW_ROWS": (1, 8, 1000),
     "KEPT_BYTES": (0, 100, 192 << 10, 192 << 10),
+    "CACHED_ROW_BYTES": (0, 512 << 10),
 }
 ODD = dict.fromkeys(("FLAT_BLOCK", "COLUMN_BLOCK", "SPLIT_BLOCK", "TILE", "ALIGNED"), (1, 3, 5, 8, 17))
 
@@ -39,7 +40,10 @@ class Seen:
     partial: int = 0
     """Calls whose rows are gathered in grains of several."""
 
+    one_pass: int = 0
+
     def add(self, call: Call) -> None:
+        self.one_pass += call.schedule.one_pass
         self.forms[call.schedule.form] += 1
         self.streaming += call.schedule.streaming
         self.keeping += call.schedule.keeps

@@ -308,7 +308,7 @@ def normalization(drawing: Drawing) -> None:
         return
     axis = drawing.random.randrange(len(x.shape))
     last = drawing.lengths(x)[-drawing.random.randint(1, len(x.shape)) :]
-    match drawing.random.choice(("softmax", "log_softmax", "layer_norm", "rms_norm", "var_mean")):
+    match drawing.random.choice(("softmax", "softmax", "log_softmax", "layer_norm", "rms_norm", "var_mean")):
         case "layer_norm":
             weight = drawing.new_input([length.number for length in last], x.dtype) if drawing.chance(0.5) else None
             drawing.call("layer_norm", x, last, weight, eps=0.1)
@@ -402,7 +402,7 @@ STEPS: list[tuple[float, Callable[[Drawing], None]]] = [
     (3, element_operation),
     (5, combination),
     (6, reduction),
-    (3, normalization),
+    (5, normalization),
     (3, view),
     (2, casts),
     (2, made_from_nothing),
