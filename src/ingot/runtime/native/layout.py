@@ -29,7 +29,7 @@ ITEMS_WORD = 3
 
 _TENSOR_OBJECT_WORDS = 4
 _FIRST_FIELD = 2
-"""Where it must be. In older versions of torch a flag comes first that says whether the address is the tensor's at all."""
+"""Where that address must be. Older versions of torch have a flag before it, and sometimes another address."""
 _TENSOR_WORDS = 24
 """A torch::TensorImpl has at least so many."""
 
