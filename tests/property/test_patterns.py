@@ -309,8 +309,8 @@ def test_reductions_and_views_of_filled_tensors(dtype: DataType) -> None:
     check(builder.build(), [_values(dtype)])
 
 
-def _each_view(ops: Any, x: Any, original: Sequence[Any]) -> list[Any]:
-    """Views of one tensor, refused ones left out."""
+def _view_calls(x: Any, original: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Names and arguments of views of a tensor; some will be refused."""
     rank, shape = len(x.shape), list(x.shape)
     calls: list[tuple[Any, ...]] = [("permute", order) for order in itertools.permutations(range(rank)) if rank < 4]
     calls += [("permute", tuple(reversed(range(rank)))), ("reshape", [-1]), ("reshape", list(original))]
@@ -325,13 +325,19 @@ def _each_view(ops: Any, x: Any, original: Sequence[Any]) -> list[Any]:
             calls.append(("slice", *bounds))
     calls += [("pad", widths, value) for widths in ([1, 0], [0, 2], [-1, 1], [-1, 0]) for value in (0, -0.0) if rank]
     calls += [("cat", axis) for axis in range(rank)]
-    calls += [("add", -0.0), ("maximum", 0), ("neg",)]
+    return calls + [("add", -0.0), ("maximum", 0), ("neg",)]
+
+
+def _viewed(ops: Any, x: Any, name: str, *arguments: Any) -> Any:
+    return getattr(ops, name)([x, x] if name == "cat" else x, *arguments)
+
+
+def _each_view(ops: Any, x: Any, original: Sequence[Any]) -> list[Any]:
+    """Views of one tensor, refused ones left out."""
     found = []
-    for name, *arguments in calls:
-        try:
-            found.append(getattr(ops, name)([x, x] if name == "cat" else x, *arguments))
-        except ingot.IngotError:
-            continue
+    for call in _view_calls(x, original):
+        with contextlib.suppress(ingot.IngotError):
+            found.append(_viewed(ops, x, *call))
     return found
 
 
@@ -348,6 +354,35 @@ def test_every_view_of_every_view(symbolic: bool) -> None:
         sizes = {f"s{axis}": size for axis, size in enumerate(SHAPE)}
         graph = _fitting(graph, sizes)
     check(graph, [_values()])
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_every_view_between_pointwise_operations(symbolic: bool) -> None:
+    """With another operand repeated along any axes on either side; each pattern adds a number of its own, since what is
+    computed in two of them does not move."""
+    builder = ingot.GraphBuilder()
+    ops = builder.ops
+    names = ["planes", "rows", "columns"]
+    declared: list[int | str] = [*names] if symbolic else [*SHAPE]
+    x = builder.input(declared)
+    shapes = list(itertools.product(*((1, size) for size in SHAPE)))
+    others = [builder.input([1 if size == 1 else declared[a] for a, size in enumerate(shape)]) for shape in shapes]
+    numbers = itertools.count(1)
+    for other, reduces in itertools.product(others, (False, True)):
+        example = ops.amax(x, 2, keepdim=True) if reduces else x
+        for call in _view_calls(example, x.shape):
+            value = ops.add(ops.mul(x, other), float(next(numbers)))
+            value = ops.amax(value, 2, keepdim=True) if reduces else value
+            with contextlib.suppress(ingot.IngotError):
+                seen = _viewed(ops, value, *call)
+                builder.add_output(ops.neg(seen))
+                builder.add_output(ops.mul(seen, other))
+    graph = builder.build()
+    values = _values()
+    arguments = [values[tuple(slice(0, size) for size in shape)].contiguous() for shape in shapes]
+    if symbolic:
+        graph = _fitting(graph, dict(zip(names, SHAPE, strict=True)))
+    check(graph, [values, *arguments])
 
 
 def _fitting(graph: Graph, numbers: dict[str, int]) -> Graph:
