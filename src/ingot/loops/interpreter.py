@@ -37,6 +37,7 @@ from ingot.loops.nest import (
     Loop,
     LoopKind,
     Nest,
+    Prefetch,
     Recall,
     Register,
     Store,
@@ -127,6 +128,8 @@ class _Machine:
                 case Keep(scratch, value):
                     memory, index = self._place(instruction, scratch, scope)
                     memory.array[index], memory.written[index] = self._value(value, scope).array, True
+                case Prefetch():
+                    pass  # it may point anywhere, and changes nothing
                 case Begin(accumulator):
                     scope.accumulators[accumulator] = self._identity(accumulator, scope)
                 case Accumulate(accumulator, value):

@@ -2,7 +2,7 @@
 
     nest        := buffers, scalars, scratches, accumulators, body
     body        := instruction*
-    instruction := loop | at | load | store | compute | keep | recall | begin | accumulate | finish
+    instruction := loop | at | load | store | compute | keep | recall | prefetch | begin | accumulate | finish
     loop        := 'parallel' | 'serial' | 'vector', axes, which of them go in blocks, body
 
 A loop over several axes visits all combinations, the last axis fastest. An axis that goes in blocks is visited block by
@@ -143,6 +143,17 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Ask for the element one step further along an axis, which changes nothing but the time it takes to come."""
+
+    buffer: int
+    axis: int
+
+    def text(self, nest: Nest) -> str:
+        return f"prefetch {nest.buffers[self.buffer].name} at i{self.axis} + 1"
+
+
+@dataclass(frozen=True, slots=True)
 class Begin:
     accumulator: int
 
@@ -209,7 +220,7 @@ class At:
         return f"at i{self.axis} = {self.position}"
 
 
-Instruction = Load | Store | Compute | Keep | Recall | Begin | Accumulate | Finish | Loop | At
+Instruction = Load | Store | Compute | Keep | Recall | Prefetch | Begin | Accumulate | Finish | Loop | At
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from ingot.loops.nest import (
     Loop,
     LoopKind,
     Nest,
+    Prefetch,
     Recall,
     Register,
     Scratch,
@@ -257,6 +258,10 @@ class _Rows(_Builder):
         for index in self.reductions_of(stage):
             self.begin(index, self.row)
         self.write_pass(stage, elements)
+        if self.schedule.prefetches and self.outer_axes and stage == self._busiest_stage():
+            elements.body += [Prefetch(buffer, self.outer_axes[-1]) for buffer in self._read_first]
+        elif stage == 0:
+            self._read_first = [i.buffer for i in elements.body if isinstance(i, Load)]
         *outside, last = self.row_axes
         nested = loop(LoopKind.VECTOR, (last,), elements.body)
         if self.schedule.form is Form.SPLIT:
@@ -266,6 +271,16 @@ class _Rows(_Builder):
         elif outside:
             nested = loop(LoopKind.SERIAL, tuple(outside), [nested])
         self.row.body.append(nested)
+
+    def _busiest_stage(self) -> int:
+        """The pass during which the next row is asked for: one that computes functions, or else the last; never the
+        first, which waits for memory itself."""
+        functions = [
+            statement.stage
+            for statement in self.program.statements
+            if statement.level is Level.ELEMENT and statement.op.tolerance != EXACT and statement.stage > 0
+        ]
+        return functions[0] if functions else max(self.program.stages - 1, 1)
 
     def from_elsewhere(self, operand: Operand, scope: _Scope) -> Value:
         return self.evaluate(operand, self.row, None)

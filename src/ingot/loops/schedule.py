@@ -48,6 +48,8 @@ class Schedule:
     """Whether values needed in several passes over a row are kept in scratch memory, and not computed again."""
     one_pass: bool = False
     """Whether variances are gathered together with their means."""
+    prefetches: bool = False
+    """Whether the next row is asked for while the current one is computed."""
     counted: tuple[int, ...] = ()
     """The axis of each position the program asks for."""
     turned: tuple[int, ...] = ()

@@ -27,7 +27,9 @@ KEPT_BYTES = 192 << 10
 """How much of a row may be kept between passes: what a core's second cache holds besides the row itself."""
 CACHED_ROW_BYTES = 512 << 10
 """Longer rows are read from memory again in every pass."""
-FLAT_BLOCK, COLUMN_BLOCK, SPLIT_BLOCK, TILE = 16_384, 1_024, 16_384, 64
+SHORT_ROW_BYTES, PREFETCHED_BYTES = 1 << 10, 4 << 20
+"""Rows this long, of tensors this large, are asked for ahead; what is smaller is near already."""
+FLAT_BLOCK, COLUMN_BLOCK, SPLIT_BLOCK, TILE = 16_384, 1_024, 16_384, 128
 MOST_PARTIALS = 1_024
 """Values that a parallel loop may leave to be combined."""
 ALIGNED = 64
@@ -157,9 +159,16 @@ class _Choice:
         kept = sum(self.program.statements[index].dtype.bytes for index in kept_statements(self.program))
         keeps = 0 < kept * length <= KEPT_BYTES
         grain = -(-rows // MOST_PARTIALS) if self._has_totals else 1
-        one_pass = length * max(self.widths) > CACHED_ROW_BYTES
+        row_bytes = length * max(self.widths)
         return self._made(
-            Form.ROWS, self.inner[-1], self._sizes(), grain, streams=self._streams(), keeps=keeps, one_pass=one_pass
+            Form.ROWS,
+            self.inner[-1],
+            self._sizes(),
+            grain,
+            streams=self._streams(),
+            keeps=keeps,
+            one_pass=row_bytes > CACHED_ROW_BYTES,
+            prefetches=SHORT_ROW_BYTES <= row_bytes <= CACHED_ROW_BYTES and rows * row_bytes > PREFETCHED_BYTES,
         )
 
     def _split(self) -> Call:
@@ -183,10 +192,10 @@ class _Choice:
         last = self.inner[-1]
         found: dict[int, list[int]] = {}
         for buffer in self.inputs:
-            if last.strides[buffer] in (0, self.widths[buffer]) or last.size < TILE // 4:
+            if last.strides[buffer] in (0, self.widths[buffer]) or last.size < TILE // 8:
                 continue
             for number, loop in enumerate(self.outer):
-                if loop.strides[buffer] == self.widths[buffer] and loop.size >= TILE // 4:
+                if loop.strides[buffer] == self.widths[buffer] and loop.size >= TILE // 8:
                     found.setdefault(number, []).append(buffer)
         return max(found.items(), key=lambda item: len(item[1])) if found else None
 
@@ -225,6 +234,7 @@ class _Choice:
         streams: bool = False,
         keeps: bool = False,
         one_pass: bool = False,
+        prefetches: bool = False,
         turned: Sequence[int] = (),
     ) -> Call:
         loops = [*self.outer, *self.inner]
@@ -237,6 +247,7 @@ class _Choice:
             streams,
             keeps,
             one_pass,
+            prefetches,
             tuple(counted[position] for position in sorted(counted)),
             tuple(turned),
         )

@@ -47,6 +47,7 @@ from ingot.loops.nest import (
     Loop,
     LoopKind,
     Nest,
+    Prefetch,
     Recall,
     Register,
     Store,
@@ -383,7 +384,7 @@ def _inside_function(body: Sequence[Instruction]) -> list[Instruction]:
 
 
 def _buffers_used(body: tuple[Instruction, ...]) -> list[int]:
-    return sorted({i.buffer for i in walk(body) if isinstance(i, Load | Store)})
+    return sorted({i.buffer for i in walk(body) if isinstance(i, Load | Store | Prefetch)})
 
 
 def _used_from_outside(loop: Loop) -> set[Register]:

@@ -33,6 +33,7 @@ from ingot.loops.nest import (
     Load,
     Loop,
     Nest,
+    Prefetch,
     Recall,
     Store,
     register_made,
@@ -48,6 +49,7 @@ VECTOR_BYTES = 64
 ACCUMULATOR_BYTES = 128
 """Bytes the accumulators of one reduction may take: as many additions in flight as hide their latency."""
 MOST_LANES = 64
+LINE_BYTES = 64
 
 
 def lanes_of(nest: Nest, loop: Loop) -> int:
@@ -289,6 +291,8 @@ class VectorLoop:
                     self._store(pointers[turn, buffer], strides.get((turn, buffer)), value_of(operand))
                 case Keep(scratch, operand):
                     self._keep(frame, scratch, value_of(operand))
+                case Prefetch(buffer, axis):
+                    self._prefetch(frame, position, buffer, axis)
                 case Recall(register, scratch):
                     values[register] = self._recall(frame, scratch)
                 case Accumulate(accumulator, operand):
@@ -306,6 +310,22 @@ class VectorLoop:
             return
         so_far = self.running.get(index) or read_gathered(frame, self.instructions, index)
         self.running[index] = combined(self.instructions, accumulator, so_far, value)
+
+    def _prefetch(self, frame: Frame, position: ir.Value, buffer: int, axis: int) -> None:
+        """Ask for the lines of a vector one step further along another axis."""
+        if self._motion(buffer) is not Motion.NEXT:
+            return
+        width = self._dtype(buffer).bytes
+        kind = ir.FunctionType(ir.VoidType(), [BYTE_POINTER, *[ir.IntType(32)] * 3])
+        function = self.builder.module.globals.get("llvm.prefetch.p0")
+        if function is None:
+            function = ir.Function(self.builder.module, kind, "llvm.prefetch.p0")
+        distance = self.builder.add(self.builder.mul(position, WORD(width)), frame.words.stride(buffer, axis))
+        place = self.builder.gep(frame.pointer(buffer), [distance])
+        for first in range(0, self.lanes * width, LINE_BYTES):
+            line = self.builder.gep(place, [WORD(first)])
+            # For reading, soon, as data.
+            self.builder.call(function, [line, ir.IntType(32)(0), ir.IntType(32)(2), ir.IntType(32)(1)])
 
     def _positions(self, position: ir.Value, dtype: DataType) -> Value:
         """Where each lane is along the loop's axis."""
