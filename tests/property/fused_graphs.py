@@ -422,7 +422,8 @@ def draw_fused(steps: Sequence[int]) -> FusedGraph:
     drawing.random = Random(steps[-1])
     used = {operand for node in drawing.builder._nodes for operand in node.operands}
     results = [twin for twin in drawing.twins if twin.handle.node not in used]
-    results += drawing.random.sample(drawing.twins, min(len(drawing.twins), drawing.random.choice((0, 0, 1, 2))))
+    count = drawing.random.choice((0, 0, 1, 2)) if results else 1  # what uses all the others may be too large to keep
+    results += drawing.random.sample(drawing.twins, min(len(drawing.twins), count))
     for twin in results:
         drawing.builder.add_output(twin.handle)
     return FusedGraph(

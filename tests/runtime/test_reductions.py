@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as functional
 
-from ingot import GraphBuilder, JitCompiler, memory
+from ingot import DataType, GraphBuilder, JitCompiler, memory
 from ingot.loops import scheduling
 from ingot.runtime.compiler import CompiledModule
 from tests.ops.generation import data_type_of
@@ -305,3 +305,14 @@ def test_counter_of_one_position_is_a_constant():
         x = torch.randn(shape)
         (found,) = run(lambda ops, x: ops.triu(x * 2, 0), x)
         assert torch.equal(found, torch.triu(x * 2))
+
+
+def test_a_row_value_picked_by_an_index_is_a_kernel_of_its_own():
+    """It was taken for a total, and there was no code for that."""
+    builder = GraphBuilder()
+    x, index = builder.input((-1, -1)), builder.input((1,), DataType.Int)
+    total = builder.ops.sum(x, [1])
+    builder.output(builder.ops.take_along_axis(total * 2, index, 0), total)
+    module = JitCompiler().compile(builder.build())
+    picked, totals = module.execute([torch.arange(12.0).view(3, 4), torch.tensor([1])])
+    assert (picked.tolist(), totals.tolist()) == ([44.0], [6.0, 22.0, 38.0])

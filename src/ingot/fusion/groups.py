@@ -115,9 +115,11 @@ class Group:
         raise Conflict("its reductions run along different axes")
 
     def _is_total(self, reduction: Node, rows: frozenset[Axis], everything: frozenset[Axis]) -> bool:
-        """Whether a reduction runs along the rows' axes, or adds up whole rows."""
+        """Whether a reduction runs along the rows' axes, or adds up whole rows; elements are picked along rows alone."""
         along = self.runs_along(reduction)
-        return along == rows or (along == everything - rows and varies(self.gathered[reduction]) == along)
+        if along == rows or is_pick(reduction):
+            return along == rows
+        return along == everything - rows and varies(self.gathered[reduction]) == along
 
     def levels(self) -> dict[Node, Level]:
         """The level of every value; Conflict where one fits none."""
