@@ -115,7 +115,7 @@ class Group:
         raise Conflict("its reductions run along different axes")
 
     def _is_total(self, reduction: Node, rows: frozenset[Axis], everything: frozenset[Axis]) -> bool:
-        """Whether a reduction runs along the rows' axes, or adds up whole rows; elements are picked along rows alone."""
+        """Whether a reduction runs along the rows' axes, or adds up whole rows, which picking an element does not."""
         along = self.runs_along(reduction)
         if along == rows or is_pick(reduction):
             return along == rows
