@@ -10,7 +10,7 @@ until dead-code elimination removes them; nodes with an effect stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -80,13 +80,14 @@ def live_nodes(roots: list[Node]) -> set[Node]:
     return found
 
 
-def operations_of(roots: list[Node]) -> Iterator[Node]:
-    """Nodes below the roots that belong into a graph's list, operands before users."""
+def operations_of(roots: list[Node], known: Container[Node] = frozenset()) -> Iterator[Node]:
+    """Nodes below the roots that belong into a graph's list, operands before users; what is known is left out, with
+    everything below it."""
     done: set[Node] = set()
     waiting = [(root, False) for root in reversed(roots)]
     while waiting:
         node, operands_done = waiting.pop()
-        if node in done:
+        if node in done or node in known:
             continue
         if operands_done:
             done.add(node)

@@ -55,6 +55,8 @@ def _move_cats(graph: Graph) -> PassResult:
         end, cone = found
         moved.update(cone.cuts)
         ends[end] = cat, [SlicedCone(cone, member, rewriter) for member in range(len(cone.cuts[end]))]
+    if not ends:
+        return PassResult(graph, 0)
     for old in graph.nodes:
         if old in ends:
             cat, members = ends[old]

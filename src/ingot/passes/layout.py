@@ -5,6 +5,8 @@
     permute(mul(permute(x, p), y), inverse of p)            ->  mul(x, permute(y, inverse of p))
     sum(permute(x, [1, 0]), axes=[1])                       ->  sum(x, axes=[0])
     exp(broadcast_in_dim(x, shape, axes))                   ->  broadcast_in_dim(exp(x), shape, axes)
+    reshape(x, [n, 1, m])                                   ->  broadcast_in_dim(x, [n, 1, m], [0, 2])
+    slice(cat(x, y), within y)                              ->  slice(y)
 
 A permute moves only where fewer permutes remain; `layout_regions` decides that for whole regions of pointwise
 operations. Reductions keep the order in which they take elements, hence every bit.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 
 from ingot.base import sizes
 from ingot.base.sizes import Size
@@ -266,7 +269,7 @@ def _merge_and_sink(graph: Graph) -> PassResult:
 def _improve(node: Node, used_once: bool) -> Node | None:
     if node.has_effect:
         return None
-    for better in (*(rule(node) for rule in MERGES), *(sink(node, used_once) for sink in SINKS)):
+    for better in chain((rule(node) for rule in MERGES), (sink(node, used_once) for sink in SINKS)):
         if better is not None and better is not node and better.type == node.type:
             return better
     return None

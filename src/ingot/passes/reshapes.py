@@ -82,7 +82,7 @@ def _turn_once(graph: Graph) -> PassResult:
         if touched.isdisjoint(turn.region):
             touched.update(_neighbourhood(turn, readers))
             chosen.update(dict.fromkeys(turn.region, turn))
-    return _apply(graph, chosen)
+    return _apply(graph, chosen) if chosen else PassResult(graph, 0)
 
 
 def _regions(readers: Readers) -> Iterable[list[Node]]:

@@ -7,7 +7,7 @@ The engine refuses a replacement of another type, so no rule can change a dtype 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -72,7 +72,7 @@ class Rewriter:
         self._new[old] = new
         if new in self._listed:
             return
-        for node in self._missing(new):
+        for node in list(operations_of([new], known=self._listed)):
             self._listed.setdefault(node)
             for assumption in node.assumptions:
                 self._assumptions.setdefault(assumption)
@@ -81,16 +81,6 @@ class Rewriter:
         outputs = tuple(replace(output, node=self.rewritten(output.node)) for output in self.graph.outputs)
         graph = Graph(self.graph.inputs, tuple(self._listed), outputs, tuple(self._assumptions))
         return PassResult(graph, self.changed)
-
-    def _missing(self, root: Node) -> Iterable[Node]:
-        """The root and what below it is not in the new graph yet, operands first."""
-        if all(operand in self._listed or not operand.operands for operand in root.operands):
-            return operations_of([root]) if not root.operands else self._shallow(root)
-        return [node for node in operations_of([root]) if node not in self._listed]
-
-    def _shallow(self, root: Node) -> list[Node]:
-        leaves = [leaf for operand in root.operands if operand not in self._listed for leaf in operations_of([operand])]
-        return [*leaves, root]
 
 
 def apply_rules(graph: Graph, rules: Sequence[Rule]) -> PassResult:

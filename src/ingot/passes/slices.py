@@ -51,6 +51,8 @@ def _move_slices(graph: Graph) -> PassResult:
             for user in readers.users[node]:
                 if user not in cone.cuts:
                     replaced[user] = members[cone.cuts[root].index(cut_of(user))]
+    if not replaced:
+        return PassResult(graph, 0)
     for old in graph.nodes:
         if old in replaced:
             new = replaced[old].value(old.operands[0])
