@@ -264,9 +264,9 @@ def combined(drawing: Drawing, x: Twin, y: Twin) -> None:
     if drawing.chance(0.3):
         x, y = y, x
     kind = drawing.random.random()
-    if kind < 0.15 and x.dtype is not DataType.Bool:
+    if kind < 0.15 and x.dtype is not DataType.Bool and drawing.is_exact:
         condition = drawing.call(drawing.random.choice(("lt", "ge", "ne")), x, y)
-        if condition is not None and drawing.is_exact:
+        if condition is not None:
             drawing.call("where", condition, x, y)
     elif kind < 0.3 and not drawing.is_exact:
         drawing.call("div", x, drawing.call("add", drawing.call("abs", y), 1.0))
