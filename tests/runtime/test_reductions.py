@@ -250,6 +250,26 @@ def test_every_subset_of_axes_in_every_layout(axes: tuple[int, ...]):
             assert torch.equal(actual, expected), name
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_positions_along_rows_and_across_them(axis: int):
+    """A mask that counts along both axes, in front of a reduction along either of them."""
+    for rows, columns in ((1, 9), (9, 1), (7, 33), (65, 31), (33, 130)):
+        x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(6))
+        mask = torch.ones(rows, columns).triu(1).bool()
+        for layout in (x, x.T.contiguous().T):
+            (found,) = run(lambda ops, x: ops.sum(ops.triu(x, 1), [axis]), layout)
+            assert_near(found, torch.where(mask, x, 0.0).double().sum(axis).float(), 4)
+
+            def body(ops: Any, x: Any) -> Any:
+                shape = list(x.shape)
+                row = ops.broadcast_in_dim(ops.iota(shape[0]), shape, [0])
+                column = ops.broadcast_in_dim(ops.iota(shape[1]), shape, [1])
+                return ops.softmax(ops.where(ops.gt(column, row), -1e9, x), axis)
+
+            (found,) = run(body, layout)
+            assert_near(found, torch.softmax(torch.where(mask, -1e9, x).double(), axis).float(), 4)
+
+
 # --- accuracy and size ------------------------------------------------------------------------------------------------
 
 
