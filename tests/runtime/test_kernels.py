@@ -267,6 +267,55 @@ def test_explanation_shows_reasons_bytes_and_code():
         fd.module.explain("nonsense")
 
 
+def update_in_place(shape=(40, 50)):
+    with FusionDefinition() as fd:
+        parameter, gradient = (fd.define_tensor(len(shape)) for _ in range(2))
+        fd.add_output(parameter - gradient * 0.25, alias_input=parameter)
+        fd.add_output(gradient + parameter)
+    return fd
+
+
+def test_results_are_written_straight_into_inputs(monkeypatch):
+    copies = []
+    copy = torch.Tensor.copy_
+    monkeypatch.setattr(torch.Tensor, "copy_", lambda *arguments: copies.append(1) or copy(*arguments))
+    fd = update_in_place()
+    for make in (lambda: torch.randn(40, 50), lambda: torch.randn(50, 40).T, lambda: torch.randn(40, 150)[:, ::3]):
+        parameter, gradient = make(), torch.randn(40, 50)
+        before, version = parameter.clone(), parameter._version
+        (total,) = fd.execute([parameter, gradient])
+        assert torch.equal(parameter, before - gradient * 0.25)
+        assert torch.equal(total, gradient + before)
+        assert parameter._version > version
+        assert not copies
+
+
+def test_results_are_copied_where_writing_them_at_once_would_be_noticed():
+    fd = update_in_place()
+    memory = torch.randn(3000)
+    before = memory.clone()
+    parameter, gradient = memory[:2000].view(40, 50), memory[3:2003].view(40, 50)
+    fd.execute([parameter, gradient])  # they overlap
+    expected = before[:2000] - before[3:2003] * 0.25
+    assert torch.equal(memory[:2000], expected)
+    with FusionDefinition() as fd:
+        x = fd.define_tensor(2)
+        fd.add_output(x + fd.ops.permute(x, [1, 0]), alias_input=x)  # reads elements that were written earlier
+    x = torch.randn(33, 33)
+    expected = x + x.T
+    fd.execute([x])
+    assert torch.equal(x, expected)
+
+
+def test_large_results_in_place_at_any_address():
+    fd = update_in_place()
+    memory = torch.randn(2200 * 2200 + 1)
+    parameter, gradient = memory[1:].view(2200, 2200), torch.randn(2200, 2200)
+    expected = parameter - gradient * 0.25
+    fd.execute([parameter, gradient])
+    assert torch.equal(parameter, expected)
+
+
 def test_kernel_that_cannot_be_compiled_runs_through_pytorch(monkeypatch):
     def refuse(*_):
         raise RuntimeError("LLVM has had enough")

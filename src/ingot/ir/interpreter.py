@@ -105,7 +105,7 @@ class Interpreter:
         for output, value in zip(self.graph.outputs, results, strict=True):
             if output.alias_input is None:
                 returned.append(value)
-            else:
+            elif value is not inputs[output.alias_input]:
                 inputs[output.alias_input].copy_(value)
         return returned
 
@@ -254,7 +254,8 @@ def _as_results(outputs: Sequence[Output], values: dict[Node, Value], inputs: Se
     results = []
     for output in outputs:
         value = _value_of(output.node, values)
-        if isinstance(value, torch.Tensor):
+        is_in_place = output.alias_input is not None and value is inputs[output.alias_input]
+        if isinstance(value, torch.Tensor) and not is_in_place:
             in_order = output.stride_order is None and value.is_contiguous()
             if not in_order or _memory(value) in (None, *taken):
                 value = _laid_out(value, output.stride_order)

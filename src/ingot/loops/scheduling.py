@@ -67,9 +67,13 @@ def schedule_call(
     strides: Sequence[Sequence[int]],
     reduced: frozenset[int],
     counted: Sequence[int],
+    is_aligned: bool = True,
 ) -> Call:
-    """The schedule for buffers (outputs first) with these strides, in bytes, along the axes of a space."""
-    return _Choice(program, sizes, strides, reduced, counted).call()
+    """The schedule for buffers (outputs first) with these strides, in bytes, along the axes of a space.
+
+    `is_aligned` says whether all outputs begin at a multiple of 64 bytes.
+    """
+    return _Choice(program, sizes, strides, reduced, counted, is_aligned).call()
 
 
 class _Choice:
@@ -80,8 +84,10 @@ class _Choice:
         strides: Sequence[Sequence[int]],
         reduced: frozenset[int],
         counted: Sequence[int],
+        is_aligned: bool,
     ):
         self.program = program
+        self.is_aligned = is_aligned
         levels = [program.level_of(result) for result in program.outputs] + [given.level for given in program.inputs]
         self.widths = [dtype.bytes for dtype in program.buffers]
         self.outputs = [b for b in range(len(program.outputs)) if levels[b] is Level.ELEMENT]
@@ -220,9 +226,13 @@ class _Choice:
         """Whether results are too large for the caches, and their rows begin where a vector may be streamed to."""
         loops = [*self.outer, *self.inner]
         total = sum(math.prod(loop.size for loop in loops) * self.widths[b] for b in self.outputs)
-        return total > STREAMING_BYTES and all(
-            loops[-1].strides[b] == self.widths[b] and all(loop.strides[b] % ALIGNED == 0 for loop in loops[:-1])
-            for b in self.outputs
+        return (
+            self.is_aligned
+            and total > STREAMING_BYTES
+            and all(
+                loops[-1].strides[b] == self.widths[b] and all(loop.strides[b] % ALIGNED == 0 for loop in loops[:-1])
+                for b in self.outputs
+            )
         )
 
     def _made(

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 
@@ -32,7 +33,7 @@ from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.bounds import check_bounds
 from ingot.loops.program import Lowered, Program, lower
 from ingot.loops.schedule import Schedule
-from ingot.loops.scheduling import PARALLEL_ELEMENTS, Call, schedule_call
+from ingot.loops.scheduling import ALIGNED, PARALLEL_ELEMENTS, Call, schedule_call
 from ingot.runtime.native.pool import empty
 from ingot.runtime.native.prototypes import row_major_strides
 from ingot.runtime.threads import bind_openmp, thread_count
@@ -145,13 +146,21 @@ class PreparedCall:
         return self.compiled.entry
 
 
-def prepare(kernel: Kernel, tensors: Sequence[torch.Tensor], bound: Mapping[str, int]) -> PreparedCall:
-    """The call for tensors (in the order of the kernel's reads) where size symbols have these values."""
+def prepare(
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    bound: Mapping[str, int],
+    targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
+) -> PreparedCall:
+    """The call for tensors (in the order of the kernel's reads) where size symbols have these values.
+
+    `targets` are tensors that results are written to, by their number; all others are new and row-major.
+    """
     program = kernel.program
-    call, outputs = scheduled(kernel, tensors, bound)
+    call, outputs = scheduled(kernel, tensors, bound, targets)
     compiled = kernels.get(program, call.schedule)
     if sys.flags.dev_mode or "bounds" in environment().check:
-        check_bounds(compiled.nest, call, extents(outputs, tensors))
+        check_bounds(compiled.nest, call, extents(outputs, tensors, targets))
     layout = WordLayout.of(compiled.nest)
     buffers = len(program.buffers)
     return PreparedCall(
@@ -164,24 +173,39 @@ def prepare(kernel: Kernel, tensors: Sequence[torch.Tensor], bound: Mapping[str,
     )
 
 
-def scheduled(kernel: Kernel, tensors: Sequence[torch.Tensor], bound: Mapping[str, int]) -> tuple[Call, OutputTypes]:
+def scheduled(
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    bound: Mapping[str, int],
+    targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
+) -> tuple[Call, OutputTypes]:
     """How a kernel is called for tensors, and shape and type of its results."""
     cluster, program = kernel.cluster, kernel.program
     space = [sizes.evaluate(size, bound) for size in cluster.space]
     outputs = []
     strides: list[list[int]] = []
-    for node, result in zip(cluster.outputs, program.outputs, strict=True):
+    for index, (node, result) in enumerate(zip(cluster.outputs, program.outputs, strict=True)):
         shape = tuple(sizes.evaluate(size, bound) for size in shape_of(node))
         outputs.append((shape, result.dtype))
-        strides.append(_along_axes(cluster.places[node], row_major_strides(shape), result.dtype.bytes, len(space)))
+        moves = targets[index].stride() if index in targets else row_major_strides(shape)
+        strides.append(_along_axes(cluster.places[node], moves, result.dtype.bytes, len(space)))
     for read, tensor in zip(kernel.lowered.tensors, tensors, strict=True):
         strides.append(_along_axes(read.place, tensor.stride(), tensor.element_size(), len(space)))
-    return schedule_call(program, space, strides, cluster.reduced, kernel.lowered.counted), tuple(outputs)
+    # New memory is aligned; what is written in place may begin anywhere.
+    is_aligned = all(target.data_ptr() % ALIGNED == 0 for target in targets.values())
+    call = schedule_call(program, space, strides, cluster.reduced, kernel.lowered.counted, is_aligned)
+    return call, tuple(outputs)
 
 
-def extents(outputs: OutputTypes, tensors: Sequence[torch.Tensor]) -> list[int]:
+def extents(
+    outputs: OutputTypes,
+    tensors: Sequence[torch.Tensor],
+    targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
+) -> list[int]:
     """How many bytes each buffer of a call has from its first element on."""
     written = [math.prod(shape) * dtype.bytes for shape, dtype in outputs]
+    for index, target in targets.items():
+        written[index] = _span(target) * target.element_size()
     return written + [_span(tensor) * tensor.element_size() for tensor in tensors]
 
 
@@ -193,11 +217,18 @@ def _span(tensor: torch.Tensor) -> int:
 
 
 def launch(
-    kernel: Kernel, tensors: Sequence[torch.Tensor], scalars: Sequence[Number], bound: Mapping[str, int]
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    scalars: Sequence[Number],
+    bound: Mapping[str, int],
+    targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
 ) -> list[torch.Tensor]:
-    """Run a kernel; the results are new."""
-    prepared = prepare(kernel, tensors, bound)
-    outputs = [empty(shape, to_torch(dtype)) for shape, dtype in prepared.outputs]
+    """Run a kernel; the results are new, except those that have a target."""
+    prepared = prepare(kernel, tensors, bound, targets)
+    outputs = [
+        targets[index] if index in targets else empty(shape, to_torch(dtype))
+        for index, (shape, dtype) in enumerate(prepared.outputs)
+    ]
     words = (ctypes.c_int64 * len(prepared.words))(*prepared.words)
     words[THREADS] = thread_count() if prepared.parallel else 1
     for place, tensor in zip(prepared.addresses, (*outputs, *tensors), strict=True):

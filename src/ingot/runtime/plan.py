@@ -27,6 +27,7 @@ from ingot.ir.interpreter import Interpreter, Tally, Value, free_after
 from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
 from ingot.ops import Kind
+from ingot.runtime.in_place import results_in_place, writers_last
 from ingot.runtime.kernels import Kernel, KernelFault, kernels, launch, scheduled
 
 MOST_COMPILING = 8
@@ -38,9 +39,11 @@ class Plan(Interpreter):
 
     def __init__(self, graph: Graph, rules: FusionRules | None = None):
         super().__init__(graph)
-        self.steps = tuple(
+        steps = [
             Kernel.of(step) if isinstance(step, Cluster) else step for step in find_clusters(graph, supports, rules)
-        )
+        ]
+        self.steps = writers_last(graph, steps)
+        self._overwrites = any(output.alias_input is not None for output in graph.outputs)
         reads = [_reads(step) for step in self.steps]
         makes = [_makes(step) for step in self.steps]
         self._frees = free_after(graph, reads, makes)
@@ -129,7 +132,9 @@ class Plan(Interpreter):
         scalars = [_number(values[node]) for node in step.lowered.scalars]
         start = time.perf_counter() if timed else 0.0
         try:
-            results = launch(step, tensors, scalars, binding.sizes)
+            later = self.steps[self.steps.index(step) + 1 :]
+            targets = results_in_place(self.graph, step, later, values, binding.sizes) if self._overwrites else {}
+            results = launch(step, tensors, scalars, binding.sizes, targets)
         except CodegenError as error:
             warnings.warn(f"running through PyTorch instead: {error}", stacklevel=2)
             self._refused.add(step.program.digest)
@@ -138,6 +143,8 @@ class Plan(Interpreter):
         except KernelFault:
             self._interpret(step, values, binding, tally, timed)  # which raises what PyTorch raises
             return
+        if targets:
+            torch.autograd.graph.increment_version(list(targets.values()))
         values.update(zip(step.cluster.outputs, results, strict=True))
         if tally is not None:
             tally.launches += 1

@@ -1,0 +1,82 @@
+"""Results that are written into inputs: straight there, where nothing else can notice.
+
+    add_output(p - step, alias_input=p)      the kernel that computes the result writes it over p, element by element
+
+Otherwise a result gets memory of its own and is copied over its input when everything else is done, which moves half as
+many bytes again. The shortcut is taken where nothing reads the input afterwards, nothing afterwards can fail, and each
+element is read, if at all, when it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ingot.base import sizes
+from ingot.fusion.placement import shape_of
+from ingot.ir.graph import Graph
+from ingot.ir.node import Node
+from ingot.runtime.kernels import Kernel
+
+Steps = Sequence[Kernel | Node]
+
+
+def writers_last(graph: Graph, steps: Steps) -> tuple[Kernel | Node, ...]:
+    """Steps in an order where kernels that overwrite inputs come last, as far as nothing needs what they compute."""
+    aliased = {output.node for output in graph.outputs if output.alias_input is not None}
+    read = {node for step in steps for node in (step.cluster.inputs if isinstance(step, Kernel) else step.operands)}
+
+    def is_writer(step: Kernel | Node) -> bool:
+        return isinstance(step, Kernel) and not aliased.isdisjoint(step.cluster.outputs)
+
+    def can_wait(step: Kernel | Node) -> bool:
+        return isinstance(step, Kernel) and is_writer(step) and read.isdisjoint(step.cluster.outputs)
+
+    return (*(step for step in steps if not can_wait(step)), *(step for step in steps if can_wait(step)))
+
+
+def results_in_place(
+    graph: Graph, kernel: Kernel, later: Steps, values: Mapping[Node, Any], bound: Mapping[str, int]
+) -> dict[int, torch.Tensor]:
+    """Which results of a kernel may be written straight into which input, given the steps that follow it."""
+    cannot_fail = all(isinstance(step, Kernel) and not _picks(step) for step in later)
+    if kernel.program.has_rows or not cannot_fail:
+        return {}
+    others = [value for value in values.values() if isinstance(value, torch.Tensor)]
+    found: dict[int, torch.Tensor] = {}
+    for output in graph.outputs:
+        is_unique = sum(other.node is output.node for other in graph.outputs) == 1
+        if output.alias_input is None or output.node not in kernel.cluster.outputs or not is_unique:
+            continue
+        node = graph.inputs[output.alias_input]
+        target = values.get(node)
+        shape = tuple(sizes.evaluate(size, bound) for size in shape_of(output.node))
+        if not isinstance(target, torch.Tensor) or tuple(target.shape) != shape or _is_read_by(later, node):
+            continue
+        if _is_read_where_written(kernel, output.node, node) and _stands_alone(target, others):
+            found[kernel.cluster.outputs.index(output.node)] = target
+    return found
+
+
+def _picks(kernel: Kernel) -> bool:
+    return any(statement.is_pick for statement in kernel.program.statements)
+
+
+def _is_read_by(steps: Steps, node: Node) -> bool:
+    return any(isinstance(step, Kernel) and node in step.cluster.inputs for step in steps)
+
+
+def _is_read_where_written(kernel: Kernel, result: Node, target: Node) -> bool:
+    place = kernel.cluster.places[result]
+    return all(read.place == place for read in kernel.lowered.tensors if read.node is target)
+
+
+def _stands_alone(target: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+    """Whether no two elements of a tensor share memory, and no other value lies in it: no view, and not the tensor
+    itself once more, as the argument for another input."""
+    memory = target.untyped_storage().data_ptr()
+    if torch._debug_has_internal_overlap(target) != 0:
+        return False
+    return sum(other.untyped_storage().data_ptr() == memory for other in others) == 1
