@@ -158,7 +158,7 @@ def test_the_environment_turns_the_check_on(monkeypatch):
     x = torch.randn(6, 9)
     (total,) = Plan(row_sums()).run([x])
     torch.testing.assert_close(total, (x * 2).sum(1))
-    monkeypatch.setattr(kernels_module, "extents", lambda outputs, tensors: [24, 6 * 9 * 4 - 1])
+    monkeypatch.setattr(kernels_module, "extents", lambda *_: [24, 6 * 9 * 4 - 1])
     with pytest.raises(LoopError, match="bytes 0 to 216 of in0, which has 0 to 215"):
         Plan(row_sums()).run([x])
 
