@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy
@@ -24,15 +25,24 @@ def memory_of(tensor: torch.Tensor, extent: int) -> Any:
     return numpy.ctypeslib.as_array((ctypes.c_uint8 * extent).from_address(tensor.data_ptr()))
 
 
+Targets = Mapping[int, torch.Tensor]
+
+
 def interpreted_launch(
-    kernel: Kernel, tensors: Sequence[torch.Tensor], scalars: Sequence[Number], bound: Mapping[str, int]
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    scalars: Sequence[Number],
+    bound: Mapping[str, int],
+    targets: Targets = MappingProxyType({}),
 ) -> list[torch.Tensor]:
     """What `runtime.kernels.launch` does, without machine code."""
-    call, outputs = scheduled(kernel, tensors, bound)
+    call, outputs = scheduled(kernel, tensors, bound, targets)
     nest = build_nest(kernel.program, call.schedule)
-    room = extents(outputs, tensors)
+    room = extents(outputs, tensors, targets)
     check_bounds(nest, call, room)
     results = [torch.empty(shape, dtype=to_torch(dtype)) for shape, dtype in outputs]
+    for index, target in targets.items():
+        results[index] = target
     memory = [memory_of(tensor, extent) for tensor, extent in zip((*results, *tensors), room, strict=True)]
     if not interpret(nest, call, memory, scalars, seed=len(nest.text)):
         raise KernelFault
@@ -40,8 +50,12 @@ def interpreted_launch(
 
 
 def shaped_launch(
-    kernel: Kernel, tensors: Sequence[torch.Tensor], scalars: Sequence[Number], bound: Mapping[str, int]
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    scalars: Sequence[Number],
+    bound: Mapping[str, int],
+    targets: Targets = MappingProxyType({}),
 ) -> list[torch.Tensor]:
     """Only the schedule, and results of the right shapes: for those who want to know what would be run."""
-    _, outputs = scheduled(kernel, tensors, bound)
+    _, outputs = scheduled(kernel, tensors, bound, targets)
     return [torch.zeros(shape, dtype=to_torch(dtype)) for shape, dtype in outputs]

@@ -20,7 +20,7 @@ from ingot.runtime.kernels import kernels
 from ingot.runtime.plan import Plan
 from tests.loops.running import interpreted_launch, shaped_launch
 from tests.loops.schedules import Seen, form_number, small_schedules
-from tests.property.conftest import EXAMPLES
+from tests.property.conftest import CI_EXAMPLES, EXAMPLES
 from tests.property.fused_graphs import FusedGraph, fused_graphs, seeded_fused
 from tests.property.random_values import copied
 
@@ -70,13 +70,13 @@ def difference(drawn: FusedGraph, expected: Sequence[Any], found: Sequence[Any])
     return None
 
 
-@settings(settings.get_profile("random graphs"), max_examples=EXAMPLES)
+@settings(settings.get_profile("random graphs"), max_examples=EXAMPLES if EXAMPLES > CI_EXAMPLES else 200)
 @given(fused_graphs(), strategies.integers(0, 10**6))
 def test_four_ways_to_run_a_graph_agree(drawn: FusedGraph, seed: int):
     check_four_ways(drawn, seed)
 
 
-@settings(settings.get_profile("random graphs"), max_examples=max(EXAMPLES // 8, 1))
+@settings(settings.get_profile("random graphs"), max_examples=max(EXAMPLES // 10, 1))
 @given(fused_graphs(), strategies.integers(0, 10**6))
 def test_every_legal_schedule_gives_the_same(drawn: FusedGraph, seed: int):
     """One program in every form it can have, whether sensible or not."""

@@ -42,3 +42,13 @@ def test_views_of_what_is_overwritten_are_read_before_it():
     memory = numbers.clone()
     Plan(difference_with_turned()).run([memory, memory.T])
     assert torch.equal(memory, numbers - numbers)
+
+
+def test_input_that_is_returned_and_overwritten_is_returned_as_it_was():
+    builder = GraphBuilder()
+    x, y = (builder.input((4,)) for _ in range(2))
+    builder.add_output(x)
+    builder.add_output(y * 2, alias_input=x)
+    given, factor = torch.zeros(4), torch.arange(4.0)
+    assert Plan(builder.build()).run([given, factor])[0].tolist() == [0.0] * 4
+    assert given.tolist() == [0.0, 2.0, 4.0, 6.0]

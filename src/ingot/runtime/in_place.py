@@ -51,6 +51,8 @@ def results_in_place(
         if output.alias_input is None or output.node not in kernel.cluster.outputs or not is_unique:
             continue
         node = graph.inputs[output.alias_input]
+        if any(other.node is node for other in graph.outputs):  # returned as it was
+            continue
         target = values.get(node)
         shape = tuple(sizes.evaluate(size, bound) for size in shape_of(output.node))
         if not isinstance(target, torch.Tensor) or tuple(target.shape) != shape or _is_read_by(later, node):
