@@ -452,6 +452,15 @@ def test_views_are_merged(text, expected):
     assert lines[:-1] == [f"%{number} = {line}" for number, line in enumerate(expected, start=1)]
 
 
+def test_what_is_repeated_not_even_once_is_not_computed_first():
+    text = """
+    %1 = broadcast_in_dim(%0, shape=[0, 4], axes=[1]): f32[0, 4]
+    %2 = exp(%1): f32[0, 4]
+    return %2
+    """
+    assert after("layout", "%0: f32[4]", text)[1] == "%2 = exp(%1): f32[0, 4]"
+
+
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 

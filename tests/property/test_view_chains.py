@@ -102,7 +102,8 @@ class Drawing:
         except ingot.IngotError:
             return
         for value in found if isinstance(found, list) else [found]:
-            if isinstance(value, Handle) and self._count(value) <= 2000:
+            # Nothing can be reduced to a largest element, and computing nothing is always less.
+            if isinstance(value, Handle) and 0 < self._count(value) <= 2000:
                 self.values.append(value)
 
     def _count(self, value: Handle) -> int:

@@ -190,6 +190,8 @@ def compute_before_repeating(node: Node) -> Node | None:
     assert isinstance(node.type, TensorType) and isinstance(inner.operands[0].type, TensorType)
     if sizes.product(node.type.shape) == sizes.product(inner.operands[0].type.shape):
         return None  # it only adds axes
+    if 0 in node.type.shape:
+        return None  # repeated not even once
     operands = [inner.operands[0] if operand is inner else operand for operand in node.operands]
     return apply("broadcast_in_dim", make(node.op, operands, node.attributes), attributes=inner.attributes)
 
