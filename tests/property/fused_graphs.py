@@ -308,7 +308,11 @@ def normalization(drawing: Drawing) -> None:
         return
     axis = drawing.random.randrange(len(x.shape))
     last = drawing.lengths(x)[-drawing.random.randint(1, len(x.shape)) :]
-    match drawing.random.choice(("softmax", "softmax", "log_softmax", "layer_norm", "rms_norm", "var_mean")):
+    match drawing.random.choice(("softmax", "twice", "log_softmax", "layer_norm", "rms_norm", "var_mean")):
+        case "twice":
+            first, second = drawing.call("softmax", x, axis), drawing.call("softmax", drawing.call("neg", x), axis)
+            if first is not None and second is not None:
+                drawing.call("sub", first, second)
         case "layer_norm":
             weight = drawing.new_input([length.number for length in last], x.dtype) if drawing.chance(0.5) else None
             drawing.call("layer_norm", x, last, weight, eps=0.1)
