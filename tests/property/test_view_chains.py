@@ -89,7 +89,7 @@ class Drawing:
             (2, self.reshape),
             (5, self.work_in_another_shape),
             (2, self.slice),
-            (4, self.take_apart),
+            (5, self.take_apart),
             (3, self.join),
             (2, self.permute),
             (2, self.reduce),
@@ -164,7 +164,8 @@ class Drawing:
         return self.builder.ops.slice(x, starts, stops, steps)
 
     def take_apart(self, x: Handle) -> Any:
-        """Chunks, or every n-th element; all of them or some."""
+        """Chunks, or every n-th element; all of them or some, of a value that is perhaps used for nothing else."""
+        x = self.combine(x) if self.random.random() < 0.7 else x
         if not x.shape:
             return x
         axis, parts = self.random.randrange(len(x.shape)), self.random.randint(2, 3)
@@ -178,7 +179,7 @@ class Drawing:
             else:
                 starts[axis], stops[axis] = size // parts * part, size // parts * (part + 1)
             found.append(self.builder.ops.slice(x, starts, stops, steps))
-        if self.random.random() < 0.5:
+        if self.random.random() < 0.7:
             found = [self.compute(part) for part in found]
         return found if self.random.random() < 0.8 else found[:1]
 
