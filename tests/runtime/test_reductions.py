@@ -283,6 +283,17 @@ def test_large_sums_are_accurate():
     assert ((columns.double() - exact / 4).abs() <= 1e-6 * exact / 4).all()
 
 
+@pytest.mark.parametrize("dtype", FLOATS[2:], ids=str)
+def test_half_types_are_rounded_to_the_nearest(dtype: torch.dtype):
+    """Elements and sums alike, to the bit: integers that lie between two numbers of the type."""
+    x = torch.randint(-70_000, 70_000, (33, 70), generator=torch.Generator().manual_seed(7)).float()
+    target = data_type_of(dtype)
+    for axis in (0, 1):
+        body = lambda ops, x, axis=axis: (ops.cast(x, target), ops.cast(ops.sum(x, [axis]), target))
+        found = run(body, x)
+        assert torch.equal(found[0], x.to(dtype)) and torch.equal(found[1], x.double().sum(axis).float().to(dtype))
+
+
 def test_totals_do_not_depend_on_the_number_of_threads():
     """Rows are summed, then all of them; both in grains that depend on sizes alone."""
     x = torch.randn(5000, 37, generator=torch.Generator().manual_seed(5))
