@@ -347,3 +347,16 @@ def test_a_row_value_picked_by_an_index_is_a_kernel_of_its_own():
     module = JitCompiler().compile(builder.build())
     picked, totals = module.execute([torch.arange(12.0).view(3, 4), torch.tensor([1])])
     assert (picked.tolist(), totals.tolist()) == ([44.0], [6.0, 22.0, 38.0])
+
+
+def test_a_value_is_read_along_rows_and_through_a_chain_along_columns():
+    """The kernel computed the cheap chain itself, and read its beginning along the chain's axis everywhere."""
+    builder = GraphBuilder()
+    x = builder.input((-1,))
+    column = builder.ops.broadcast_in_dim(builder.ops.cumsum(x, 0), [x.shape[0], 1], [0])
+    row = builder.ops.squeeze(builder.ops.maximum(column, 3.0), [1])
+    builder.output(column - row, row)
+    values = torch.arange(8.0)
+    found, _ = JitCompiler().compile(builder.build()).execute([values])
+    total = values.cumsum(0)
+    assert torch.equal(found, total[:, None] - total.clamp(min=3.0))

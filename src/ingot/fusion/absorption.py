@@ -84,6 +84,10 @@ def _take(group: Group, end: Node, chain: list[Node], rules: FusionRules) -> Non
                 loads.append(wanted)
     if any(group.placements.get(node, place) != place for node, place in placements.items()):
         return
+    # The group itself may read the middle of a chain, too, and elsewhere than the chain does.
+    read = ((reader, operand) for reader in group.nodes for operand in reader.operands if operand in placements)
+    if any(group.reads(reader, operand) != placements[operand] for reader, operand in read):
+        return
     everything = frozenset(group.axes)
     large = [load for load in loads if varies(load) == everything]
     if len(large) > 1:
