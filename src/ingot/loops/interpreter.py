@@ -98,12 +98,13 @@ class _Machine:
         self._blocked = {axis for i in walk(nest.body) if isinstance(i, Loop) for axis in i.blocked}
 
     def check_outputs(self) -> None:
+        """Every element must have been written; between them there may be others, where a result has strides."""
         for number, written in self.written.items():
-            if not written.all():
-                missing = int(numpy.flatnonzero(~written)[0])
-                raise LoopError(
-                    f"byte {missing} of {self.nest.buffers[number].name} is never written\n{self.nest.text}"
-                )
+            buffer = self.nest.buffers[number]
+            axes = [size for size, stride in zip(self.call.sizes, self.call.strides[number], strict=True) if stride]
+            missing = math.prod(axes) - int(written.sum()) // buffer.dtype.bytes
+            if missing:
+                raise LoopError(f"{missing} elements of {buffer.name} are never written\n{self.nest.text}")
 
     def _fault(self, instruction: Instruction, scope: _Scope, what: str) -> LoopError:
         where = ", ".join(f"i{axis} = {position}" for axis, position in scope.positions.items())
