@@ -56,7 +56,7 @@ FLAGS: tuple[Flag, ...] = (
         None,
         "None or 0, 1, 2 or 3",
         lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3),
-        "Where set, limits fusion: 0 none, 1 operations on elements, 2 also what feeds a reduction, 3 what uses it too.",
+        "Where set, limits fusion: 0 none, 1 operations on elements, 2 also what feeds a reduction, 3 what uses it.",
     ),
     Flag(
         "fuse_reductions",

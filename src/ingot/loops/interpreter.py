@@ -100,9 +100,10 @@ class _Machine:
     def check_outputs(self) -> None:
         """Every element must have been written; between them there may be others, where a result has strides."""
         for number, written in self.written.items():
-            buffer = self.nest.buffers[number]
-            axes = [size for size, stride in zip(self.call.sizes, self.call.strides[number], strict=True) if stride]
-            missing = math.prod(axes) - int(written.sum()) // buffer.dtype.bytes
+            buffer, width = self.nest.buffers[number], self.nest.buffers[number].dtype.bytes
+            moves = [(s, d) for s, d in zip(self.call.sizes, self.call.strides[number], strict=True) if d]
+            beyond = len(written) - (width + sum((size - 1) * stride for size, stride in moves))
+            missing = math.prod(size for size, _ in moves) - int(written.sum()) // width + beyond // width
             if missing:
                 raise LoopError(f"{missing} elements of {buffer.name} are never written\n{self.nest.text}")
 

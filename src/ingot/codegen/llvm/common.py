@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from ingot.codegen.llvm.frame import ANY_ADDRESS, BYTE_POINTER, WORD, counted, minimum
 from ingot.codegen.llvm.host import Compiled, add_symbol, new_module
+from ingot.codegen.llvm.warming import bring_in_tables
 
 REGION = ir.FunctionType(ir.VoidType(), [BYTE_POINTER, WORD, WORD])
 """A function for grains first to last of a parallel loop, in a context."""
@@ -37,6 +38,7 @@ def declare(module: ir.Module, name: str) -> ir.Function:
 
 def provide() -> None:
     """Make the common functions callable from kernels, if they are not yet."""
+    bring_in_tables()
     with _lock:
         _provided()
 

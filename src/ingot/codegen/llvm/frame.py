@@ -145,14 +145,14 @@ class Frame:
         return single.convert(Value(word, DataType.Int), argument.dtype)
 
 
-def counted(builder: Any, first: ir.Value, last: ir.Value) -> _Counted:
+def counted(builder: Any, first: ir.Value, last: ir.Value, step: int = 1) -> _Counted:
     """`with counted(builder, first, last) as i:` emits a loop; the builder is after it when the block ends."""
-    return _Counted(builder, first, last)
+    return _Counted(builder, first, last, step)
 
 
 class _Counted:
-    def __init__(self, builder: Any, first: ir.Value, last: ir.Value):
-        self._builder, self._last = builder, last
+    def __init__(self, builder: Any, first: ir.Value, last: ir.Value, step: int):
+        self._builder, self._last, self._step = builder, last, step
         before = builder.block
         self._body = builder.append_basic_block("body")
         self._after = builder.append_basic_block("after")
@@ -166,7 +166,7 @@ class _Counted:
 
     def __exit__(self, *_: object) -> None:
         builder = self._builder
-        following = builder.add(self._index, WORD(1))
+        following = builder.add(self._index, WORD(self._step))
         self._index.add_incoming(following, builder.block)
         builder.cbranch(builder.icmp_signed("<", following, self._last), self._body, self._after)
         builder.position_at_end(self._after)

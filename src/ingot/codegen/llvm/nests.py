@@ -345,6 +345,13 @@ class _Emission:
         grain = frame.words.word(GRAIN)
 
         def iterate(begin: ir.Value, end: ir.Value) -> None:
+            if self._is_one_range(loop):
+                (axis,) = loop.axes
+                block, inner = frame.words.block(axis), frame.inner()
+                size = frame.words.size(axis)
+                inner.ranges[axis] = (builder.mul(begin, block), minimum(builder, builder.mul(end, block), size))
+                self._run(inner, loop.body)
+                return
             with counted(builder, begin, minimum(builder, end, units)) as number:
                 inner = frame.inner()
                 self._enter(inner, loop, number)
@@ -361,6 +368,14 @@ class _Emission:
             for index, pointer in zip(crossing, partials, strict=True):
                 code = in_memory(Instructions(builder, 1), accumulation.total(frame, index))
                 builder.store(code, builder.gep(pointer, [number]))
+
+    def _is_one_range(self, loop: Loop) -> bool:
+        """Whether blocks of one axis that follow each other can be run through as one: nothing is kept per block."""
+        inside = list(walk(loop.body))
+        arrays = {index for index, accumulator in enumerate(self.nest.accumulators) if accumulator.axis is not None}
+        keeps = any(isinstance(i, Keep | Recall) or getattr(i, "accumulator", None) in arrays for i in inside)
+        vectors = all(isinstance(i, Loop) and i.kind is LoopKind.VECTOR for i in loop.body)
+        return len(loop.axes) == 1 and loop.blocked == {loop.axes[0]} and vectors and not keeps
 
 
 # --- what instructions use --------------------------------------------------------------------------------------------

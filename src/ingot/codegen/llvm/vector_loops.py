@@ -1,12 +1,13 @@
-"""Innermost loops: several elements at once, by one body that serves whole vectors and what is left over.
+"""Innermost loops: several elements at once. What is left over goes through the same instructions.
 
     header: are there enough elements for a vector?
     rest:   no: copy what is left into small arrays, which the body then reads and writes instead
     body:   the instructions of the loop, for all lanes
     spill:  after a rest: copy results from the small arrays to where they belong
 
-One body halves the code to compile, and leftovers run at the speed of a vector. Lanes beyond the end compute on zeros
-or on what an earlier rest left; nothing they compute is stored or gathered.
+One body halves the code to compile where functions make it long; a short one is written twice, which leaves a simpler
+loop. Either way leftovers run at the speed of a vector. Lanes beyond the end compute on zeros or on what an earlier
+rest left; nothing they compute is stored or gathered.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from llvmlite import ir
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm.accumulation import accumulate_vector, combined, read_gathered, write_gathered
 from ingot.codegen.llvm.common import declare
-from ingot.codegen.llvm.frame import ANY_ADDRESS, BYTE_POINTER, WORD, Frame, in_memory, in_register
+from ingot.codegen.llvm.frame import ANY_ADDRESS, BYTE_POINTER, WORD, Frame, counted, in_memory, in_register
 from ingot.codegen.llvm.host import host
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.codegen.llvm.math import FUNCTIONS
@@ -49,6 +50,8 @@ VECTOR_BYTES = 64
 ACCUMULATOR_BYTES = 128
 """Bytes the accumulators of one reduction may take: as many additions in flight as hide their latency."""
 MOST_LANES = 64
+SHORT_BODY = 40
+"""Instructions of a body that is written twice: for whole vectors, and for what is left over."""
 LINE_BYTES = 64
 
 
@@ -93,6 +96,7 @@ class VectorLoop:
         self.lanes = lanes_of(self.nest, loop)
         self.instructions = Instructions(self.builder, self.lanes)
         self.values: list[dict[Operand, Value]] = [{} for _ in frames]
+        self.temporaries: dict[Place, Any] = {}
         self.running: dict[int, Value] = {}
         """Accumulators with a value per position, while several iterations add to them."""
         self.turned: dict[int, list[Any]] = {}
@@ -110,11 +114,40 @@ class VectorLoop:
         return self.schedule.motions[buffer] if self.axis == self.schedule.vector_axis else Motion.NEXT
 
     def emit(self) -> None:
-        builder = self.builder
         begin, end = self.frames[0].range_of(self.axis)
         for turn in range(len(self.frames)):
             self._prepare(turn)
-        temporaries = {place: self._temporary(place) for place in (*self.loads, *self.stores)}
+        self.temporaries = {place: self._temporary(place) for place in (*self.loads, *self.stores)}
+        if self._is_short():
+            self._emit_twice(begin, end)
+        else:
+            self._emit_once(begin, end)
+
+    def _is_short(self) -> bool:
+        """Whether a second copy of the body is less work for the compiler than the choices one body needs."""
+        functions = any(isinstance(i, Compute) and i.op.name in FUNCTIONS for i in self.loop.body)
+        return not functions and len(self.loop.body) * len(self.frames) <= SHORT_BODY
+
+    def _emit_twice(self, begin: ir.Value, end: ir.Value) -> None:
+        builder = self.builder
+        outside = [dict(values) for values in self.values]
+        whole = builder.sub(end, builder.urem(builder.sub(end, begin), WORD(self.lanes)))
+        strides = {place: self._stride(place[1]) for place in self.temporaries if self._is_strided(place)}
+        with counted(builder, begin, whole, self.lanes) as position:
+            pointers = {place: self._pointer(place, position) for place in self.temporaries}
+            self._bodies(position, pointers, strides, None)
+        self.values = outside
+        with builder.if_then(builder.icmp_signed("<", whole, end)):
+            left = builder.sub(end, whole)
+            places = {place: self._pointer(place, whole) for place in self.temporaries}
+            self._fill(places, left)
+            strides = {place: WORD(self._dtype(place[1]).bytes) for place in strides}
+            lanes = (ir.IntType(1)(0), self._first_lanes(left)) if self.gathers else None
+            self._bodies(whole, self.temporaries, strides, lanes)
+            self._spill(places, left)
+
+    def _emit_once(self, begin: ir.Value, end: ir.Value) -> None:
+        builder = self.builder
         before = builder.block
         header, rest, body, following, spill, after = (
             builder.append_basic_block(name) for name in ("header", "rest", "vector", "following", "spill", "after")
@@ -126,31 +159,25 @@ class VectorLoop:
         position.add_incoming(begin, before)
         left = builder.sub(end, position)
         is_full = builder.icmp_signed(">=", left, WORD(self.lanes))
-        places = {place: self._pointer(place, position) for place in temporaries}
+        places = {place: self._pointer(place, position) for place in self.temporaries}
         builder.cbranch(is_full, body, rest)
 
         builder.position_at_end(rest)
-        for place in self.loads:
-            self._copy(place, "gather", temporaries[place], places[place], left)
+        self._fill(places, left)
         lanes_left = self._first_lanes(left) if self.gathers else None
         builder.branch(body)
 
         builder.position_at_end(body)
-        pointers = {place: self._either(places[place], header, temporaries[place], rest) for place in places}
+        pointers = {place: self._either(places[place], header, self.temporaries[place], rest) for place in places}
         strides = {
-            (turn, buffer): self._either(self._stride(buffer), header, WORD(self._dtype(buffer).bytes), rest)
-            for turn, buffer in places
-            if self._motion(buffer) is Motion.STRIDED
+            place: self._either(self._stride(place[1]), header, WORD(self._dtype(place[1]).bytes), rest)
+            for place in places
+            if self._is_strided(place)
         }
         rest_lanes = None
         if lanes_left is not None:
             rest_lanes = (is_full, self._either(ir.Constant(lanes_left.type, ir.Undefined), header, lanes_left, rest))
-        for turn in range(len(self.frames)):
-            self._body(turn, position, pointers, strides, rest_lanes)
-        for accumulator, value in self.running.items():
-            write_gathered(self.frames[0], self.instructions, accumulator, value)
-        for scratch, vectors in self.turned.items():
-            self._keep_turned(scratch, vectors)
+        self._bodies(position, pointers, strides, rest_lanes)
         builder.cbranch(is_full, following, spill)
 
         builder.position_at_end(following)
@@ -159,10 +186,35 @@ class VectorLoop:
         builder.cbranch(builder.icmp_signed("<", advanced, end), header, after)
 
         builder.position_at_end(spill)
-        for place in self.stores:
-            self._copy(place, "scatter", temporaries[place], places[place], left)
+        self._spill(places, left)
         builder.branch(after)
         builder.position_at_end(after)
+
+    def _fill(self, places: dict[Place, Any], left: ir.Value) -> None:
+        """Copy what is left over into the small arrays."""
+        for place in self.loads:
+            self._copy(place, "gather", self.temporaries[place], places[place], left)
+
+    def _spill(self, places: dict[Place, Any], left: ir.Value) -> None:
+        """Copy results from the small arrays to where they belong."""
+        for place in self.stores:
+            self._copy(place, "scatter", self.temporaries[place], places[place], left)
+
+    def _bodies(
+        self,
+        position: ir.Value,
+        pointers: dict[Place, Any],
+        strides: dict[Place, Any],
+        rest_lanes: tuple[ir.Value, ir.Value] | None,
+    ) -> None:
+        """The body for every iteration that runs side by side, and what they write together."""
+        self.running, self.turned = {}, {}
+        for turn in range(len(self.frames)):
+            self._body(turn, position, pointers, strides, rest_lanes)
+        for accumulator, value in self.running.items():
+            write_gathered(self.frames[0], self.instructions, accumulator, value)
+        for scratch, vectors in self.turned.items():
+            self._keep_turned(scratch, vectors)
 
     # --- before the loop ----------------------------------------------------------------------------------------------
 
@@ -199,6 +251,9 @@ class VectorLoop:
 
     def _dtype(self, buffer: int) -> DataType:
         return self.nest.buffers[buffer].dtype
+
+    def _is_strided(self, place: Place) -> bool:
+        return self._motion(place[1]) is Motion.STRIDED
 
     def _stride(self, buffer: int) -> ir.Value:
         if self._motion(buffer) is Motion.STRIDED:
@@ -330,8 +385,8 @@ class VectorLoop:
     def _positions(self, position: ir.Value, dtype: DataType) -> Value:
         """Where each lane is along the loop's axis."""
         numbers = ir.Constant(ir.VectorType(WORD, self.lanes), list(range(self.lanes)))
-        counted = self.builder.add(self.instructions.splat(position), numbers)
-        return self.instructions.convert(Value(counted, DataType.Int), dtype)
+        reached = self.builder.add(self.instructions.splat(position), numbers)
+        return self.instructions.convert(Value(reached, DataType.Int), dtype)
 
     def _keep(self, frame: Frame, scratch: int, value: Value) -> None:
         memory = frame.scratches[scratch]
