@@ -361,3 +361,14 @@ def test_every_stage_can_be_looked_at():
     assert "entry" in module.inspect("assembly")
     with pytest.raises(IngotError, match="there is no stage"):
         module.inspect("nonsense")
+
+
+def test_positions_are_picked_by_an_index():
+    builder = GraphBuilder()
+    index = builder.input((5, 1), DataType.Int)
+    counter = builder.ops.expand(builder.ops.iota(7), [5, 7])
+    builder.output(builder.ops.gather(counter, index, 1))
+    module = JitCompiler().compile(builder.build())
+    chosen = torch.tensor([[3], [0], [6], [1], [1]])
+    assert torch.equal(module.execute([chosen])[0], chosen)
+    assert "gather(position0, in0)" in module.explain()

@@ -257,7 +257,8 @@ class _Machine:
         raw = self._elements(instruction, buffer, scope, self.memory[buffer])
         if dtype is DataType.Bool:
             return Element(raw[..., 0] != 0, dtype)
-        return Element(numpy.ascontiguousarray(raw).view(held_as(dtype))[..., 0], dtype)
+        # A copy: a result may be written over it before the register is used for the last time.
+        return Element(numpy.array(raw, order="C").view(held_as(dtype))[..., 0], dtype)
 
     def _store(self, instruction: Store, buffer: int, value: Element, scope: _Scope) -> None:
         written = self._elements(instruction, buffer, scope, self.written[buffer])

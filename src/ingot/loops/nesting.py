@@ -43,6 +43,7 @@ from ingot.loops.nest import (
 from ingot.loops.one_pass import in_one_pass
 from ingot.loops.program import Argument, Count, Input, Known, Operand, Position, Program, Result
 from ingot.loops.schedule import Form, Schedule
+from ingot.ops import lookup
 from ingot.ops.samples import EXACT
 
 
@@ -183,7 +184,9 @@ class _Builder:
         place = self.evaluate(index, scope, None)
         inside = _Scope()
         picked = self.evaluate(values, inside, _NO_STAGE)
-        assert isinstance(picked, Register)
+        if not isinstance(picked, Register):  # a position, which is another one outside
+            place_itself, picked = picked, self.register(operand.dtype)
+            inside.body.append(Compute(picked, lookup("cast"), (place_itself,), (("dtype", operand.dtype),)))
         scope.body.append(At(self.row_axes[-1], place, tuple(inside.body)))
         return picked
 
@@ -354,7 +357,9 @@ class _Tiles(_Builder):
         place = self.evaluate(index, scope, None)
         inside = _Scope()
         picked = self.evaluate(values, inside, _NO_STAGE)
-        assert isinstance(picked, Register)
+        if not isinstance(picked, Register):  # a position, which is another one outside
+            place_itself, picked = picked, self.register(operand.dtype)
+            inside.body.append(Compute(picked, lookup("cast"), (place_itself,), (("dtype", operand.dtype),)))
         scope.body.append(At(self.row_axes[-1], place, tuple(inside.body)))
         return picked
 
