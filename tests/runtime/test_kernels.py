@@ -372,3 +372,15 @@ def test_positions_are_picked_by_an_index():
     chosen = torch.tensor([[3], [0], [6], [1], [1]])
     assert torch.equal(module.execute([chosen])[0], chosen)
     assert "gather(position0, in0)" in module.explain()
+
+
+def test_inputs_are_read_before_results_are_written_over_them():
+    with FusionDefinition() as fd:
+        x, y = fd.define_tensor(1), fd.define_tensor(1)
+        doubled = x * 2
+        fd.add_output(doubled, alias_input=y)
+        fd.add_output(doubled - y)
+    x, y = torch.randn(50), torch.randn(50)
+    expected = x * 2 - y
+    assert torch.equal(fd.execute([x, y])[0], expected)
+    assert torch.equal(y, x * 2)

@@ -222,8 +222,10 @@ class _Builder:
         for index in self.reductions_of(stage):
             (operand,) = self.program.statements[index].operands
             self.accumulate(index, self.evaluate(operand, scope, stage), scope)
-        for output in self.results_of(stage):
-            scope.body.append(Store(output, self.evaluate(self.program.outputs[output], scope, stage)))
+        outputs = self.results_of(stage)
+        values = [self.evaluate(self.program.outputs[output], scope, stage) for output in outputs]
+        # After all loads: a result may be written over an input that another result still needs.
+        scope.body += [Store(output, value) for output, value in zip(outputs, values, strict=True)]
 
     def finish_row(self, scope: _Scope) -> None:
         """Store what there is once per row, and add rows to the totals."""
