@@ -29,7 +29,8 @@ def is_exact(node: Node) -> bool:
     """What generated code computes without rounding of its own; functions are compared one by one elsewhere."""
     if not supports(node) or node.op.name in FUNCTIONS or node.op.name == "sqrt":
         return False
-    adds_floats = node.op.name in ("sum", "prod") and getattr(node.type, "dtype").is_float  # noqa: B009
+    # Which of +0.0 and -0.0 is the smaller one depends on their order.
+    adds_floats = node.op.name in ("sum", "prod", "amax", "amin") and getattr(node.type, "dtype").is_float  # noqa: B009
     return not adds_floats
 
 
