@@ -90,6 +90,7 @@ SWIGLU = Case(
     (FULL, FULL),
     lambda x, y: functional.silu(x) * y,
     lambda ops, x, y: ops.silu(x) * y,
+    memory_bound=False,
     is_flat=True,
 )
 

@@ -11,12 +11,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from benchmarks.groups import IN_FLOAT32, ONE_ADDITION
+from benchmarks.measuring import geometric_mean
 from benchmarks.results import COMPILE, EAGER, INGOT, Results, Row
 
 SHARE_OF_MEMORY = 0.8
 """Of the speed of a loop that only moves as many arrays, for what is bound by memory."""
-COMPILE_SECONDS = 15e-3
-CALL_SECONDS = 1.5e-6
+MEANS = {"pointwise": (6.0, 3.0), "reductions": (None, 2.5)}
+"""Geometric means over eager and over torch.compile, per group."""
+COMPILE_SECONDS, COMPILE_RATIO = 25e-3, 50.0
+CALL_SECONDS, CALL_RATIO = 1.5e-6, 15.0
+SMALL_CALL = "a*b+c"
+"""The small call that targets concern: in others the functions take longer than the call."""
 HALF_OVER_FLOAT32 = 1.7
 CLIFF = 2.0
 """From one size to the next, 1.8 times as large, an element may not become this many times as expensive."""
@@ -43,19 +48,34 @@ def targets(results: Results) -> list[Target]:
         rows = results.rows(group)
         found += _worst(f"{group}, over eager", ((row.name, row.over(EAGER)) for row in rows), 1.0)
         found += _worst(f"{group}, over torch.compile", ((row.name, row.over(COMPILE)) for row in rows), 1.0)
-        bound = ((row.name, row.speed / row.own_streams) for row in rows if row.memory_bound and row.own_streams)
-        found += _worst(f"{group} bound by memory, share of its speed", bound, SHARE_OF_MEMORY)
+        for other, wanted in zip((EAGER, COMPILE), MEANS[group], strict=True):
+            ratios = [ratio for row in rows if (ratio := row.over(other)) is not None]
+            if ratios and wanted is not None:
+                found.append(Target(f"{group}, over {other}, geometric mean", geometric_mean(ratios), wanted, "x"))
+    rows = results.rows("pointwise")
+    bound = ((row.name, row.speed / row.own_streams) for row in rows if row.memory_bound and row.own_streams)
+    found += _worst("pointwise bound by memory, share of its speed", bound, SHARE_OF_MEMORY)
     compiled = [row.compile_seconds[INGOT] for row in results.rows("pointwise", "reductions")]
     if compiled:
         milliseconds = statistics.median(compiled) * 1e3
         found.append(Target("median time to compile", milliseconds, COMPILE_SECONDS * 1e3, " ms", at_most=True))
+    sooner = [
+        row.compile_seconds[COMPILE] / row.compile_seconds[INGOT]
+        for row in results.rows("pointwise", "reductions")
+        if COMPILE in row.compile_seconds
+    ]
+    if sooner:
+        found.append(
+            Target("time to compile, over torch.compile, median", statistics.median(sooner), COMPILE_RATIO, "x")
+        )
     for row in results.rows("small"):
-        spent = row.seconds[INGOT] * 1e6
-        found.append(Target(f"a small call of {row.name}", spent, CALL_SECONDS * 1e6, " us", at_most=True))
-    additions = ((row.name, row.over(ONE_ADDITION)) for row in results.rows("small"))
-    found += _worst("a small call, over one eager torch.add", additions, 1.0)
-    halves = ((row.name, row.over(IN_FLOAT32)) for row in results.rows("half"))
-    found += _worst("half types, over float32", halves, HALF_OVER_FLOAT32)
+        if row.name == SMALL_CALL:
+            spent = row.seconds[INGOT] * 1e6
+            found.append(Target("a small call", spent, CALL_SECONDS * 1e6, " us", at_most=True, where=row.name))
+            found += _worst("a small call, over one eager torch.add", [(row.name, row.over(ONE_ADDITION))], 1.0)
+            found += _worst("a small call, over torch.compile", [(row.name, row.over(COMPILE))], CALL_RATIO)
+    halves = ((row.name, row.over(IN_FLOAT32)) for row in results.rows("half") if row.memory_bound)
+    found += _worst("half types bound by memory, over float32", halves, HALF_OVER_FLOAT32)
     return found + _no_cliff(results.rows("linear"))
 
 

@@ -49,6 +49,7 @@ VECTOR_BYTES = 64
 """Bytes a vector of the widest type takes: one AVX-512 register, two of AVX2, four of SSE or NEON."""
 ACCUMULATOR_BYTES = 128
 """Bytes the accumulators of one reduction may take: as many additions in flight as hide their latency."""
+NARROWEST_STORE = 32
 MOST_LANES = 64
 SHORT_BODY = 40
 """Instructions of a body that is written twice: for whole vectors, and for what is left over."""
@@ -59,18 +60,21 @@ def lanes_of(nest: Nest, loop: Loop) -> int:
     """How many elements a vector loop takes at once."""
     if _turns(nest, loop):
         return TURNED_AT_ONCE
-    widest, gathered, functions = 1, 1, False
+    widest, narrowest, gathered, functions = 1, 8, 1, False
     for instruction in loop.body:
         register = register_made(instruction)
         if register is not None:
             widest = max(widest, register.dtype.widened.bytes)
         if isinstance(instruction, Store):
-            widest = max(widest, nest.buffers[instruction.buffer].dtype.widened.bytes)
+            written = nest.buffers[instruction.buffer].dtype
+            widest, narrowest = max(widest, written.widened.bytes), min(narrowest, written.bytes)
         if isinstance(instruction, Accumulate) and nest.accumulators[instruction.accumulator].axis is None:
             gathered = max(gathered, nest.accumulators[instruction.accumulator].dtype.bytes)
         functions |= isinstance(instruction, Compute) and instruction.op.name in FUNCTIONS
     # Polynomials need registers for their terms: half as many elements at once then.
-    budget = VECTOR_BYTES // 2 if functions and host().vector_bits < 512 else VECTOR_BYTES
+    # Unless that made stores so narrow that memory takes longer for them.
+    halves = functions and host().vector_bits < 512 and VECTOR_BYTES // 2 // widest * narrowest >= NARROWEST_STORE
+    budget = VECTOR_BYTES // 2 if halves else VECTOR_BYTES
     return max(min(budget // widest, ACCUMULATOR_BYTES // gathered, MOST_LANES), 2)
 
 
