@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 
 from ingot.base.types import TensorType
 from ingot.fusion.groups import Conflict, Group, inputs_of
-from ingot.fusion.placement import FREE_VIEWS, Placement, varies
+from ingot.fusion.placement import Placement, varies
 from ingot.fusion.rules import FusionRules
 from ingot.ir.node import Node
 from ingot.ops import Kind
 from ingot.ops.samples import EXACT
+from ingot.passes.readers import is_placing
 
 LONGEST = 8
 """Operations of a chain."""
@@ -43,7 +44,7 @@ def _is_cheap(node: Node, supports: Callable[[Node], bool]) -> bool:
         return False
     if node.op.kind is Kind.POINTWISE:
         return supports(node) and node.op.tolerance == EXACT and node.op.name not in _SLOW
-    return node.op.name in FACTORIES or node.op.name in FREE_VIEWS
+    return node.op.name in FACTORIES or is_placing(node)
 
 
 def _chain(end: Node, supports: Callable[[Node], bool]) -> list[Node]:

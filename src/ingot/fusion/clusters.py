@@ -22,11 +22,12 @@ from ingot.base.sizes import Shape
 from ingot.base.types import ScalarType, TensorType
 from ingot.fusion.absorption import absorb
 from ingot.fusion.groups import Conflict, Group, Level, inputs_of
-from ingot.fusion.placement import FREE_VIEWS, Placement, is_pick
+from ingot.fusion.placement import Placement, is_pick
 from ingot.fusion.rules import FusionRules
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
 from ingot.ops import Kind
+from ingot.passes.readers import is_placing
 
 Place = tuple[int | None, ...]
 """Per dimension of a value the number of its axis in the cluster's space, or None for size 1."""
@@ -107,7 +108,7 @@ class _Partition:
             return False
         if node.op.kind is Kind.VIEW:
             source = self._group_of.get(node.operands[0])
-            return node.op.name in FREE_VIEWS and source is not None and source.grows
+            return is_placing(node) and source is not None and source.grows
         if node.op.kind is Kind.REDUCTION or is_pick(node):
             return self._supports(node) and bool(Group(node, 0, True).runs_along(node))
         return node.op.kind is Kind.POINTWISE and self._supports(node)

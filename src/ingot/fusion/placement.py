@@ -18,9 +18,6 @@ from ingot.base.types import TensorType
 from ingot.ir.node import Node
 from ingot.ops.attributes import AxesAttributes, AxisAttributes, BroadcastAttributes, PermuteAttributes
 
-FREE_VIEWS = frozenset({"broadcast_in_dim", "permute", "squeeze"})
-"""Views that are nothing but another placement."""
-
 
 class Axis:
     """One axis of a space; known by its identity, since two axes may have one size."""
