@@ -22,4 +22,4 @@ print(fm.execute([input1, input2])[0])
 
 # The same definition takes any other sizes.
 input1, input2 = torch.randn(5, 1, 3), torch.randn(5, 6, 3)
-assert torch.allclose(fm.execute([input1, input2])[0], ((input1 + input2) * 3).sum(-1))
+assert torch.allclose(fm.execute([input1, input2])[0], ((input1 + input2) * 3).sum(-1), atol=1e-4)
