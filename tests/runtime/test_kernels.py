@@ -384,3 +384,12 @@ def test_inputs_are_read_before_results_are_written_over_them():
     expected = x * 2 - y
     assert torch.equal(fd.execute([x, y])[0], expected)
     assert torch.equal(y, x * 2)
+
+
+def test_rows_of_all_lengths_share_a_kernel_where_nothing_is_gained_by_another():
+    fd = define(lambda fd, x: [fd.ops.sum(x * 6.0625, 1)], DataType.Float)
+    fd.execute([torch.randn(9, 50)])
+    compiled = len(kernels)
+    for shape in ((2100, 600), (9, 140_000)):  # what other programs would prefetch, and compute in one pass
+        fd.execute([torch.randn(shape)])
+    assert len(kernels) == compiled

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ingot.fusion.groups import Conflict, Group
+from ingot.fusion.groups import Conflict, Group, inputs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,6 @@ class FusionRules:
 
 
 def _count_buffers(group: Group) -> int:
-    """At most so many tensors: every input, and every value that may have to be written."""
-    inputs = {o for node in group.nodes for o in node.operands if o not in group.positions and o.constant is None}
-    return len(inputs) + len(_last(group.operations, group))
-
-
-def _last(nodes: Iterable, group: Group) -> list:
-    """Operations that no other operation of the group reads."""
+    """At least so many tensors: every input, and every value that nothing in the group reads."""
     used = {operand for node in group.nodes for operand in node.operands}
-    return [node for node in nodes if node not in used]
+    return len(inputs_of(group)) + sum(node not in used for node in group.operations)

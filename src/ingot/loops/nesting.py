@@ -12,6 +12,7 @@ over a row computes what its reductions and results need, and nothing else.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from ingot.base.dtypes import DataType
@@ -71,14 +72,15 @@ class _Scope:
         self.registers: dict[Operand, Register] = {}
 
 
-class _Builder:
+class _Builder(ABC):
     """What all forms have in common."""
 
     def __init__(self, program: Program, schedule: Schedule):
         self.program = program
         self.schedule = schedule
         self.kept = kept_statements(program) if schedule.keeps and schedule.form is Form.ROWS else frozenset()
-        self.top = _Scope()
+        self.top = self.row = _Scope()
+        """Outside all loops; and where values are computed once per row, which is the same unless a form says else."""
         self._registers = 0
         self._scratches: list[Scratch] = []
         self._accumulators: list[Accumulator] = []
@@ -107,8 +109,9 @@ class _Builder:
             tuple(self.top.body),
         )
 
+    @abstractmethod
     def write_loops(self) -> None:
-        raise NotImplementedError
+        """Write the loops, and everything inside them, at the top."""
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -142,17 +145,18 @@ class _Builder:
             return Extent(self.row_axes, operand.dtype)
         found = scope.registers.get(operand)
         if found is None:
-            if self.belongs_elsewhere(operand, scope, stage):
+            if stage is not None and self.is_per_row(operand):
                 return self.from_elsewhere(operand, scope)
             found = scope.registers[operand] = self._written(operand, scope, stage)
         return found
 
-    def belongs_elsewhere(self, operand: Operand, scope: _Scope, stage: int | None) -> bool:
-        """Whether an operand changes less often than a scope's loop runs."""
-        return stage is not None and self.program.level_of(operand) is not Level.ELEMENT
+    def is_per_row(self, operand: Input | Result) -> bool:
+        """Whether an operand is computed outside the loop over a row's elements."""
+        return self.program.level_of(operand) is not Level.ELEMENT
 
-    def from_elsewhere(self, operand: Operand, scope: _Scope) -> Value:
-        raise NotImplementedError
+    def from_elsewhere(self, operand: Input | Result, scope: _Scope) -> Value:
+        """What a loop over a row's elements needs of the row."""
+        return self.evaluate(operand, self.row, None)
 
     def _written(self, operand: Input | Result, scope: _Scope, stage: int | None) -> Register:
         if isinstance(operand, Input):
@@ -217,6 +221,10 @@ class _Builder:
             if self.program.level_of(result) is Level.ELEMENT and self.program.statements[result.index].stage == stage
         ]
 
+    def passes(self) -> list[int]:
+        """Stages that gather or store something for every element."""
+        return [stage for stage in range(self.program.stages) if self.reductions_of(stage) or self.results_of(stage)]
+
     def write_pass(self, stage: int, scope: _Scope) -> None:
         """What one pass does with each element."""
         for index in self.reductions_of(stage):
@@ -249,10 +257,11 @@ class _Rows(_Builder):
             axes = (*self.outer_axes, *self.row_axes)
             self.top.body.append(loop(LoopKind.PARALLEL, axes, [vector], blocked=self.row_axes))
             return
-        self.row = _Scope() if self.outer_axes else self.top
-        for stage in range(self.program.stages):
-            if self.reductions_of(stage) or self.results_of(stage):
-                self._write_stage(stage)
+        if self.outer_axes:
+            self.row = _Scope()
+        self._read_first: list[int] = []
+        for stage in self.passes():
+            self._write_stage(stage)
         self.finish_row(self.row)
         if self.outer_axes:
             kind = LoopKind.SERIAL if form is Form.SPLIT else LoopKind.PARALLEL
@@ -269,12 +278,10 @@ class _Rows(_Builder):
             self._read_first = [i.buffer for i in elements.body if isinstance(i, Load)]
         *outside, last = self.row_axes
         nested = loop(LoopKind.VECTOR, (last,), elements.body)
-        if self.schedule.form is Form.SPLIT:
-            if outside:
-                nested = loop(LoopKind.SERIAL, tuple(outside), [nested])
-            nested = loop(LoopKind.PARALLEL, self.row_axes[:1], [nested], blocked=self.row_axes[:1])
-        elif outside:
+        if outside:
             nested = loop(LoopKind.SERIAL, tuple(outside), [nested])
+        if self.schedule.form is Form.SPLIT:
+            nested = loop(LoopKind.PARALLEL, self.row_axes[:1], [nested], blocked=self.row_axes[:1])
         self.row.body.append(nested)
 
     def _busiest_stage(self) -> int:
@@ -287,9 +294,6 @@ class _Rows(_Builder):
         ]
         return functions[0] if functions else max(self.program.stages - 1, 1)
 
-    def from_elsewhere(self, operand: Operand, scope: _Scope) -> Value:
-        return self.evaluate(operand, self.row, None)
-
 
 class _Columns(_Builder):
     """Rows lie across memory: those of a block side by side, values once per row in scratch memory."""
@@ -297,9 +301,8 @@ class _Columns(_Builder):
     def write_loops(self) -> None:
         self.block = _Scope()
         self.axis = self.schedule.vector_axis
-        for stage in range(self.program.stages):
-            if self.reductions_of(stage) or self.results_of(stage):
-                self._write_stage(stage)
+        for stage in self.passes():
+            self._write_stage(stage)
         last = _Scope()
         self.finish_row(last)
         if last.body:
@@ -317,10 +320,11 @@ class _Columns(_Builder):
         at_once = SIDE_BY_SIDE if self.reductions_of(stage) and _is_cheap(elements.body) else 1
         self.block.body.append(loop(LoopKind.SERIAL, self.row_axes, [across], at_once=at_once))
 
-    def belongs_elsewhere(self, operand: Operand, scope: _Scope, stage: int | None) -> bool:
-        return isinstance(operand, Result) and super().belongs_elsewhere(operand, scope, stage)
+    def is_per_row(self, operand: Input | Result) -> bool:
+        """Inputs are read where they are needed: along a block they lie as dense as scratch memory would."""
+        return isinstance(operand, Result) and super().is_per_row(operand)
 
-    def from_elsewhere(self, operand: Operand, scope: _Scope) -> Value:
+    def from_elsewhere(self, operand: Input | Result, scope: _Scope) -> Value:
         """A value per row, computed before the pass for all rows of the block."""
         assert isinstance(operand, Result)
         if operand.index not in self._kept_at:

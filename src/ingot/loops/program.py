@@ -80,7 +80,6 @@ class Position:
     index: int
     """Which of the program's counted axes."""
     dtype: DataType
-    level: Level
 
     def __str__(self) -> str:
         return f"position{self.index}"
@@ -156,11 +155,9 @@ class Program:
         """Passes over the elements of a row."""
         return 1 + max((s.stage for s in self.statements if s.level is Level.ELEMENT or s.is_reduction), default=0)
 
-    def level_of(self, operand: Operand) -> Level:
-        """How often an operand changes; constants and scalars never do."""
-        if isinstance(operand, Result):
-            return self.statements[operand.index].level
-        return operand.level if isinstance(operand, Input | Position) else Level.TOTAL
+    def level_of(self, operand: Input | Result) -> Level:
+        """How often an input or the result of a statement is computed."""
+        return operand.level if isinstance(operand, Input) else self.statements[operand.index].level
 
 
 def first_stage(statements: Sequence[Statement], operands: Iterable[Operand]) -> int:
@@ -229,8 +226,7 @@ class _Lowering:
         (axis,) = self._cluster.places[node]
         if axis is None:  # of a size of 1 there is only the first
             return Known(0, _dtype(node))
-        level = Level.ROW if self._cluster.reduced and axis not in self._cluster.reduced else Level.ELEMENT
-        return Position(self._counted.setdefault(axis, len(self._counted)), _dtype(node), level)
+        return Position(self._counted.setdefault(axis, len(self._counted)), _dtype(node))
 
     def _operand(self, source: Source) -> Operand:
         if isinstance(source, Read):

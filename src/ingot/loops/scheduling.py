@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ingot.fusion.groups import Level
 from ingot.loops.keeping import kept_statements
+from ingot.loops.one_pass import in_one_pass
 from ingot.loops.program import Program
 from ingot.loops.schedule import Form, Motion, Schedule
 
@@ -173,9 +174,14 @@ class _Choice:
             grain,
             streams=self._streams(),
             keeps=keeps,
-            one_pass=row_bytes > CACHED_ROW_BYTES,
-            prefetches=SHORT_ROW_BYTES <= row_bytes <= CACHED_ROW_BYTES and rows * row_bytes > PREFETCHED_BYTES,
+            one_pass=row_bytes > CACHED_ROW_BYTES and in_one_pass(self.program) is not self.program,
+            prefetches=self._gains_by_prefetching(rows, row_bytes),
         )
+
+    def _gains_by_prefetching(self, rows: int, row_bytes: int) -> bool:
+        """Whether rows come from memory, and there is something to do while the next one comes."""
+        is_long = SHORT_ROW_BYTES <= row_bytes <= CACHED_ROW_BYTES
+        return self.program.stages > 1 and is_long and rows * row_bytes > PREFETCHED_BYTES
 
     def _split(self) -> Call:
         blocks = self._sizes()

@@ -34,7 +34,7 @@ from ingot.passes.layout import merge_reshapes
 from ingot.passes.layout_regions import regions_of
 from ingot.passes.readers import Readers, base_of, is_computed, is_movable, is_smaller, shape_of
 from ingot.passes.regrouping import Group, merges_axes, regrouped, regrouped_operand, same_but_for_ones
-from ingot.passes.rewriting import PassResult, Rewriter, apply, is_op
+from ingot.passes.rewriting import PassResult, Rewriter, apply, is_op, settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,7 @@ class Reshapes:
     level: int = 2
 
     def run(self, graph: Graph) -> PassResult:
-        changed = 0
-        while (result := _turn_once(graph)).changed:
-            graph = result.graph
-            changed += result.changed
-        return PassResult(graph, changed)
+        return settled(_turn_once, graph)
 
 
 @dataclass(slots=True)

@@ -29,6 +29,15 @@ class PassResult:
     """How many nodes were replaced or removed."""
 
 
+def settled(step: Callable[[Graph], PassResult], graph: Graph) -> PassResult:
+    """A rewrite repeated until it finds nothing to do."""
+    changed = 0
+    while (result := step(graph)).changed:
+        graph = result.graph
+        changed += result.changed
+    return PassResult(graph, changed)
+
+
 class Pass(Protocol):
     """One rewrite of a graph that keeps every result, bit for bit."""
 

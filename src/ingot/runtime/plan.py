@@ -43,7 +43,9 @@ class Plan(Interpreter):
             Kernel.of(step) if isinstance(step, Cluster) else step for step in find_clusters(graph, supports, rules)
         ]
         self.steps = writers_last(graph, steps)
-        self._overwrites = any(output.alias_input is not None for output in graph.outputs)
+        overwrites = any(output.alias_input is not None for output in graph.outputs)
+        self._later = {id(step): self.steps[place + 1 :] for place, step in enumerate(self.steps) if overwrites}
+        """Where inputs are overwritten, the steps that follow each step."""
         reads = [_reads(step) for step in self.steps]
         makes = [_makes(step) for step in self.steps]
         self._frees = free_after(graph, reads, makes)
@@ -132,8 +134,8 @@ class Plan(Interpreter):
         scalars = [_number(values[node]) for node in step.lowered.scalars]
         start = time.perf_counter() if timed else 0.0
         try:
-            later = self.steps[self.steps.index(step) + 1 :]
-            targets = results_in_place(self.graph, step, later, values, binding.sizes) if self._overwrites else {}
+            later = self._later.get(id(step))
+            targets = {} if later is None else results_in_place(self.graph, step, later, values, binding.sizes)
             results = launch(step, tensors, scalars, binding.sizes, targets)
         except CodegenError as error:
             warnings.warn(f"running through PyTorch instead: {error}", stacklevel=2)

@@ -281,7 +281,7 @@ class _Emission:
         for index, axis in enumerate(positions, len(slots) + len(captured)):
             builder.store(frame.positions[axis], builder.gep(context, [WORD(index)]))
 
-        region = self._region(frame, loop, crossing, captured, positions)
+        region = self._region(loop, crossing, captured, positions)
         share = declare(self.module, "share")
         builder.call(share, [region, builder.bitcast(context, BYTE_POINTER), grains, frame.words.word(THREADS)])
         for index, pointer in zip(crossing, partials, strict=True):
@@ -297,9 +297,7 @@ class _Emission:
             code = frame.builder.load(frame.builder.gep(partials, [number]))
             accumulation.accumulate_single(frame, index, in_register(frame.builder, code, dtype))
 
-    def _region(
-        self, outside: Frame, loop: Loop, crossing: list[int], captured: list[Register], positions: list[int]
-    ) -> ir.Function:
+    def _region(self, loop: Loop, crossing: list[int], captured: list[Register], positions: list[int]) -> ir.Function:
         """The function for the iterations of a parallel loop."""
         self._regions += 1
         function = ir.Function(self.module, REGION, f"region{self._regions}")

@@ -60,7 +60,7 @@ def lanes_of(nest: Nest, loop: Loop) -> int:
     """How many elements a vector loop takes at once."""
     if _turns(nest, loop):
         return TURNED_AT_ONCE
-    widest, narrowest, gathered, functions = 1, 8, 1, False
+    widest, narrowest, gathered = 1, 8, 1
     for instruction in loop.body:
         register = register_made(instruction)
         if register is not None:
@@ -70,12 +70,17 @@ def lanes_of(nest: Nest, loop: Loop) -> int:
             widest, narrowest = max(widest, written.widened.bytes), min(narrowest, written.bytes)
         if isinstance(instruction, Accumulate) and nest.accumulators[instruction.accumulator].axis is None:
             gathered = max(gathered, nest.accumulators[instruction.accumulator].dtype.bytes)
-        functions |= isinstance(instruction, Compute) and instruction.op.name in FUNCTIONS
     # Polynomials need registers for their terms: half as many elements at once then.
     # Unless that made stores so narrow that memory takes longer for them.
-    halves = functions and host().vector_bits < 512 and VECTOR_BYTES // 2 // widest * narrowest >= NARROWEST_STORE
+    halves = (
+        _has_functions(loop) and host().vector_bits < 512 and VECTOR_BYTES // 2 // widest * narrowest >= NARROWEST_STORE
+    )
     budget = VECTOR_BYTES // 2 if halves else VECTOR_BYTES
     return max(min(budget // widest, ACCUMULATOR_BYTES // gathered, MOST_LANES), 2)
+
+
+def _has_functions(loop: Loop) -> bool:
+    return any(isinstance(i, Compute) and i.op.name in FUNCTIONS for i in loop.body)
 
 
 def _turns(nest: Nest, loop: Loop) -> bool:
@@ -129,8 +134,7 @@ class VectorLoop:
 
     def _is_short(self) -> bool:
         """Whether a second copy of the body is less work for the compiler than the choices one body needs."""
-        functions = any(isinstance(i, Compute) and i.op.name in FUNCTIONS for i in self.loop.body)
-        return not functions and len(self.loop.body) * len(self.frames) <= SHORT_BODY
+        return not _has_functions(self.loop) and len(self.loop.body) * len(self.frames) <= SHORT_BODY
 
     def _emit_twice(self, begin: ir.Value, end: ir.Value) -> None:
         builder = self.builder
