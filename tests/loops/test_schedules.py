@@ -64,6 +64,15 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, int], Form, Callable[[Call
     "one pass": (variance, (2, 70_003), Form.SPLIT, lambda call: call.schedule.one_pass),
     "columns": (columns, (37, 70), Form.COLUMNS, lambda call: call.blocks[0] < 70),
     "tiled": (pointwise, (70, 133), Form.TILED, lambda call: call.schedule.turned == (1,)),
+    "flat, even": (pointwise, (64, 33), Form.FLAT, lambda call: call.schedule.is_even),
+    "rows, even": (rows_with_two_kept, (5, 192), Form.ROWS, lambda call: call.schedule.is_even),
+    "rows to a total, even": (total_of_rows, (3001, 64), Form.ROWS, lambda call: call.schedule.is_even),
+    "split, even": (rows, (2, 131_136), Form.SPLIT, lambda call: call.schedule.is_even),
+    "columns, even": (columns, (40, 192), Form.COLUMNS, lambda call: call.schedule.is_even),
+    "columns of an odd height": (columns, (39, 192), Form.COLUMNS, lambda call: not call.schedule.is_even),
+    "tiled, even": (pointwise, (192, 320), Form.TILED, lambda call: call.schedule.is_even),
+    "tiled, odd across": (pointwise, (200, 320), Form.TILED, lambda call: not call.schedule.is_even),
+    "tiled, odd along": (pointwise, (192, 325), Form.TILED, lambda call: not call.schedule.is_even),
 }
 
 

@@ -71,9 +71,19 @@ def test_one_kernel_serves_all_shapes_of_one_layout():
     fd = define(lambda fd, x, y: [x * 3.25 - y], DataType.Float, DataType.Float)
     fd.execute([torch.randn(4, 5), torch.randn(4, 5)])
     compiled = len(kernels)
-    for shape in [(7, 9), (1, 33), (100, 1), (64, 64)]:
+    for shape in [(7, 9), (1, 33), (100, 1), (63, 65)]:
         x, y = torch.randn(shape), torch.randn(shape)
         assert torch.equal(fd.execute([x, y])[0], x * 3.25 - y)
+    assert len(kernels) == compiled
+
+
+def test_one_more_kernel_serves_all_shapes_that_are_full_vectors():
+    fd = define(lambda fd, x, y: [x * 3.75 - y], DataType.Float, DataType.Float)
+    fd.execute([torch.randn(4, 16), torch.randn(4, 16)])
+    compiled = len(kernels)
+    for shape in [(64, 9), (1, 128), (64, 1), (640, 320)]:
+        x, y = torch.randn(shape), torch.randn(shape)
+        assert torch.equal(fd.execute([x, y])[0], x * 3.75 - y)
     assert len(kernels) == compiled
 
 

@@ -357,18 +357,6 @@ class _Tiles(_Builder):
     def _dtype(self, buffer: int) -> DataType:
         return self.program.buffers[buffer]
 
-    def _picked(self, operand: Result, scope: _Scope) -> Register:
-        """The element of a row that an index names: everything it takes is computed for that position alone."""
-        values, index = self.program.statements[operand.index].operands
-        place = self.evaluate(index, scope, None)
-        inside = _Scope()
-        picked = self.evaluate(values, inside, _NO_STAGE)
-        if not isinstance(picked, Register):  # a position, which is another one outside
-            place_itself, picked = picked, self.register(operand.dtype)
-            inside.body.append(Compute(picked, lookup("cast"), (place_itself,), (("dtype", operand.dtype),)))
-        scope.body.append(At(self.row_axes[-1], place, tuple(inside.body)))
-        return picked
-
     def load(self, register: Register, operand: Input) -> Instruction:
         buffer = len(self.program.outputs) + operand.index
         return Recall(register, self._turned[buffer]) if buffer in self._turned else Load(register, buffer)

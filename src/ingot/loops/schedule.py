@@ -14,6 +14,9 @@ from enum import Enum
 
 from ingot.loops.program import Program
 
+MOST_LANES = 64
+"""Elements of the longest vector; the lengths of all others divide it."""
+
 
 class Motion(Enum):
     """How a buffer moves along the axis that goes in vectors."""
@@ -54,6 +57,8 @@ class Schedule:
     """The axis of each position the program asks for."""
     turned: tuple[int, ...] = ()
     """Buffers that lie across the others, in the tiled form."""
+    is_even: bool = False
+    """Whether all vectors are full, because sizes and blocks are multiples of MOST_LANES: no code for leftovers."""
 
     @property
     def axes(self) -> int:
@@ -67,5 +72,5 @@ class Schedule:
     def text(self, program: Program) -> str:
         names = [f"out{i}" for i in range(len(program.outputs))] + [f"in{i}" for i in range(len(program.inputs))]
         moves = ", ".join(f"{name} {motion.value}" for name, motion in zip(names, self.motions, strict=True))
-        extras = ", streaming stores" if self.streaming else ""
+        extras = (", streaming stores" if self.streaming else "") + (", full vectors" if self.is_even else "")
         return f"{self.form.value}: {self.outer} + {self.inner} axes; along i{self.vector_axis}: {moves}{extras}"

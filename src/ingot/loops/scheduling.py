@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from ingot.fusion.groups import Level
 from ingot.loops.keeping import kept_statements
+from ingot.loops.nesting import SIDE_BY_SIDE
 from ingot.loops.one_pass import in_one_pass
 from ingot.loops.program import Program
-from ingot.loops.schedule import Form, Motion, Schedule
+from ingot.loops.schedule import MOST_LANES, Form, Motion, Schedule
 
 PARALLEL_ELEMENTS = 32_768
 """Below this many elements starting threads costs more than they save; torch splits at the same size."""
@@ -144,12 +145,6 @@ class _Choice:
             return self._split()
         return self._rows(length)
 
-    def _lies_across(self) -> bool:
-        """Whether memory is better walked through along the last axis of rows than along the rows themselves."""
-        if not self.outer or self.outer[-1].size < FEW_ROWS or any(s.is_pick for s in self.program.statements):
-            return False
-        return self._score(self.outer[-1]) > self._score(self.inner[-1])
-
     def _score(self, loop: _Loop) -> int:
         """How well elements lie for vectors along a loop."""
         return sum(
@@ -241,6 +236,13 @@ class _Choice:
             )
         )
 
+    def _comes_out_even(self, form: Form, blocks: list[int]) -> bool:
+        """Whether nothing is left over in any loop that takes several elements or rows at once."""
+        sizes, last = self._sizes(), len(blocks) - 1
+        axes = {Form.COLUMNS: (len(self.outer) - 1,), Form.TILED: (last - 1, last)}.get(form, (last,))
+        beside = math.prod(loop.size for loop in self.inner) if form is Form.COLUMNS else 0
+        return beside % SIDE_BY_SIDE == 0 and not any(sizes[a] % MOST_LANES or blocks[a] % MOST_LANES for a in axes)
+
     def _made(
         self,
         form: Form,
@@ -266,6 +268,7 @@ class _Choice:
             prefetches,
             tuple(counted[position] for position in sorted(counted)),
             tuple(turned),
+            self._comes_out_even(form, blocks),
         )
         strides = tuple(tuple(loop.strides[b] for loop in loops) for b in range(len(self.widths)))
         return Call(schedule, tuple(loop.size for loop in loops), tuple(blocks), strides, grain)

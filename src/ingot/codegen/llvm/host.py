@@ -106,8 +106,8 @@ def _data_layout(host: Host) -> str:
 def _optimized(text: str, host: Host) -> binding.ModuleRef:
     """The module of a text after the few passes that generated code needs: it is in SSA form and vectorised already.
 
-    The standard pipeline takes many times as long and makes no kernel faster; combining instructions, neither: the code
-    generator does that anyway.
+    The standard pipeline takes many times as long and makes no kernel faster. Combining instructions and numbering
+    values do neither: the code generator does that anyway.
     """
     module = unlocked.parse(text, binding.create_context())
     module.verify()
@@ -117,7 +117,6 @@ def _optimized(text: str, host: Host) -> binding.ModuleRef:
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()  # accumulators are written as memory
-    passes.add_new_gvn_pass()
     passes.add_simplify_cfg_pass()
     unlocked.run_passes(passes, module, builder)
     return module

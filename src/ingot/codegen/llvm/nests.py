@@ -33,7 +33,7 @@ from ingot.codegen.llvm.frame import (
 )
 from ingot.codegen.llvm.host import Compiled, new_module
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
-from ingot.codegen.llvm.vector_loops import MOST_LANES, VECTOR_BYTES, VectorLoop, allocate, lanes_of, load_single
+from ingot.codegen.llvm.vector_loops import VECTOR_BYTES, VectorLoop, allocate, lanes_of, load_single
 from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.nest import (
     Accumulate,
@@ -57,7 +57,7 @@ from ingot.loops.nest import (
 )
 from ingot.loops.nesting import build_nest
 from ingot.loops.program import Program
-from ingot.loops.schedule import Schedule
+from ingot.loops.schedule import MOST_LANES, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +161,8 @@ class _Emission:
         first, last = self._iterations(frame, loop)
         if loop.at_once > 1:
             first = self._several_at_once(frame, loop, first, last)
+            if self.schedule.is_even:
+                return
         with counted(frame.builder, first, last) as number:
             inner = frame.inner()
             self._enter(inner, loop, number)

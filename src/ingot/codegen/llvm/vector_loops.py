@@ -7,7 +7,8 @@
 
 One body halves the code to compile where functions make it long; a short one is written twice, which leaves a simpler
 loop. Either way leftovers run at the speed of a vector. Lanes beyond the end compute on zeros or on what an earlier
-rest left; nothing they compute is stored or gathered.
+rest left; nothing they compute is stored or gathered. Where the schedule is even nothing is left over, and the loop is
+its body.
 """
 
 from __future__ import annotations
@@ -43,14 +44,13 @@ from ingot.loops.nest import (
 from ingot.loops.nest import Value as Operand
 from ingot.loops.nesting import TURNED_AT_ONCE
 from ingot.loops.program import Argument, Known
-from ingot.loops.schedule import Motion, Schedule
+from ingot.loops.schedule import MOST_LANES, Motion, Schedule
 
 VECTOR_BYTES = 64
 """Bytes a vector of the widest type takes: one AVX-512 register, two of AVX2, four of SSE or NEON."""
 ACCUMULATOR_BYTES = 128
 """Bytes the accumulators of one reduction may take: as many additions in flight as hide their latency."""
 NARROWEST_STORE = 32
-MOST_LANES = 64
 SHORT_BODY = 40
 """Instructions of a body that is written twice: for whole vectors, and for what is left over."""
 LINE_BYTES = 64
@@ -126,6 +126,9 @@ class VectorLoop:
         begin, end = self.frames[0].range_of(self.axis)
         for turn in range(len(self.frames)):
             self._prepare(turn)
+        if self.schedule.is_even:
+            self._emit_full(begin, end)
+            return
         self.temporaries = {place: self._temporary(place) for place in (*self.loads, *self.stores)}
         if self._is_short():
             self._emit_twice(begin, end)
@@ -136,20 +139,25 @@ class VectorLoop:
         """Whether a second copy of the body is less work for the compiler than the choices one body needs."""
         return not _has_functions(self.loop) and len(self.loop.body) * len(self.frames) <= SHORT_BODY
 
+    def _emit_full(self, begin: ir.Value, end: ir.Value) -> None:
+        """The loop over full vectors."""
+        places = (*self.loads, *self.stores)
+        strides = {place: self._stride(place[1]) for place in places if self._is_strided(place)}
+        with counted(self.builder, begin, end, self.lanes) as position:
+            pointers = {place: self._pointer(place, position) for place in places}
+            self._bodies(position, pointers, strides, None)
+
     def _emit_twice(self, begin: ir.Value, end: ir.Value) -> None:
         builder = self.builder
         outside = [dict(values) for values in self.values]
         whole = builder.sub(end, builder.urem(builder.sub(end, begin), WORD(self.lanes)))
-        strides = {place: self._stride(place[1]) for place in self.temporaries if self._is_strided(place)}
-        with counted(builder, begin, whole, self.lanes) as position:
-            pointers = {place: self._pointer(place, position) for place in self.temporaries}
-            self._bodies(position, pointers, strides, None)
+        self._emit_full(begin, whole)
         self.values = outside
         with builder.if_then(builder.icmp_signed("<", whole, end)):
             left = builder.sub(end, whole)
             places = {place: self._pointer(place, whole) for place in self.temporaries}
             self._fill(places, left)
-            strides = {place: WORD(self._dtype(place[1]).bytes) for place in strides}
+            strides = {place: WORD(self._dtype(place[1]).bytes) for place in places if self._is_strided(place)}
             lanes = (ir.IntType(1)(0), self._first_lanes(left)) if self.gathers else None
             self._bodies(whole, self.temporaries, strides, lanes)
             self._spill(places, left)
