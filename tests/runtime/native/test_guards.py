@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ingot.runtime.native import layout
 from ingot.runtime.native.layout import tensor_layout
+from ingot.runtime.native.prototypes import DTYPES
 from tests.runtime.native.kernels import Fallback, multiply_add
 
 
@@ -24,6 +25,12 @@ class Wrapper(torch.Tensor):
         return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
 
     __torch_dispatch__ = None  # pyright: ignore[reportAssignmentType]
+
+
+def without_memory():
+    tensor = torch.randn(4, 8)
+    tensor.untyped_storage().resize_(0)
+    return tensor
 
 
 def inference():
@@ -63,6 +70,7 @@ ODD = {
     "every second": lambda: torch.randn(4, 16)[:, ::2],
     "meta": lambda: torch.empty(4, 8, device="meta"),
     "sparse": lambda: torch.randn(4, 8).to_sparse(),
+    "memory given up": without_memory,
     "complex": lambda: torch.randn(4, 8, dtype=torch.complex64),
     "conjugate": lambda: torch.randn(4, 8, dtype=torch.complex64).conj(),
     "number": lambda: 1.0,
@@ -129,6 +137,20 @@ def test_calls_that_a_mode_watches_go_to_the_fallback(call):
         assert torch.equal(call(inputs)[0], inputs[0] * inputs[1] + inputs[2])
 
 
+@pytest.mark.parametrize("rank", range(9))
+def test_tensors_of_any_rank_are_compared_axis_by_axis(rank):
+    shape = (2,) * rank
+    fits = torch.randn(shape)
+    call = multiply_add([torch.empty(shape)] * 3, fallback=Fallback("slow"))
+    if rank >= 3:  # the kernel takes eight elements at a time
+        assert torch.equal(call([fits] * 3)[0], fits * fits + fits)
+    for axis in range(rank):
+        longer = torch.randn(*shape[:axis], 3, *shape[axis + 1 :])
+        assert call([fits, fits, longer]) == "slow"
+        assert call([fits, fits, longer.narrow(axis, 0, 2)]) == "slow" or axis == 0
+    assert call([fits, fits, torch.randn(*shape, 1)]) == "slow"
+
+
 # --- finding the layout -----------------------------------------------------------------------------------------------
 
 
@@ -136,6 +158,21 @@ def test_the_layout_is_found_here():
     found = tensor_layout()
     assert found is not None
     assert len(found.plain_keys) == 2
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES, key=str))
+def test_every_dtype_has_a_code_of_its_own(dtype):
+    found = tensor_layout()
+    assert found is not None
+    codes = found.dtype_codes
+    assert [other for other in codes if codes[other] == codes[dtype]] == [dtype]
+    assert layout._quarters(torch.empty(2, 3, dtype=dtype))[found.dtype_quarter] == codes[dtype]
+
+
+@pytest.mark.parametrize("name", ["_rank_word", "_dtype_quarter"])
+def test_there_is_no_layout_where_a_place_is_not_found(monkeypatch, name):
+    monkeypatch.setattr(layout, name, lambda: None)
+    assert tensor_layout.__wrapped__() is None  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def test_there_is_no_layout_where_samples_disagree(monkeypatch):

@@ -47,19 +47,17 @@ def _process() -> ctypes.CDLL:
 
 
 class TensorExchange:
-    """torch's functions to read a tensor from native code and to make one from native memory (DLPack's C interface)."""
+    """torch's function to make a tensor from native memory (DLPack's C interface)."""
 
     _NAME = b"dlpack_exchange_api"
     _MAJOR_VERSION = 1
 
     def __init__(self, table: int):
-        words = (ctypes.c_uint64 * 7).from_address(table)
+        words = (ctypes.c_uint64 * 5).from_address(table)
         self.version = words[0]
         """Major version in the lower half of the word, minor version in the upper."""
         self.to_python = Foreign(words[4], 32)
         """managed_tensor_to_py_object_no_sync"""
-        self.from_python = Foreign(words[5], 32)
-        """dltensor_from_py_object_no_sync"""
 
     @classmethod
     def find(cls) -> TensorExchange | None:
@@ -71,4 +69,4 @@ class TensorExchange:
         get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
         found = cls(get_pointer(capsule, cls._NAME))
         is_known = found.version & 0xFFFFFFFF == cls._MAJOR_VERSION
-        return found if is_known and found.to_python.address and found.from_python.address else None
+        return found if is_known and found.to_python.address else None

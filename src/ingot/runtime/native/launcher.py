@@ -11,7 +11,7 @@ import ctypes
 import os
 
 from ingot.runtime.native import layout
-from ingot.runtime.native.addresses import TensorExchange, python_function, torch_function
+from ingot.runtime.native.addresses import python_function, torch_function
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
 from ingot.runtime.native.matching import (
     CONVENTION,
@@ -21,7 +21,6 @@ from ingot.runtime.native.matching import (
     MOST_RECORDS,
     OUTPUTS,
     RECORDS,
-    TENSOR_WORDS,
     MatchingEmitter,
 )
 from ingot.runtime.native.once import once
@@ -49,16 +48,15 @@ class Modes:
 class LauncherEmitter:
     """Writes the launcher's routines into a library."""
 
-    def __init__(self, library: Library, tensors: TensorLayout, exchange: TensorExchange, modes: Modes, memory: Pool):
+    def __init__(self, library: Library, tensors: TensorLayout, modes: Modes, memory: Pool):
         self._library = library
-        self._matching = MatchingEmitter(library, tensors, exchange)
+        self._matching = MatchingEmitter(library, tensors)
         self._running = RunningEmitter(library, memory)
         self._modes = modes
 
     def emit(self) -> None:
         """Write all routines: `entry` is what Python calls, `insert` and `one_thread` serve the Python side."""
-        read, matches = self._matching.emit()
-        self._entry(self._attempt(read, matches, self._running.emit()))
+        self._entry(self._attempt(self._matching.emit(), self._running.emit()))
         self._insert()
 
     def _insert(self) -> None:
@@ -94,7 +92,7 @@ class LauncherEmitter:
         call = python_function("PyObject_Vectorcall")
         routine.give_back(routine.call(call, fallback, arguments, count, keywords))
 
-    def _attempt(self, read: Routine, matches: Routine, run: Routine) -> Routine:
+    def _attempt(self, matches: Routine, run: Routine) -> Routine:
         """attempt(table, arguments, count, keywords): the result, or 0 where Python has to look at the call."""
         routine = self._library.routine("attempt", 4)
         table, arguments, count, keywords = routine.parameters
@@ -109,18 +107,11 @@ class LauncherEmitter:
         is_wrong = routine.compare(length, "!=", inputs)
         with routine.when(routine.either(is_wrong, routine.compare(is_watched, "!=", 0))):
             routine.give_back(0)
-        tensors = routine.stack(routine.multiply(inputs, TENSOR_WORDS))
         slots = routine.stack(routine.add(routine.multiply(inputs, 2), routine.add(routine.load(table, OUTPUTS), 1)))
-        with routine.loop(inputs) as index:
-            tensor = routine.add(tensors, routine.multiply(index, TENSOR_WORDS * 8))
-            slot = routine.add(slots, routine.multiply(index, 8))
-            is_known = routine.call(read, routine.load(items, index), tensor, slot)
-            with routine.when(routine.compare(is_known, "==", 0)):
-                routine.give_back(0)
         with routine.loop(routine.load(table, COUNT)) as index:
             place = routine.add(index, RECORDS)
             record = routine.load(table, place)
-            is_match = routine.call(matches, table, record, tensors, slots)
+            is_match = routine.call(matches, record, inputs, items, slots)
             with routine.when(routine.compare(is_match, "!=", 0)):
                 self._shift(routine, table, index)
                 routine.store(record, table, RECORDS)
@@ -150,9 +141,9 @@ class LauncherEmitter:
 class Launcher:
     """The launcher of this process, compiled. There is one: `launcher()`."""
 
-    def __init__(self, tensors: TensorLayout, exchange: TensorExchange, modes: Modes, memory: Pool):
+    def __init__(self, tensors: TensorLayout, modes: Modes, memory: Pool):
         library = Library()
-        LauncherEmitter(library, tensors, exchange, modes, memory).emit()
+        LauncherEmitter(library, tensors, modes, memory).emit()
         library.compile()
         self.entry = library.address("entry")
         self.insert = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(library.address("insert"))
@@ -163,7 +154,7 @@ class Launcher:
 @once
 def launcher() -> Launcher | None:
     """The launcher, compiled at first use; None where Python, torch or the system are not as it needs them."""
-    memory, tensors, exchange, modes = pool(), tensor_layout(), TensorExchange.find(), Modes.find()
-    if memory is None or tensors is None or exchange is None or modes is None:
+    memory, tensors, modes = pool(), tensor_layout(), Modes.find()
+    if memory is None or tensors is None or modes is None:
         return None
-    return Launcher(tensors, exchange, modes, memory)
+    return Launcher(tensors, modes, memory)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from ingot.runtime.native import layout, pool_routines, records
-from ingot.runtime.native.addresses import TensorExchange, python_function
+from ingot.runtime.native import layout, records
+from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.layout import TensorLayout
-from ingot.runtime.native.routines import Library, Routine
+from ingot.runtime.native.routines import Condition, Library, Routine, Value
 
 # The words of a call table.
 INPUTS, OUTPUTS, CONVENTION, COUNT = range(4)
@@ -16,80 +16,55 @@ MOST_RECORDS = 32
 TABLE_WORDS = RECORDS + MOST_RECORDS
 LIST_CONVENTION, POSITIONAL_CONVENTION = range(2)
 
-# A DLTensor in words, as arguments are read into it.
-TENSOR_DATA, TENSOR_DEVICE, TENSOR_TYPE, TENSOR_SIZES, TENSOR_STRIDES, TENSOR_OFFSET = range(6)
-TENSOR_WORDS = 6
-
 
 class MatchingEmitter:
     """Writes these routines into a library."""
 
-    def __init__(self, library: Library, tensors: TensorLayout, exchange: TensorExchange):
+    def __init__(self, library: Library, tensors: TensorLayout):
         self._library = library
         self._layout = tensors
-        self._exchange = exchange
 
-    def emit(self) -> tuple[Routine, Routine]:
-        """read_argument(object, tensor, slot) and matches(table, record, tensors, slots)."""
-        return self._read_argument(self._read_tensor()), self._matches(self._tensor_matches())
+    def emit(self) -> Routine:
+        """matches(record, inputs, items, slots)."""
+        return self._matches(self._tensor_matches(), self._number_matches())
 
-    # --- arguments ----------------------------------------------------------------------------------------------------
-
-    def _read_tensor(self) -> Routine:
-        """read_tensor(object, tensor, slot): describe a tensor and note its address; 0 if it is not an ordinary one."""
-        routine = self._library.routine("read_tensor", 3)
-        object_, tensor, slot = routine.parameters
-        keys = routine.load(routine.load(object_, self._layout.implementation_word), self._layout.keys_word)
-        is_plain = routine.compare(keys, "==", self._layout.plain_keys[0])
-        for plain in self._layout.plain_keys[1:]:
-            is_plain = routine.either(is_plain, routine.compare(keys, "==", plain))
-        with routine.when(routine.opposite(is_plain)):
-            routine.give_back(0)
-        failure = routine.call(self._exchange.from_python, object_, tensor)
-        with routine.when(routine.compare(failure, "!=", 0)):
-            routine.call(python_function("PyErr_Clear"))
-            routine.give_back(0)
-        address = routine.add(routine.load(tensor, TENSOR_DATA), routine.load(tensor, TENSOR_OFFSET))
-        routine.store(address, slot)
-        is_here = routine.compare(routine.load(tensor, TENSOR_DEVICE), "==", pool_routines.CPU_DEVICE)
-        routine.give_back(routine.choose(is_here, 1, 0))
+    def _matches(self, tensor_matches: Routine, number_matches: Routine) -> Routine:
+        """matches(record, inputs, items, slots): whether the record was made for arguments like these; their addresses
+        and values are put into the slots."""
+        routine = self._library.routine("matches", 4)
+        record, inputs, items, slots = routine.parameters
+        guards = routine.load(record, records.GUARDS)
+        with routine.loop(inputs) as index:
+            guard = routine.add(guards, routine.multiply(index, records.GUARD_WORDS * 8))
+            object_, slot = routine.load(items, index), routine.add(slots, routine.multiply(index, 8))
+            kind = routine.load(object_, layout.TYPE_WORD)
+            is_tensor = routine.either(
+                routine.compare(kind, "==", id(torch.Tensor)), routine.compare(kind, "==", id(torch.nn.Parameter))
+            )
+            with routine.when(is_tensor):
+                tensor = routine.load(object_, self._layout.implementation_word)
+                is_same = routine.call(tensor_matches, guard, tensor, slot)
+                with routine.when(routine.compare(is_same, "==", 0)):
+                    routine.give_back(0)
+            with routine.when(routine.opposite(is_tensor)):
+                is_same = routine.call(number_matches, guard, object_, kind, slot)
+                with routine.when(routine.compare(is_same, "==", 0)):
+                    routine.give_back(0)
+        routine.give_back(1)
         return routine
 
-    def _read_argument(self, read_tensor: Routine) -> Routine:
-        """read_argument(object, tensor, slot): a tensor as above; of a number kind and value; 0 for anything else."""
-        routine = self._library.routine("read_argument", 3)
-        object_, tensor, slot = routine.parameters
-        kind = routine.load(object_, layout.TYPE_WORD)
-        is_tensor = routine.compare(kind, "==", id(torch.Tensor))
-        is_parameter = routine.compare(kind, "==", id(torch.nn.Parameter))
-        with routine.when(routine.either(is_tensor, is_parameter)):
-            routine.give_back(routine.call(read_tensor, object_, tensor, slot))
-        with routine.when(routine.compare(kind, "==", id(float))):
-            routine.store(records.FLOAT, tensor, TENSOR_TYPE)
-            routine.store(routine.load(object_, layout.FLOAT_WORD), slot)
-            routine.give_back(1)
-        with routine.when(routine.compare(kind, "==", id(bool))):
-            routine.store(records.BOOL, tensor, TENSOR_TYPE)
-            routine.store(routine.choose(routine.compare(object_, "==", id(True)), 1, 0), slot)
-            routine.give_back(1)
-        with routine.when(routine.compare(kind, "!=", id(int))):
-            routine.give_back(0)
-        routine.store(records.INT, tensor, TENSOR_TYPE)
-        routine.store(0, tensor, TENSOR_DATA)
-        as_word = python_function("PyLong_AsLongLongAndOverflow")
-        routine.store(routine.call(as_word, object_, tensor), slot)
-        routine.give_back(routine.choose(routine.compare(routine.load(tensor, TENSOR_DATA), "==", 0), 1, 0))
-        return routine
-
-    # --- records ------------------------------------------------------------------------------------------------------
+    # --- tensors ------------------------------------------------------------------------------------------------------
 
     def _tensor_matches(self) -> Routine:
-        """tensor_matches(guard, tensor): whether sizes and strides are those of the guard, where they matter."""
-        routine = self._library.routine("tensor_matches", 2)
-        guard, tensor = routine.parameters
+        """tensor_matches(guard, tensor, slot): whether the tensor is an ordinary one and as the guard says."""
+        routine = self._library.routine("tensor_matches", 3)
+        guard, tensor, slot = routine.parameters
+        rank = routine.load(guard, records.GUARD_RANK)
+        with routine.when(routine.opposite(self._is_of_kind(routine, guard, tensor, rank))):
+            routine.give_back(0)
         axes = routine.load(guard, records.GUARD_AXES)
-        sizes, strides = routine.load(tensor, TENSOR_SIZES), routine.load(tensor, TENSOR_STRIDES)
-        with routine.loop(routine.load(guard, records.GUARD_RANK)) as axis:
+        sizes, strides = self._sizes_and_strides(routine, tensor, rank)
+        with routine.loop(rank) as axis:
             expected = routine.add(axes, routine.multiply(axis, records.AXIS_WORDS * 8))
             other_size = routine.differing_bits(routine.load(sizes, axis), routine.load(expected, records.AXIS_SIZE))
             other_stride = routine.differing_bits(
@@ -98,29 +73,67 @@ class MatchingEmitter:
             other_place = routine.common_bits(other_stride, routine.load(expected, records.AXIS_MASK))
             with routine.when(routine.compare(routine.united_bits(other_size, other_place), "!=", 0)):
                 routine.give_back(0)
+        self._find_data(routine, guard, tensor, slot)
         routine.give_back(1)
         return routine
 
-    def _matches(self, tensor_matches: Routine) -> Routine:
-        """matches(table, record, tensors, slots): whether the record was made for arguments like these."""
-        routine = self._library.routine("matches", 4)
-        table, record, tensors, slots = routine.parameters
-        guards = routine.load(record, records.GUARDS)
-        with routine.loop(routine.load(table, INPUTS)) as index:
-            guard = routine.add(guards, routine.multiply(index, records.GUARD_WORDS * 8))
-            tensor = routine.add(tensors, routine.multiply(index, TENSOR_WORDS * 8))
-            kind = routine.load(guard, records.GUARD_TYPE)
-            with routine.when(routine.compare(routine.load(tensor, TENSOR_TYPE), "!=", kind)):
+    def _is_of_kind(self, routine: Routine, guard: Value, tensor: Value, rank: Value) -> Condition:
+        """Whether a tensor is an ordinary one of the guard's dtype and rank."""
+        keys = routine.load(tensor, self._layout.keys_word)
+        is_plain = routine.compare(keys, "==", self._layout.plain_keys[0])
+        for plain in self._layout.plain_keys[1:]:
+            is_plain = routine.either(is_plain, routine.compare(keys, "==", plain))
+        word, quarter = divmod(self._layout.dtype_quarter, 4)
+        code = routine.common_bits(routine.shift_right(routine.load(tensor, word), 16 * quarter), 0xFFFF)
+        other_type = routine.differing_bits(code, routine.load(guard, records.GUARD_TYPE))
+        other_rank = routine.differing_bits(routine.load(tensor, self._layout.rank_word), rank)
+        is_same = routine.compare(routine.united_bits(other_type, other_rank), "==", 0)
+        return routine.both(is_plain, is_same)
+
+    def _sizes_and_strides(self, routine: Routine, tensor: Value, rank: Value) -> tuple[Value, Value]:
+        """Where they are: in the tensor itself, or apart from it if there are many."""
+        inside = routine.add(tensor, (self._layout.rank_word + 1) * 8)
+        is_inside = routine.compare(rank, "<=", layout.INLINE_RANK)
+        sizes = routine.choose(is_inside, inside, routine.load(inside))
+        room = routine.choose(is_inside, layout.INLINE_RANK, rank)
+        return sizes, routine.add(sizes, routine.multiply(room, 8))
+
+    def _find_data(self, routine: Routine, guard: Value, tensor: Value, slot: Value) -> None:
+        """Put the address of the first element into the slot; a tensor whose memory was given up matches nothing."""
+        start = routine.load(routine.load(tensor, self._layout.storage_word), self._layout.data_word)
+        item_bytes = routine.load(guard, records.GUARD_ITEM_BYTES)
+        is_gone = routine.both(routine.compare(start, "==", 0), routine.compare(item_bytes, "!=", 0))
+        with routine.when(is_gone):
+            routine.give_back(0)
+        offset = routine.multiply(routine.load(tensor, self._layout.offset_word), item_bytes)
+        routine.store(routine.add(start, offset), slot)
+
+    # --- numbers ------------------------------------------------------------------------------------------------------
+
+    def _number_matches(self) -> Routine:
+        """number_matches(guard, object, kind, slot): whether the object is a number as the guard says."""
+        routine = self._library.routine("number_matches", 4)
+        guard, object_, kind, slot = routine.parameters
+        wanted = routine.load(guard, records.GUARD_TYPE)
+        for type_, number in records.NUMBER_TYPES.items():
+            is_wanted = routine.compare(wanted, "==", number)
+            with routine.when(routine.both(is_wanted, routine.compare(kind, "!=", id(type_)))):
                 routine.give_back(0)
-            with routine.when(routine.compare(routine.load(guard, records.GUARD_RANK), ">", 0)):
-                is_same = routine.call(tensor_matches, guard, tensor)
-                with routine.when(routine.compare(is_same, "==", 0)):
-                    routine.give_back(0)
-            with routine.when(routine.compare(kind, "==", records.INT)):
-                value = routine.load(slots, index)
-                too_low = routine.compare(value, "<", routine.load(guard, records.GUARD_LOWEST))
-                too_high = routine.compare(value, ">", routine.load(guard, records.GUARD_HIGHEST))
-                with routine.when(routine.either(too_low, too_high)):
-                    routine.give_back(0)
-        routine.give_back(1)
+        with routine.when(routine.compare(wanted, "==", records.FLOAT)):
+            routine.store(routine.load(object_, layout.FLOAT_WORD), slot)
+            routine.give_back(1)
+        with routine.when(routine.compare(wanted, "==", records.BOOL)):
+            routine.store(routine.choose(routine.compare(object_, "==", id(True)), 1, 0), slot)
+            routine.give_back(1)
+        with routine.when(routine.compare(wanted, "!=", records.INT)):
+            routine.give_back(0)
+        has_overflown = routine.stack(1)
+        routine.store(0, has_overflown)
+        value = routine.call(python_function("PyLong_AsLongLongAndOverflow"), object_, has_overflown)
+        routine.store(value, slot)
+        is_low = routine.compare(value, "<", routine.load(guard, records.GUARD_LOWEST))
+        is_high = routine.compare(value, ">", routine.load(guard, records.GUARD_HIGHEST))
+        is_huge = routine.compare(routine.load(has_overflown), "!=", 0)
+        is_outside = routine.either(is_huge, routine.either(is_low, is_high))
+        routine.give_back(routine.choose(is_outside, 0, 1))
         return routine

@@ -16,16 +16,17 @@ from typing import Any
 
 import torch
 
-from ingot.runtime.native.prototypes import DTYPES, Prototype, type_word
+from ingot.runtime.native.layout import tensor_layout
+from ingot.runtime.native.prototypes import DTYPES, Prototype
 
-# What stands for the type of a number where a tensor has its rank and dtype: no rank is negative.
+# What stands for the type of a number where a tensor has the code of its dtype, which is not negative.
 FLOAT, INT, BOOL = -1, -2, -3
 
 # The words of a record.
 IN_FLIGHT, GUARDS, PROTOTYPES, ARENA_BYTES, CONVERSION_COUNT, CONVERSIONS = range(6)
 STEP_COUNT, STEPS, MOST_WORDS, IS_LONG, STATISTICS, LAUNCHES, BYTES_MOVED = range(6, 13)
 
-GUARD_TYPE, GUARD_RANK, GUARD_AXES = range(3)
+GUARD_TYPE, GUARD_RANK, GUARD_AXES, GUARD_ITEM_BYTES = range(4)
 GUARD_LOWEST, GUARD_HIGHEST = 2, 3
 GUARD_WORDS = 4
 AXIS_SIZE, AXIS_STRIDE, AXIS_MASK = range(3)
@@ -61,11 +62,14 @@ class TensorGuard:
     def like(cls, tensor: torch.Tensor) -> TensorGuard:
         return cls(tensor.dtype, tuple(tensor.shape), tensor.stride())
 
+    @property
+    def is_empty(self) -> bool:
+        return 0 in self.sizes
+
     def axes(self) -> list[int]:
-        is_empty = 0 in self.sizes
         words = []
         for size, stride in zip(self.sizes, self.strides, strict=True):
-            words += [size, stride, 0 if size == 1 or is_empty else -1]
+            words += [size, stride, 0 if size == 1 or self.is_empty else -1]
         return words
 
 
@@ -79,7 +83,7 @@ class NumberGuard:
 
 
 Guard = TensorGuard | NumberGuard
-_NUMBER_TYPES = {float: FLOAT, int: INT, bool: BOOL}
+NUMBER_TYPES = {float: FLOAT, int: INT, bool: BOOL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +204,12 @@ class Record:
 
     def _guard_words(self, guard: Guard) -> list[int]:
         if isinstance(guard, NumberGuard):
-            return [_NUMBER_TYPES[guard.type], 0, guard.lowest, guard.highest]
-        rank = len(guard.sizes)
-        return [type_word(guard.dtype, rank), rank, self._place(guard.axes()), 0]
+            return [NUMBER_TYPES[guard.type], 0, guard.lowest, guard.highest]
+        layout = tensor_layout()
+        assert layout is not None, "records are made where there is a launcher"
+        # Where there are no elements it does not matter where they are.
+        item_bytes = 0 if guard.is_empty else guard.dtype.itemsize
+        return [layout.dtype_codes[guard.dtype], len(guard.sizes), self._place(guard.axes()), item_bytes]
 
     def _step_words(self, step: Step) -> list[int]:
         patches = [word for patch in step.patches for word in (patch.word, patch.slot, patch.offset)]
