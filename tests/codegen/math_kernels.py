@@ -8,8 +8,8 @@ from typing import Any
 
 import mpmath
 import numpy
-from llvmlite import ir
 
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, Host, HostModule
 from ingot.codegen.llvm.math import FUNCTIONS
 from tests.codegen.hosts import NATIVE
@@ -20,19 +20,19 @@ ARITY = {"atan2": 2, "pow": 2}
 def kernel_module(name: str, lane: ir.Type, width: int | None, host: Host) -> HostModule:
     """void kernel(inputs..., output, count): whole vectors only."""
     operand = ir.VectorType(lane, width) if width else lane
-    pointer, index = ir.PointerType(), ir.IntType(64)
-    module = HostModule(name, host)
+    pointer, index = ir.PointerType(lane), ir.IntType(64)
+    module = HostModule(host)
     arity = ARITY.get(name, 1)
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer] * (arity + 1) + [index]), "kernel")
-    *inputs, output, count = function.args
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    *inputs, output, count = function.arguments
+    builder = ir.IRBuilder(function)
     entry = builder.block
-    body, done = function.append_basic_block("body"), function.append_basic_block("done")
+    body, done = function.append_block("body"), function.append_block("done")
     builder.branch(body)
     builder.position_at_end(body)
     position = builder.phi(index)
-    place = lambda base: builder.gep(base, [position], source_etype=lane)
-    values = [builder.load(place(base), typ=operand, align=4) for base in inputs]
+    place = lambda base: builder.bitcast(builder.gep(base, position), ir.PointerType(operand))
+    values = [builder.load(place(base), align=4) for base in inputs]
     emit = FUNCTIONS[name]
     builder.store(emit(builder, *values), place(output), align=4)
     assert builder.block is body, "a function is called, whatever it is made of"

@@ -7,10 +7,10 @@ from functools import cache
 from typing import Any
 
 import numpy
-from llvmlite import ir
 
 from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, Host, HostModule
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.ops import Op
@@ -42,35 +42,36 @@ class OperatorModule:
         known: Number | None = None,
         **attributes: Any,
     ):
-        self.module = HostModule(op.name, host)
+        self.module = HostModule(host)
         inputs = len(dtypes) - (known is not None)
-        kind = ir.FunctionType(ir.VoidType(), [ir.PointerType()] * (inputs + 1) + [INDEX])
+        kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(ir.IntType(8))] * (inputs + 1) + [INDEX])
         function = ir.Function(self.module, kind, "kernel")
-        self._builder: Any = ir.IRBuilder(function.append_basic_block())
+        self._builder: Any = ir.IRBuilder(function)
         self._instructions = Instructions(self._builder, lanes)
-        before, body, after = self._builder.block, *(function.append_basic_block() for _ in range(2))
+        before, body, after = self._builder.block, *(function.append_block() for _ in range(2))
         self._builder.branch(body)
         self._builder.position_at_end(body)
         position = self._builder.phi(INDEX)
         position.add_incoming(INDEX(0), before)
-        operands = [self._load(function.args[i], position, dtypes[i]) for i in range(inputs)]
+        operands = [self._load(function.arguments[i], position, dtypes[i]) for i in range(inputs)]
         if known is not None:
             operands.append(self._instructions.literal(known, dtypes[-1]))
         assert op.emit is not None
         self.result: Value = op.emit(self._instructions, *operands, **attributes)
-        self._store(function.args[inputs], position)
+        self._store(function.arguments[inputs], position)
         following = self._builder.add(position, INDEX(lanes))
         position.add_incoming(following, self._builder.block)
-        self._builder.cbranch(self._builder.icmp_signed("<", following, function.args[-1]), body, after)
+        self._builder.cbranch(self._builder.icmp_signed("<", following, function.arguments[-1]), body, after)
         self._builder.position_at_end(after)
         self._builder.ret_void()
 
     def _place(self, base: Any, position: Any, dtype: DataType) -> Any:
-        return self._builder.gep(base, [position], source_etype=memory_type(dtype))
+        return self._builder.gep(self._builder.bitcast(base, ir.PointerType(memory_type(dtype))), position)
 
     def _load(self, base: Any, position: Any, dtype: DataType) -> Value:
         kind = self._instructions.wide(memory_type(dtype))
-        code = self._builder.load(self._place(base, position, dtype), typ=kind, align=1)
+        place = self._builder.bitcast(self._place(base, position, dtype), ir.PointerType(kind))
+        code = self._builder.load(place, align=1)
         value = Value(code, DataType.UInt8 if dtype is DataType.Bool else dtype)
         return self._instructions.convert(value, dtype)
 

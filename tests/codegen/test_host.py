@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy
 import pytest
-from llvmlite import ir
 
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, new_module
 from ingot.codegen.llvm.math import FUNCTIONS
 from tests.codegen.hosts import NATIVE
@@ -23,10 +23,10 @@ WORD = ir.IntType(64)
 
 def adding(amount: int) -> Compiled:
     """The machine code of add(x) = x + amount."""
-    module = new_module(f"adding_{amount}")
+    module = new_module()
     function = ir.Function(module, ir.FunctionType(WORD, [WORD]), "add")
-    builder: Any = ir.IRBuilder(function.append_basic_block())
-    builder.ret(builder.add(function.args[0], WORD(amount)))
+    builder: Any = ir.IRBuilder(function)
+    builder.ret(builder.add(function.arguments[0], WORD(amount)))
     return Compiled(module)
 
 
@@ -78,10 +78,10 @@ def test_thousands_of_dropped_kernels_leave_no_memory_behind():
 
 
 def test_a_function_the_process_does_not_have_is_refused():
-    module = new_module("lost")
+    module = new_module()
     stranger = ir.Function(module, ir.FunctionType(WORD, []), "no_such_function_anywhere")
     function = ir.Function(module, ir.FunctionType(WORD, []), "call")
-    builder: Any = ir.IRBuilder(function.append_basic_block())
+    builder: Any = ir.IRBuilder(function)
     builder.ret(builder.call(stranger, []))
     with pytest.raises(LookupError, match="no_such_function_anywhere"):
         Compiled(module)
@@ -94,8 +94,8 @@ def test_what_was_compiled_can_be_read():
 
 
 def test_llvm_refuses_what_is_not_a_module():
-    module = new_module("broken")
+    module = new_module()
     function = ir.Function(module, ir.FunctionType(WORD, [WORD]), "add")
-    function.append_basic_block()  # without an end
+    function.append_block()  # without an end
     with pytest.raises(RuntimeError, match="LLVM"):
         Compiled(module)

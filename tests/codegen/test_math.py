@@ -12,8 +12,8 @@ import os
 import mpmath
 import numpy
 import pytest
-from llvmlite import ir
 
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Host, assembly_of
 from ingot.codegen.llvm.math import FUNCTIONS
 from tests.codegen.hosts import AARCH64, BASELINE, GPU, HASWELL

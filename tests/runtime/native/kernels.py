@@ -6,8 +6,8 @@ words[0] is the number of threads, words[1] the fault; here words[2] is the numb
 from functools import lru_cache
 
 import torch
-from llvmlite import ir
 
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, new_module
 from ingot.runtime.native.callables import CallTable, Convention, native_function
 from ingot.runtime.native.launcher import launcher
@@ -53,17 +53,17 @@ class FusedCall:
 def multiply_add_kernel():
     """out = a * b + c over floats, a multiple of eight of them."""
     word, floats = ir.IntType(64), ir.VectorType(ir.FloatType(), _LANES)
-    module = new_module("multiply_add")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [word.as_pointer()]), "multiply_add")
-    builder = ir.IRBuilder(function.append_basic_block())
-    read = lambda place: builder.load(builder.gep(function.args[0], [ir.Constant(word, place)]))
+    module = new_module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType(word)]), "multiply_add")
+    builder = ir.IRBuilder(function)
+    read = lambda place: builder.load(builder.gep(function.arguments[0], word(place)))
     vectors = builder.udiv(read(COUNT_WORD), ir.Constant(word, _LANES))
-    buffers = [builder.inttoptr(read(FIRST_ADDRESS + number), floats.as_pointer()) for number in range(4)]
-    start, body, end = builder.block, function.append_basic_block(), function.append_basic_block()
+    buffers = [builder.inttoptr(read(FIRST_ADDRESS + number), ir.PointerType(floats)) for number in range(4)]
+    start, body, end = builder.block, function.append_block(), function.append_block()
     builder.branch(body)
     builder.position_at_end(body)
     index = builder.phi(word)
-    places = [builder.gep(buffer, [index]) for buffer in buffers]
+    places = [builder.gep(buffer, index) for buffer in buffers]
     a, b, c = (builder.load(place, align=4) for place in places[:3])
     builder.store(builder.fadd(builder.fmul(a, b), c), places[3], align=4)
     following = builder.add(index, ir.Constant(word, 1))

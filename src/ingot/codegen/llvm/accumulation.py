@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from llvmlite import ir
-
 from ingot.base.dtypes import DataType
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.frame import ANY_ADDRESS, Frame, in_memory, in_register
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.loops.nest import Accumulator
@@ -66,12 +65,10 @@ def accumulate_vector(
         return
     is_full, mask = rest
     # A branch, because choosing lanes would cost every full vector a few instructions.
-    with frame.builder.if_else(is_full, likely=True) as (full, partly):
-        with full:
-            _write(instructions, pointer, total)
-        with partly:
-            chosen = frame.builder.select(mask, total.code, so_far.code)
-            _write(instructions, pointer, Value(chosen, total.dtype))
+    _write(instructions, pointer, total)
+    with frame.builder.if_then(frame.builder.not_(is_full), odds=(1, 99)):
+        chosen = frame.builder.select(mask, total.code, so_far.code)
+        _write(instructions, pointer, Value(chosen, total.dtype))
 
 
 def accumulate_single(frame: Frame, index: int, value: Value) -> None:
@@ -113,9 +110,8 @@ def finish(frame: Frame, index: int, dtype: DataType) -> Value:
 
 def _lanes(builder: Any, code: Any, lanes: range) -> ir.Value:
     if len(lanes) == 1:
-        return builder.extract_element(code, ir.IntType(32)(lanes[0]))
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
-    return builder.shuffle_vector(code, ir.Constant(code.type, ir.Undefined), mask)
+        return builder.extract_element(code, lanes[0])
+    return builder.shuffle_vector(code, ir.Constant(code.type, ir.Undefined), lanes)
 
 
 def _at_position(frame: Frame, index: int) -> ir.Value:
@@ -123,7 +119,7 @@ def _at_position(frame: Frame, index: int) -> ir.Value:
     axis = frame.nest.accumulators[index].axis
     assert axis is not None
     relative = frame.builder.sub(frame.positions[axis], frame.range_of(axis)[0])
-    return frame.builder.gep(frame.accumulators[index].pointer, [relative])
+    return frame.builder.gep(frame.accumulators[index].pointer, relative)
 
 
 def _read(instructions: Instructions, pointer: Any, dtype: DataType) -> Value:

@@ -11,8 +11,7 @@ import threading
 from functools import lru_cache
 from typing import Any
 
-from llvmlite import ir
-
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.frame import ANY_ADDRESS, BYTE_POINTER, WORD, counted, minimum
 from ingot.codegen.llvm.host import Compiled, add_symbol, new_module
 from ingot.codegen.llvm.warming import bring_in_tables
@@ -32,7 +31,7 @@ _lock = threading.Lock()
 
 def declare(module: ir.Module, name: str) -> ir.Function:
     """A common function as a kernel's module sees it."""
-    found = module.globals.get(_PREFIX + name)
+    found = module.functions.get(_PREFIX + name)
     return found if found is not None else ir.Function(module, KINDS[name], _PREFIX + name)
 
 
@@ -45,7 +44,7 @@ def provide() -> None:
 
 @lru_cache(maxsize=1)
 def _provided() -> Compiled:
-    module = new_module("common")
+    module = new_module()
     _emit_share(module)
     for width in _WIDTHS:
         _emit_copy(module, "gather", width)
@@ -62,30 +61,32 @@ def _emit_share(module: ir.Module) -> None:
     work = _emit_work(module)
     parallel_kind = ir.FunctionType(ir.VoidType(), [work.type, BYTE_POINTER, _NUMBER, _NUMBER])
     parallel = ir.Function(module, parallel_kind, "GOMP_parallel")
-    builder: Any = ir.IRBuilder(share.append_basic_block("entry"))
-    region, context, grains, threads = share.args
+    builder: Any = ir.IRBuilder(share)
+    region, context, grains, threads = share.arguments
     team = minimum(builder, threads, grains)
-    task = builder.alloca(WORD, size=3)
-    with builder.if_else(builder.icmp_signed("<=", team, WORD(1))) as (alone, together):
-        with alone:
-            builder.call(region, [context, WORD(0), grains])
-        with together:
-            for index, word in enumerate((builder.ptrtoint(region, WORD), builder.ptrtoint(context, WORD), grains)):
-                builder.store(word, builder.gep(task, [WORD(index)]))
-            count = builder.trunc(team, _NUMBER)
-            builder.call(parallel, [work, builder.bitcast(task, BYTE_POINTER), count, _NUMBER(0)])
+    task = builder.alloca(WORD, WORD(3))
+    alone, together = builder.append_block("alone"), builder.append_block("together")
+    builder.cbranch(builder.icmp_signed("<=", team, WORD(1)), alone, together)
+    builder.position_at_end(alone)
+    builder.call(region, [context, WORD(0), grains])
+    builder.ret_void()
+    builder.position_at_end(together)
+    for index, word in enumerate((builder.ptrtoint(region, WORD), builder.ptrtoint(context, WORD), grains)):
+        builder.store(word, builder.gep(task, WORD(index)))
+    count = builder.trunc(team, _NUMBER)
+    builder.call(parallel, [work, builder.bitcast(task, BYTE_POINTER), count, _NUMBER(0)])
     builder.ret_void()
 
 
 def _emit_work(module: ir.Module) -> ir.Function:
     """What each thread of a team does: its equal share of the grains; the last threads may have less or nothing."""
     work = ir.Function(module, ir.FunctionType(ir.VoidType(), [BYTE_POINTER]), "work")
-    work.linkage = "internal"
+    work.is_internal = True
     thread_number = ir.Function(module, ir.FunctionType(_NUMBER, []), "omp_get_thread_num")
     thread_count = ir.Function(module, ir.FunctionType(_NUMBER, []), "omp_get_num_threads")
-    builder: Any = ir.IRBuilder(work.append_basic_block("entry"))
-    task = builder.bitcast(work.args[0], ir.PointerType(WORD))
-    region, context, grains = (builder.load(builder.gep(task, [WORD(index)])) for index in range(3))
+    builder: Any = ir.IRBuilder(work)
+    task = builder.bitcast(work.arguments[0], ir.PointerType(WORD))
+    region, context, grains = (builder.load(builder.gep(task, WORD(index))) for index in range(3))
     me, all_ = (builder.zext(builder.call(function, []), WORD) for function in (thread_number, thread_count))
     share = builder.udiv(builder.add(grains, builder.sub(all_, WORD(1))), all_)
     first = minimum(builder, builder.mul(me, share), grains)
@@ -98,12 +99,12 @@ def _emit_work(module: ir.Module) -> ir.Function:
 
 def _emit_copy(module: ir.Module, direction: str, width: int) -> None:
     function = declare(module, f"{direction}{width}")
-    builder: Any = ir.IRBuilder(function.append_basic_block("entry"))
-    array, place, stride, count = function.args
+    builder: Any = ir.IRBuilder(function)
+    array, place, stride, count = function.arguments
     element = ir.PointerType(ir.IntType(width))
     with counted(builder, WORD(0), count) as index:
-        near = builder.bitcast(builder.gep(array, [builder.mul(index, WORD(width // 8))]), element)
-        far = builder.bitcast(builder.gep(place, [builder.mul(index, stride)]), element)
+        near = builder.bitcast(builder.gep(array, builder.mul(index, WORD(width // 8))), element)
+        far = builder.bitcast(builder.gep(place, builder.mul(index, stride)), element)
         source, target = (far, near) if direction == "gather" else (near, far)
         builder.store(builder.load(source, align=ANY_ADDRESS), target, align=ANY_ADDRESS)
     builder.ret_void()

@@ -11,20 +11,9 @@ import struct
 from fractions import Fraction
 from typing import Any
 
-from llvmlite import ir
+from ingot.codegen.llvm import ir
 
 _LETTERS = {"half": "e", "float": "f", "double": "d"}
-
-
-class _Written(ir.Constant):
-    """A constant whose text is known."""
-
-    def __init__(self, type: ir.Type, text: str):
-        self.type = type
-        self.constant = text
-
-    def _get_reference(self) -> str:
-        return self.constant
 
 
 def rounded_to(lane: ir.Type, value: float | Fraction) -> float:
@@ -36,7 +25,7 @@ def rounded_to(lane: ir.Type, value: float | Fraction) -> float:
         return math.copysign(math.inf, value)
 
 
-def constant(type: Any, value: float | Fraction) -> ir.Constant:
+def constant(type: Any, value: float | Fraction) -> ir.Value:
     """A number as a scalar of the type, or in every lane of it."""
     is_vector = isinstance(type, ir.VectorType)
     lane = type.element if is_vector else type
@@ -44,4 +33,4 @@ def constant(type: Any, value: float | Fraction) -> ir.Constant:
         text = str(int(value))
     else:
         text = f"0x{struct.unpack('<Q', struct.pack('<d', rounded_to(lane, value)))[0]:016X}"
-    return _Written(type, f"splat ({lane} {text})" if is_vector else text)
+    return ir.Value(type, f"splat ({lane} {text})" if is_vector else text)

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from llvmlite import ir
-
 from ingot.base.dtypes import DataType
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.loops.arguments import WordLayout
 from ingot.loops.nest import AxisPosition, Extent, Nest, Register
@@ -30,17 +29,13 @@ class Words:
     def __init__(self, builder: Any, array: ir.Value, layout: WordLayout):
         self._builder = builder
         self.array = array
-        self._entry = builder.block
         self.layout = layout
         self._read: dict[int, ir.Value] = {}
 
     def word(self, index: int) -> ir.Value:
         if index not in self._read:
-            builder = self._builder
-            if builder.block is not self._entry:
-                builder = ir.IRBuilder(self._entry)
-                builder.position_before(self._entry.terminator)
-            self._read[index] = builder.load(builder.gep(self.array, [WORD(index)]))
+            with self._builder.at_entry():
+                self._read[index] = self._builder.load(self._builder.gep(self.array, WORD(index)))
         return self._read[index]
 
     def size(self, axis: int) -> ir.Value:
@@ -74,7 +69,7 @@ class ScratchMemory:
         for axis in self.axes:
             relative = frame.builder.sub(frame.positions[axis], frame.range_of(axis)[0])
             distance = frame.builder.add(distance, frame.builder.mul(relative, self.strides[axis]))
-        return frame.builder.gep(self.pointer, [distance])
+        return frame.builder.gep(self.pointer, distance)
 
 
 @dataclass
@@ -117,7 +112,7 @@ class Frame:
     def pointer(self, buffer: int) -> ir.Value:
         base = self.builder.inttoptr(self.words.address(buffer), BYTE_POINTER)
         offset = self.offsets.get(buffer)
-        return base if offset is None else self.builder.gep(base, [offset])
+        return base if offset is None else self.builder.gep(base, offset)
 
     def value(self, operand: Operand, instructions: Instructions) -> Value:
         """The code of a scalar operand."""
@@ -154,8 +149,8 @@ class _Counted:
     def __init__(self, builder: Any, first: ir.Value, last: ir.Value, step: int):
         self._builder, self._last, self._step = builder, last, step
         before = builder.block
-        self._body = builder.append_basic_block("body")
-        self._after = builder.append_basic_block("after")
+        self._body = builder.append_block("body")
+        self._after = builder.append_block("after")
         builder.cbranch(builder.icmp_signed("<", first, last), self._body, self._after)
         builder.position_at_end(self._body)
         self._index = builder.phi(WORD)

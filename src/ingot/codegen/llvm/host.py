@@ -11,11 +11,10 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import binding
 
-from ingot.codegen.llvm import unlocked
+from ingot.codegen.llvm import ir, unlocked
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +57,14 @@ def host() -> Host:
 class HostModule(ir.Module):
     """A module that knows what it is compiled for, so that those who write it can ask."""
 
-    def __init__(self, name: str, host: Host):
-        super().__init__(name)
+    def __init__(self, host: Host):
+        super().__init__(host.triple, _data_layout(host))
         self.host = host
-        self.triple = host.triple
-        self.data_layout = _data_layout(host)
 
 
-def new_module(name: str) -> HostModule:
+def new_module() -> HostModule:
     """An empty module for the processor this process runs on."""
-    return HostModule(name, host())
+    return HostModule(host())
 
 
 # Level 1: the code runs as fast as at level 2, and is there in two thirds of the time.
@@ -165,8 +162,7 @@ def _loaded(object_code: bytes) -> binding.ExecutionEngine:
 
 def _check_that_functions_exist(module: HostModule) -> None:
     """An unknown name would end the process when the code is loaded."""
-    functions: list[Any] = [value for value in module.globals.values() if isinstance(value, ir.Function)]
-    for function in functions:
+    for function in module.functions.values():
         foreign = function.is_declaration and not function.name.startswith("llvm.")
         if foreign and not binding.address_of_symbol(function.name):
             raise LookupError(f"generated code calls {function.name}, which this process does not have")

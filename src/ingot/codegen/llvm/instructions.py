@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
-from llvmlite import ir
 
 from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.constants import constant
 from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS, INTEGER_FUNCTIONS
 from ingot.codegen.llvm.math.words import Number as NumberLanes
@@ -66,9 +66,8 @@ class Instructions:
         if self.lanes == 1:
             return scalar
         undefined = ir.Constant(self.wide(scalar.type), ir.Undefined)
-        single = self.builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), None)
-        return self.builder.shuffle_vector(single, undefined, mask)
+        single = self.builder.insert_element(undefined, scalar, 0)
+        return self.builder.shuffle_vector(single, undefined, [0] * self.lanes)
 
     def literal(self, value: Number, dtype: DataType) -> Value:
         """A known number of a data type, in every lane."""
@@ -77,7 +76,7 @@ class Instructions:
             return Value(self._constant(ir.IntType(16), bits), dtype)
         return Value(self._constant(register_type(dtype), value), dtype)
 
-    def _constant(self, element: ir.Type, value: Number) -> ir.Constant:
+    def _constant(self, element: ir.Type, value: Number) -> ir.Value:
         return constant(self.wide(element), value)
 
     def dtype_of(self, x: Value) -> DataType:

@@ -13,10 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llvmlite import ir
-
 from ingot.base.dtypes import DataType
-from ingot.codegen.llvm import accumulation
+from ingot.codegen.llvm import accumulation, ir
 from ingot.codegen.llvm.accumulation import Gathering
 from ingot.codegen.llvm.common import REGION, declare, provide
 from ingot.codegen.llvm.frame import (
@@ -74,7 +72,7 @@ def compile_kernel(program: Program, schedule: Schedule) -> CompiledKernel:
     """Machine code for a program under a schedule."""
     provide()
     nest = build_nest(program, schedule)
-    module = new_module(f"kernel_{program.digest}")
+    module = new_module()
     _Emission(module, nest, schedule).emit()
     code = Compiled(module)
     return CompiledKernel(program, schedule, nest, code, code.address("entry"))
@@ -90,8 +88,8 @@ class _Emission:
 
     def emit(self) -> None:
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [ir.PointerType(WORD)]), "entry")
-        builder: Any = ir.IRBuilder(function.append_basic_block("entry"))
-        frame = Frame(self.nest, builder, Words(builder, function.args[0], WordLayout.of(self.nest)))
+        builder: Any = ir.IRBuilder(function)
+        frame = Frame(self.nest, builder, Words(builder, function.arguments[0], WordLayout.of(self.nest)))
         _leave_entry(builder)
         self._provide(frame, self.nest.body)
         self._run(frame, self.nest.body)
@@ -150,8 +148,8 @@ class _Emission:
         single = Instructions(builder, 1)
         position = single.convert(frame.value(place.position, single), DataType.Int).code
         inside = builder.icmp_unsigned("<", position, frame.words.size(place.axis))
-        with builder.if_then(builder.not_(inside), likely=False):
-            builder.store(WORD(1), builder.gep(frame.words.array, [WORD(FAULT)]))
+        with builder.if_then(builder.not_(inside), odds=(1, 99)):
+            builder.store(WORD(1), builder.gep(frame.words.array, WORD(FAULT)))
         inner = frame.inner()
         inner.move(place.axis, builder.select(inside, position, WORD(0)), _buffers_used(place.body))
         self._run(inner, place.body)
@@ -271,17 +269,17 @@ class _Emission:
         grain = frame.words.word(GRAIN)
         grains = builder.udiv(builder.add(units, builder.sub(grain, WORD(1))), grain)
         partials = [self._partials(frame, index, grains) for index in crossing]
-        context = builder.alloca(WORD, size=WORD(1 + len(partials) + len(captured) + len(positions)))
+        context = builder.alloca(WORD, WORD(1 + len(partials) + len(captured) + len(positions)))
         slots = [builder.ptrtoint(pointer, WORD) for pointer in (frame.words.array, *partials)]
         for index, word in enumerate(slots):
-            builder.store(word, builder.gep(context, [WORD(index)]))
+            builder.store(word, builder.gep(context, WORD(index)))
         single = Instructions(builder, 1)
         for index, register in enumerate(captured, len(slots)):
             code = in_memory(single, frame.registers[register])
-            place = builder.gep(context, [WORD(index)])
+            place = builder.gep(context, WORD(index))
             builder.store(code, builder.bitcast(place, ir.PointerType(code.type)))
         for index, axis in enumerate(positions, len(slots) + len(captured)):
-            builder.store(frame.positions[axis], builder.gep(context, [WORD(index)]))
+            builder.store(frame.positions[axis], builder.gep(context, WORD(index)))
 
         region = self._region(loop, crossing, captured, positions)
         share = declare(self.module, "share")
@@ -296,20 +294,20 @@ class _Emission:
     def _combine(self, frame: Frame, index: int, partials: ir.Value, grains: ir.Value) -> None:
         dtype = self.nest.accumulators[index].dtype
         with counted(frame.builder, WORD(0), grains) as number:
-            code = frame.builder.load(frame.builder.gep(partials, [number]))
+            code = frame.builder.load(frame.builder.gep(partials, number))
             accumulation.accumulate_single(frame, index, in_register(frame.builder, code, dtype))
 
     def _region(self, loop: Loop, crossing: list[int], captured: list[Register], positions: list[int]) -> ir.Function:
         """The function for the iterations of a parallel loop."""
         self._regions += 1
         function = ir.Function(self.module, REGION, f"region{self._regions}")
-        function.linkage = "internal"
-        context, first, last = function.args
-        builder: Any = ir.IRBuilder(function.append_basic_block("entry"))
+        function.is_internal = True
+        context, first, last = function.arguments
+        builder: Any = ir.IRBuilder(function)
         slots = builder.bitcast(context, ir.PointerType(WORD))
 
         def slot(index: int) -> ir.Value:
-            return builder.load(builder.gep(slots, [WORD(index)]))
+            return builder.load(builder.gep(slots, WORD(index)))
 
         words = Words(builder, builder.inttoptr(slot(0), ir.PointerType(WORD)), WordLayout.of(self.nest))
         frame = Frame(self.nest, builder, words)
@@ -318,7 +316,7 @@ class _Emission:
             for number, index in enumerate(crossing)
         ]
         for index, register in enumerate(captured, 1 + len(partials)):
-            place = builder.bitcast(builder.gep(slots, [WORD(index)]), ir.PointerType(memory_type(register.dtype)))
+            place = builder.bitcast(builder.gep(slots, WORD(index)), ir.PointerType(memory_type(register.dtype)))
             frame.registers[register] = in_register(builder, builder.load(place), register.dtype)
         entered = {axis: slot(1 + len(partials) + len(captured) + n) for n, axis in enumerate(positions)}
         _leave_entry(builder)
@@ -327,7 +325,7 @@ class _Emission:
         self._provide(frame, loop.body, crossing)
         self._grains(frame, loop, crossing, partials, first, last)
         if self.schedule.streaming:
-            builder.fence("seq_cst")  # streamed results must be there before anyone is told that they are
+            builder.fence()  # streamed results must be there before anyone is told that they are
         builder.ret_void()
         return function
 
@@ -367,7 +365,7 @@ class _Emission:
             iterate(begin, builder.add(begin, grain))
             for index, pointer in zip(crossing, partials, strict=True):
                 code = in_memory(Instructions(builder, 1), accumulation.total(frame, index))
-                builder.store(code, builder.gep(pointer, [number]))
+                builder.store(code, builder.gep(pointer, number))
 
     def _is_one_range(self, loop: Loop) -> bool:
         """Whether blocks of one axis that follow each other can be run through as one: nothing is kept per block."""
@@ -383,7 +381,7 @@ class _Emission:
 
 def _leave_entry(builder: Any) -> None:
     """Go on in a block of its own, so that the entry block can still take what is read and allocated once."""
-    block = builder.append_basic_block("start")
+    block = builder.append_block("start")
     builder.branch(block)
     builder.position_at_end(block)
 

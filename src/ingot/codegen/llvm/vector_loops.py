@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llvmlite import ir
-
 from ingot.base.dtypes import DataType
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.accumulation import accumulate_vector, combined, read_gathered, write_gathered
 from ingot.codegen.llvm.common import declare
 from ingot.codegen.llvm.frame import ANY_ADDRESS, BYTE_POINTER, WORD, Frame, counted, in_memory, in_register
@@ -166,7 +165,7 @@ class VectorLoop:
         builder = self.builder
         before = builder.block
         header, rest, body, following, spill, after = (
-            builder.append_basic_block(name) for name in ("header", "rest", "vector", "following", "spill", "after")
+            builder.append_block(name) for name in ("header", "rest", "vector", "following", "spill", "after")
         )
         builder.cbranch(builder.icmp_signed("<", begin, end), header, after)
 
@@ -259,7 +258,7 @@ class VectorLoop:
         # A vector, because zeroing an array takes a store per byte.
         kind = ir.VectorType(ir.IntType(8), self.lanes * self._dtype(place[1]).bytes)
         array = allocate(self.builder, kind)
-        with self.builder.goto_entry_block():
+        with self.builder.at_entry():
             self.builder.store(ir.Constant(kind, None), array)
         return self.builder.bitcast(array, BYTE_POINTER)
 
@@ -279,7 +278,7 @@ class VectorLoop:
     def _pointer(self, place: Place, position: ir.Value) -> ir.Value:
         turn, buffer = place
         pointer = self.frames[turn].pointer(buffer)
-        return self.builder.gep(pointer, [self.builder.mul(position, self._stride(buffer))])
+        return self.builder.gep(pointer, self.builder.mul(position, self._stride(buffer)))
 
     def _either(self, value: Any, block: Any, other: ir.Value, other_block: Any) -> ir.Value:
         chosen = self.builder.phi(value.type)
@@ -309,8 +308,8 @@ class VectorLoop:
         for lane in range(self.lanes):
             typed = builder.bitcast(pointer, ir.PointerType(element))
             single = builder.load(typed, align=ANY_ADDRESS)
-            gathered = builder.insert_element(gathered, single, ir.IntType(32)(lane))
-            pointer = builder.gep(pointer, [stride])
+            gathered = builder.insert_element(gathered, single, lane)
+            pointer = builder.gep(pointer, stride)
         return in_register(builder, gathered, dtype)
 
     def _store(self, pointer: ir.Value, stride: ir.Value | None, value: Value) -> None:
@@ -320,15 +319,13 @@ class VectorLoop:
             return
         typed = self.builder.bitcast(pointer, ir.PointerType(code.type))
         streams = self.schedule.streaming
-        store = self.builder.store(code, typed, align=value.dtype.bytes * self.lanes if streams else ANY_ADDRESS)
-        if streams:
-            store.set_metadata("nontemporal", self.builder.module.add_metadata([ir.IntType(32)(1)]))
+        self.builder.store(code, typed, value.dtype.bytes * self.lanes if streams else ANY_ADDRESS, streams)
 
     def _scatter(self, code: Any, pointer: ir.Value, stride: ir.Value) -> None:
         for lane in range(self.lanes):
-            single = self.builder.extract_element(code, ir.IntType(32)(lane))
+            single = self.builder.extract_element(code, lane)
             self.builder.store(single, self.builder.bitcast(pointer, ir.PointerType(single.type)), align=ANY_ADDRESS)
-            pointer = self.builder.gep(pointer, [stride])
+            pointer = self.builder.gep(pointer, stride)
 
     # --- the body -----------------------------------------------------------------------------------------------------
 
@@ -388,13 +385,13 @@ class VectorLoop:
             return
         width = self._dtype(buffer).bytes
         kind = ir.FunctionType(ir.VoidType(), [BYTE_POINTER, *[ir.IntType(32)] * 3])
-        function = self.builder.module.globals.get("llvm.prefetch.p0")
+        function = self.builder.module.functions.get("llvm.prefetch.p0")
         if function is None:
             function = ir.Function(self.builder.module, kind, "llvm.prefetch.p0")
         distance = self.builder.add(self.builder.mul(position, WORD(width)), frame.words.stride(buffer, axis))
-        place = self.builder.gep(frame.pointer(buffer), [distance])
+        place = self.builder.gep(frame.pointer(buffer), distance)
         for first in range(0, self.lanes * width, LINE_BYTES):
-            line = self.builder.gep(place, [WORD(first)])
+            line = self.builder.gep(place, WORD(first))
             # For reading, soon, as data.
             self.builder.call(function, [line, ir.IntType(32)(0), ir.IntType(32)(2), ir.IntType(32)(1)])
 
@@ -421,7 +418,7 @@ class VectorLoop:
         place = memory.place(self.frames[0])
         for row in transposed(self.builder, vectors):
             self.builder.store(row, self.builder.bitcast(place, ir.PointerType(row.type)), align=ANY_ADDRESS)
-            place = self.builder.gep(place, [memory.strides[self.axis]])
+            place = self.builder.gep(place, memory.strides[self.axis])
 
     def _recall(self, frame: Frame, scratch: int) -> Value:
         memory = frame.scratches[scratch]
@@ -444,10 +441,7 @@ def transposed(builder: Any, vectors: list[Any]) -> list[Any]:
             keeps = [lane if not lane & step else count + lane - step for lane in range(count)]
             takes = [lane + step if not lane & step else count + lane for lane in range(count)]
             pair = rows[first], rows[second]
-            rows[first], rows[second] = (
-                builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(ir.IntType(32), count), lanes))
-                for lanes in (keeps, takes)
-            )
+            rows[first], rows[second] = (builder.shuffle_vector(*pair, lanes) for lanes in (keeps, takes))
         step //= 2
     return rows
 
@@ -462,9 +456,6 @@ def load_single(frame: Frame, buffer: int) -> Value:
 def allocate(builder: Any, kind: ir.Type, count: ir.Value | None = None) -> ir.Value:
     """Memory of the current function; in the entry block where its size is known, so that registers can replace it."""
     if count is not None:
-        memory = builder.alloca(kind, size=count)
-    else:
-        with builder.goto_entry_block():
-            memory = builder.alloca(kind)
-    memory.align = 64
-    return memory
+        return builder.alloca(kind, count, align=64)
+    with builder.at_entry():
+        return builder.alloca(kind, align=64)

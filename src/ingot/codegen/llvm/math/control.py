@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.math.words import Lanes, Mask
 
 Values = tuple[Any, ...]
@@ -40,7 +39,7 @@ def repeated(going: Callable[..., Mask], step: Callable[..., Values], *values: L
     """The values after as many steps as it takes until no lane is going."""
     builder: Any = values[0].builder
     before = builder.block
-    head, body, after = (builder.append_basic_block() for _ in range(3))
+    head, body, after = (builder.append_block() for _ in range(3))
     builder.branch(head)
     builder.position_at_end(head)
     current = _placeholders(builder, values)
@@ -57,7 +56,7 @@ def replaced_where_any(mask: Mask, replacement: Callable[[], Values], *values: L
     """The values, or what is to replace them where the mask holds in any lane."""
     builder: Any = mask.builder
     before = builder.block
-    rare, after = (builder.append_basic_block() for _ in range(2))
+    rare, after = (builder.append_block() for _ in range(2))
     builder.cbranch(_any(mask), rare, after)
     builder.position_at_end(rare)
     replacements = replacement()

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from llvmlite import ir
-
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Host, HostModule
 from ingot.codegen.llvm.math.words import Bits, Lanes, Number
 
@@ -28,6 +27,8 @@ class _Definition:
 class _Written(ir.Function):
     """A function whose text is known."""
 
+    __slots__ = ("_text",)
+
     def __init__(self, module: HostModule, kind: ir.FunctionType, name: str, text: str):
         super().__init__(module, kind, name)
         self._text = text
@@ -36,7 +37,7 @@ class _Written(ir.Function):
     def is_declaration(self) -> bool:
         return False
 
-    def __str__(self) -> Any:
+    def __str__(self) -> str:
         return self._text
 
 
@@ -52,14 +53,14 @@ def _lanes(builder: Any, value: Any) -> Lanes:
 
 @cache
 def _definition(function: Callable[..., Lanes], type: ir.Type, arity: int, host: Host) -> _Definition:
-    module = HostModule("definition", host)
+    module = HostModule(host)
     defined = ir.Function(module, ir.FunctionType(type, [type] * arity), _full_name(function, type))
-    defined.linkage = "internal"
-    defined.attributes.add("alwaysinline")
-    builder: Any = ir.IRBuilder(defined.append_basic_block())
-    builder.ret(function(*(_lanes(builder, argument) for argument in defined.args)).value)
-    others = [other for other in module.globals.values() if other is not defined]
-    return _Definition(str(defined), tuple((other.name, other.function_type) for other in others))
+    defined.is_internal = True
+    defined.attributes += " alwaysinline"
+    builder: Any = ir.IRBuilder(defined)
+    builder.ret(function(*(_lanes(builder, argument) for argument in defined.arguments)).value)
+    others = [other for other in module.functions.values() if other is not defined]
+    return _Definition(str(defined), tuple((other.name, other.kind) for other in others))
 
 
 def emitter(function: Callable[..., Lanes]) -> Emitter:
@@ -68,11 +69,11 @@ def emitter(function: Callable[..., Lanes]) -> Emitter:
     def emit(builder: ir.IRBuilder, *operands: Any) -> Any:
         module: Any = builder.module
         type = operands[0].type
-        found = module.globals.get(_full_name(function, type))
+        found = module.functions.get(_full_name(function, type))
         if found is None:
             definition = _definition(function, type, len(operands), module.host)
             for name, kind in definition.intrinsics:
-                if name not in module.globals:
+                if name not in module.functions:
                     ir.Function(module, kind, name)
             kind = ir.FunctionType(type, [type] * len(operands))
             found = _Written(module, kind, _full_name(function, type), definition.text)

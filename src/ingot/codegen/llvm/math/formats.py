@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from llvmlite import ir
-
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.constants import rounded_to
 
 INFINITY = float("inf")

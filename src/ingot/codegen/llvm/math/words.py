@@ -15,8 +15,7 @@ from fractions import Fraction
 from functools import wraps
 from typing import Any
 
-from llvmlite import ir
-
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.constants import constant
 from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.math.formats import DOUBLE, SINGLE, Coefficients, Format
@@ -215,7 +214,7 @@ def intrinsic(name: str, first: Number, *others: Number) -> Number:
     """One of LLVM's functions that are a single instruction, for the operands' type."""
     type, builder = first.value.type, first.builder
     full_name = f"llvm.{name}.{f'v{first.count}' if first.count else ''}{first.format.letter}"
-    function = builder.module.globals.get(full_name)
+    function = builder.module.functions.get(full_name)
     if function is None:
         function = ir.Function(builder.module, ir.FunctionType(type, [type] * (1 + len(others))), full_name)
     return Number(builder, builder.call(function, [first.value, *(other.value for other in others)]))

@@ -1,0 +1,93 @@
+"""What holds instructions: blocks, functions, modules."""
+
+from __future__ import annotations
+
+from ingot.codegen.llvm.ir.values import FunctionType, PointerType, Type, Value
+
+
+class Phi(Value):
+    """A value that depends on the block control came from."""
+
+    __slots__ = ("_incoming",)
+
+    def __init__(self, type: Type, reference: str):
+        super().__init__(type, reference)
+        self._incoming: list[str] = []
+
+    def add_incoming(self, value: Value, block: Block) -> None:
+        self._incoming.append(f"[ {value.reference}, %{block.name} ]")
+
+    def __str__(self) -> str:
+        return f"  {self.reference} = phi {self.type.text} {', '.join(self._incoming)}"
+
+
+class Block:
+    """Instructions one after another. What is appended to a block that has ended comes before its end."""
+
+    __slots__ = ("end", "known", "lines", "name")
+
+    def __init__(self, name: str):
+        self.name = name
+        self.lines: list[str | Phi] = []
+        self.end = ""
+        """Where control goes from here."""
+        self.known: dict[str, Value] = {}
+        """Values by the expression that they were computed by."""
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.name}:", *map(str, self.lines), self.end))
+
+
+class Function(Value):
+    """A function of a module; only declared as long as it has no blocks."""
+
+    __slots__ = ("_names", "arguments", "attributes", "blocks", "is_internal", "kind", "module", "name")
+
+    def __init__(self, module: Module, kind: FunctionType, name: str):
+        super().__init__(PointerType(kind), f"@{name}")
+        self.module, self.kind, self.name = module, kind, name
+        self.arguments = [Value(type, f"%a{index}") for index, type in enumerate(kind.arguments)]
+        self.attributes = "nounwind"
+        self.is_internal = False
+        self.blocks: list[Block] = []
+        self._names = 0
+        module.functions[name] = self
+
+    def new_name(self) -> str:
+        """A name nothing else in this function has."""
+        self._names += 1
+        return f"%v{self._names}"
+
+    def append_block(self, name: str = "block") -> Block:
+        block = Block(f"{name}{len(self.blocks)}")
+        self.blocks.append(block)
+        return block
+
+    @property
+    def is_declaration(self) -> bool:
+        return not self.blocks
+
+    def __str__(self) -> str:
+        result = self.kind.result.text
+        if self.is_declaration:
+            return f"declare {result} {self.reference}({', '.join(type.text for type in self.kind.arguments)})"
+        linkage = "internal " if self.is_internal else ""
+        arguments = ", ".join(f"{argument.type.text} {argument.reference}" for argument in self.arguments)
+        blocks = "\n".join(map(str, self.blocks))
+        return f"define {linkage}{result} {self.reference}({arguments}) {self.attributes} {{\n{blocks}\n}}"
+
+
+class Module:
+    def __init__(self, triple: str, data_layout: str):
+        self.triple, self.data_layout = triple, data_layout
+        self.functions: dict[str, Function] = {}
+        self._metadata: dict[str, str] = {}
+
+    def metadata(self, text: str) -> str:
+        """The name of a piece of metadata."""
+        return self._metadata.setdefault(text, f"!{len(self._metadata)}")
+
+    def __str__(self) -> str:
+        head = f'target triple = "{self.triple}"', f'target datalayout = "{self.data_layout}"'
+        metadata = (f"{name} = !{{{text}}}" for text, name in self._metadata.items())
+        return "\n".join((*head, *map(str, self.functions.values()), *metadata, ""))

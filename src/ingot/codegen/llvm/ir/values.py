@@ -1,0 +1,103 @@
+"""Types and values of LLVM's language. Equal types are one object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+_Made = TypeVar("_Made")
+_made: dict[tuple[Any, ...], Any] = {}
+
+
+class _OnePerKind(type):
+    """Makes a type once, whoever asks for it."""
+
+    def __call__(cls: type[_Made], *arguments: Any) -> _Made:
+        key = (cls, *arguments)
+        found = _made.get(key)
+        if found is None:
+            found = _made.setdefault(key, type.__call__(cls, *arguments))
+        return found
+
+
+class Type(metaclass=_OnePerKind):
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class VoidType(Type):
+    text = "void"
+
+
+class HalfType(Type):
+    text = "half"
+
+
+class FloatType(Type):
+    text = "float"
+
+
+class DoubleType(Type):
+    text = "double"
+
+
+class IntType(Type):
+    def __init__(self, width: int):
+        self.width = width
+        self.text = f"i{width}"
+
+    def __call__(self, value: int) -> Constant:
+        return Constant(self, value)
+
+
+class VectorType(Type):
+    def __init__(self, element: Type, count: int):
+        self.element, self.count = element, count
+        self.text = f"<{count} x {element.text}>"
+
+
+class PointerType(Type):
+    text = "ptr"
+
+    def __init__(self, pointee: Type | FunctionType):
+        self.pointee = pointee
+
+
+class FunctionType:
+    def __init__(self, result: Type, arguments: Sequence[Type]):
+        self.result, self.arguments = result, tuple(arguments)
+
+
+class Value:
+    """What an instruction can use: its type, and the text it goes by."""
+
+    __slots__ = ("reference", "type")
+
+    def __init__(self, type: Any, reference: str):
+        self.type = type
+        self.reference = reference
+
+
+Undefined = object()
+"""Stands for any number whatever."""
+
+
+class Constant(Value):
+    """A whole number, one per lane, zeros for None, or Undefined."""
+
+    __slots__ = ()
+
+    def __init__(self, type: Any, value: int | Sequence[int] | object | None):
+        super().__init__(type, _constant_text(type, value))
+
+
+def _constant_text(type: Any, value: Any) -> str:
+    if value is Undefined:
+        return "undef"
+    if value is None:
+        return "zeroinitializer"
+    if isinstance(type, VectorType):
+        return f"<{', '.join(f'{type.element.text} {lane}' for lane in value)}>"
+    return str(int(value))
