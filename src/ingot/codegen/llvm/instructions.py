@@ -52,9 +52,13 @@ class Value:
 class Instructions:
     """An emitter that appends to the block its IRBuilder is at."""
 
-    def __init__(self, builder: ir.IRBuilder, lanes: int):
+    def __init__(self, builder: ir.IRBuilder, lanes: int, splits_pairs: bool = False):
+        """`splits_pairs` says in which order lanes are: bfloat16 as in memory, everything else the even elements of
+        them first and then the odd ones. A word of two bfloat16 becomes two float32 by one instruction each, and
+        back, where the order of memory takes twice as many."""
         self.builder: Any = builder  # llvmlite's own annotations claim that instructions are None
         self.lanes = lanes
+        self.splits_pairs = splits_pairs
 
     # --- types and constants ------------------------------------------------------------------------------------------
 
@@ -264,7 +268,13 @@ class Instructions:
     def _from_bfloat16(self, x: Value) -> Value:
         """The upper half of a float32."""
         word = ir.IntType(32)
-        bits = self.builder.shl(self.builder.zext(x.code, self.wide(word)), self._constant(word, 16))
+        if self.splits_pairs:
+            pairs = self.builder.bitcast(x.code, ir.VectorType(word, self.lanes // 2))
+            even = self.builder.shl(pairs, ir.Constant(pairs.type, [16] * (self.lanes // 2)))
+            odd = self.builder.and_(pairs, ir.Constant(pairs.type, [-0x10000] * (self.lanes // 2)))
+            bits = self.builder.shuffle_vector(even, odd, list(range(self.lanes)))
+        else:
+            bits = self.builder.shl(self.builder.zext(x.code, self.wide(word)), self._constant(word, 16))
         return Value(self.builder.bitcast(bits, self.wide(ir.FloatType())), DataType.Float)
 
     def _to_bfloat16(self, x: Value) -> Value:
@@ -274,7 +284,17 @@ class Instructions:
         upper = self.builder.lshr(bits, self._constant(word, 16))
         odd = self.builder.and_(upper, self._constant(word, 1))
         rounded = self.builder.add(self.builder.add(bits, self._constant(word, 0x7FFF)), odd)
-        rounded = self.builder.lshr(rounded, self._constant(word, 16))
         is_nan = self.compare("ne", x, x)
-        chosen = self.builder.select(is_nan.code, self._constant(word, 0x7FC0), rounded)
-        return Value(self.builder.trunc(chosen, self.wide(ir.IntType(16))), DataType.BFloat16)
+        chosen = self.builder.select(is_nan.code, self._constant(word, 0x7FC00000), rounded)
+        return Value(self._upper_halves(chosen), DataType.BFloat16)
+
+    def _upper_halves(self, bits: ir.Value) -> ir.Value:
+        """The upper 16 of 32 bits, of every lane."""
+        word, half = ir.IntType(32), self.wide(ir.IntType(16))
+        if not self.splits_pairs:
+            return self.builder.trunc(self.builder.lshr(bits, self._constant(word, 16)), half)
+        pairs = self.lanes // 2
+        even, odd = (self.builder.shuffle_vector(bits, bits, list(range(first, first + pairs))) for first in (0, pairs))
+        low = self.builder.lshr(even, ir.Constant(even.type, [16] * pairs))
+        high = self.builder.and_(odd, ir.Constant(odd.type, [-0x10000] * pairs))
+        return self.builder.bitcast(self.builder.or_(low, high), half)

@@ -30,6 +30,7 @@ from ingot.loops.nest import (
     Compute,
     Extent,
     Finish,
+    Instruction,
     Keep,
     Load,
     Loop,
@@ -102,7 +103,7 @@ class VectorLoop:
         self.builder = frames[0].builder
         (self.axis,) = loop.axes
         self.lanes = lanes_of(self.nest, loop)
-        self.instructions = Instructions(self.builder, self.lanes)
+        self.instructions = Instructions(self.builder, self.lanes, self._splits_pairs())
         self.values: list[dict[Operand, Value]] = [{} for _ in frames]
         self.temporaries: dict[Place, Any] = {}
         self.running: dict[int, Value] = {}
@@ -120,6 +121,24 @@ class VectorLoop:
 
     def _motion(self, buffer: int) -> Motion:
         return self.schedule.motions[buffer] if self.axis == self.schedule.vector_axis else Motion.NEXT
+
+    def _splits_pairs(self) -> bool:
+        """Whether all lanes may be in another order than memory: nothing but bfloat16 comes from there and goes there,
+        nothing but casts works on that, and nobody asks where a lane is."""
+        return self.lanes % 2 == 0 and all(map(self._takes_any_order, self.loop.body))
+
+    def _takes_any_order(self, instruction: Instruction) -> bool:
+        if any(isinstance(operand, AxisPosition) and operand.axis == self.axis for operand in values_read(instruction)):
+            return False
+        match instruction:
+            case Load(_, buffer):
+                return self._dtype(buffer) is DataType.BFloat16 or self._motion(buffer) is Motion.STILL
+            case Store(buffer, _):
+                return self._dtype(buffer) is DataType.BFloat16
+            case Compute(register, op, operands, _):
+                return op.name == "cast" or DataType.BFloat16 not in {each.dtype for each in (register, *operands)}
+            case _:
+                return isinstance(instruction, Prefetch)
 
     def emit(self) -> None:
         begin, end = self.frames[0].range_of(self.axis)
