@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from llvmlite import ir
 
 from benchmarks.measuring import Contestant, Effort, race
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, new_module
 from ingot.runtime.threads import bind_openmp, thread_count
 
@@ -110,32 +110,32 @@ def moving(arrays: list[torch.Tensor], reads: int, writes: int, ways: int) -> Ca
 def compile_moving(reads: int, writes: int, ways: int) -> Compiled:
     """`launch(words, threads)`. Words: addresses of what is written, of what is read, of a sink, then the elements of a
     share; a thread works on as many shares of each array as there are ways, and on all of them at once."""
-    module = new_module(f"moving_{reads}_{writes}_{ways}")
+    module = new_module()
     has_threads = bind_openmp()
-    words_type = WORD.as_pointer()
+    words_type = ir.PointerType(WORD)
     work = ir.Function(module, ir.FunctionType(ir.VoidType(), [words_type]), "work")
     _emit_work(work, reads, writes, ways, has_threads)
     launch = ir.Function(module, ir.FunctionType(ir.VoidType(), [words_type, NUMBER]), "launch")
-    builder: Any = ir.IRBuilder(launch.append_basic_block("entry"))
+    builder: Any = ir.IRBuilder(launch)
     if has_threads:
         kind = ir.FunctionType(ir.VoidType(), [work.type, words_type, NUMBER, NUMBER])
         parallel = ir.Function(module, kind, "GOMP_parallel")
-        builder.call(parallel, [work, launch.args[0], launch.args[1], NUMBER(0)])
+        builder.call(parallel, [work, *launch.arguments, NUMBER(0)])
     else:
-        builder.call(work, [launch.args[0]])
+        builder.call(work, launch.arguments[:1])
     builder.ret_void()
     return Compiled(module)
 
 
 def _emit_work(work: Any, reads: int, writes: int, ways: int, has_threads: bool) -> None:
     """What one thread does."""
-    before, body, after = (work.append_basic_block(name) for name in ("before", "body", "after"))
-    builder: Any = ir.IRBuilder(before)
+    builder: Any = ir.IRBuilder(work)
+    before, body, after = builder.block, work.append_block("body"), work.append_block("after")
     me: Any = WORD(0)
     if has_threads:
         thread_number = ir.Function(work.module, ir.FunctionType(NUMBER, []), "omp_get_thread_num")
         me = builder.zext(builder.call(thread_number, []), WORD)
-    words = [builder.load(builder.gep(work.args[0], [WORD(index)])) for index in range(reads + writes + 2)]
+    words = [builder.load(builder.gep(work.arguments[0], WORD(index))) for index in range(reads + writes + 2)]
     *arrays, sink, share = words
     first = builder.mul(me, builder.mul(share, WORD(ways)))
     builder.branch(body)
@@ -150,8 +150,7 @@ def _emit_work(work: Any, reads: int, writes: int, ways: int, has_threads: bool)
         pointers = [_pointer(builder, array, element) for array in arrays]
         totals.append(_total(builder, [builder.load(pointer, align=64) for pointer in pointers[writes:]]))
         for pointer in pointers[:writes]:
-            store = builder.store(totals[-1], pointer, align=64)
-            store.set_metadata("nontemporal", builder.module.add_metadata([NUMBER(1)]))
+            builder.store(totals[-1], pointer, align=64, streams=True)
     for number, sum_ in enumerate(sums):
         sum_.add_incoming(ir.Constant(FLOATS, None), before)
         totals[number] = builder.fadd(sum_, totals[number])
@@ -166,12 +165,12 @@ def _emit_work(work: Any, reads: int, writes: int, ways: int, has_threads: bool)
     for total in totals[1:]:
         result = builder.fadd(result, total)
     builder.store(result, _pointer(builder, sink, builder.mul(me, WORD(LANES))), align=4)
-    builder.fence("seq_cst")
+    builder.fence()
     builder.ret_void()
 
 
 def _pointer(builder: Any, address: Any, element: Any) -> Any:
-    return builder.inttoptr(builder.add(address, builder.mul(element, WORD(4))), FLOATS.as_pointer())
+    return builder.inttoptr(builder.add(address, builder.mul(element, WORD(4))), ir.PointerType(FLOATS))
 
 
 def _total(builder: Any, loaded: list[Any]) -> Any:
