@@ -44,7 +44,7 @@ from ingot.loops.nest import (
 from ingot.loops.nest import Value as Operand
 from ingot.loops.nesting import TURNED_AT_ONCE
 from ingot.loops.program import Argument, Known
-from ingot.loops.schedule import MOST_LANES, Motion, Schedule
+from ingot.loops.schedule import MOST_LANES, Form, Motion, Schedule
 
 VECTOR_BYTES = 64
 """Bytes a vector of the widest type takes: one AVX-512 register, two of AVX2, four of SSE or NEON."""
@@ -54,6 +54,9 @@ NARROWEST_STORE = 32
 SHORT_BODY = 40
 """Instructions of a body that is written twice: for whole vectors, and for what is left over."""
 LINE_BYTES = 64
+BYTES_AHEAD = 512
+"""How far ahead narrow elements of large tensors are asked for. Vectors of them are less than a line of the cache, and
+so many instructions lie between two lines that the processor does not look far enough ahead by itself."""
 
 
 def lanes_of(nest: Nest, loop: Loop) -> int:
@@ -161,7 +164,7 @@ class VectorLoop:
         """The loop over full vectors."""
         places = (*self.loads, *self.stores)
         strides = {place: self._stride(place[1]) for place in places if self._is_strided(place)}
-        with counted(self.builder, begin, end, self.lanes) as position:
+        with counted(self.builder, begin, end, self.lanes, runs=self.schedule.is_even) as position:
             pointers = {place: self._pointer(place, position) for place in places}
             self._bodies(position, pointers, strides, None)
 
@@ -321,6 +324,9 @@ class VectorLoop:
         builder, dtype = self.builder, self._dtype(buffer)
         element = memory_type(dtype)
         if stride is None:
+            width = dtype.bytes * self.lanes
+            if self.schedule.streaming and self.schedule.form is Form.FLAT and width < LINE_BYTES:
+                self._ask_for(builder.gep(pointer, WORD(BYTES_AHEAD)), width)
             typed = builder.bitcast(pointer, ir.PointerType(self.instructions.wide(element)))
             return in_register(builder, builder.load(typed, align=ANY_ADDRESS), dtype)
         gathered: ir.Value = ir.Constant(self.instructions.wide(element), ir.Undefined)
@@ -403,13 +409,16 @@ class VectorLoop:
         if self._motion(buffer) is not Motion.NEXT:
             return
         width = self._dtype(buffer).bytes
+        distance = self.builder.add(self.builder.mul(position, WORD(width)), frame.words.stride(buffer, axis))
+        self._ask_for(self.builder.gep(frame.pointer(buffer), distance), self.lanes * width)
+
+    def _ask_for(self, place: ir.Value, count: int) -> None:
+        """Let so many bytes come into the cache."""
         kind = ir.FunctionType(ir.VoidType(), [BYTE_POINTER, *[ir.IntType(32)] * 3])
         function = self.builder.module.functions.get("llvm.prefetch.p0")
         if function is None:
             function = ir.Function(self.builder.module, kind, "llvm.prefetch.p0")
-        distance = self.builder.add(self.builder.mul(position, WORD(width)), frame.words.stride(buffer, axis))
-        place = self.builder.gep(frame.pointer(buffer), distance)
-        for first in range(0, self.lanes * width, LINE_BYTES):
+        for first in range(0, count, LINE_BYTES):
             line = self.builder.gep(place, WORD(first))
             # For reading, soon, as data.
             self.builder.call(function, [line, ir.IntType(32)(0), ir.IntType(32)(2), ir.IntType(32)(1)])
