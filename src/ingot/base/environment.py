@@ -19,15 +19,37 @@ DUMPS = {
 CHECKS = {"bounds": "that kernels stay inside the memory of their tensors, at every call; also under python -X dev"}
 """What INGOT_CHECK can name, separated by commas."""
 
+LOGS = {
+    "recompiles": "every recording after a function's first, and why it was made",
+    "fallbacks": "calls that run eagerly because they need gradients",
+}
+"""What INGOT_LOGS can name, separated by commas."""
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:
     dump: frozenset[str]
     check: frozenset[str]
+    logs: frozenset[str] = frozenset()
+    is_disabled: bool = False
+    """Whether INGOT_DISABLE=1 makes every compiled function call its original."""
 
     @staticmethod
     def read(variables: Mapping[str, str]) -> Environment:
-        return Environment(_words(variables, "INGOT_DUMP", DUMPS), _words(variables, "INGOT_CHECK", CHECKS))
+        return Environment(
+            _words(variables, "INGOT_DUMP", DUMPS),
+            _words(variables, "INGOT_CHECK", CHECKS),
+            _words(variables, "INGOT_LOGS", LOGS),
+            _switch(variables, "INGOT_DISABLE"),
+        )
+
+
+def _switch(variables: Mapping[str, str], name: str) -> bool:
+    """Whether a variable is set to 1."""
+    value = variables.get(name, "").strip()
+    if value not in ("", "0", "1"):
+        raise ConfigError(f"{name} must be 0 or 1, not {value!r}")
+    return value == "1"
 
 
 def _words(variables: Mapping[str, str], name: str, known: Mapping[str, str]) -> frozenset[str]:

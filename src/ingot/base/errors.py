@@ -82,3 +82,7 @@ class UnsupportedError(IngotError):
 
 class ValidationError(IngotError):
     """Results differ from what PyTorch computes for the same definition."""
+
+
+class CaptureError(IngotError):
+    """A function cannot be recorded whole, or not at all, where that was asked for."""

@@ -104,6 +104,11 @@ def symbol(name: str) -> SizeExpression:
     return SizeExpression((((Symbol(name),), 1),))
 
 
+def is_symbol(size: Size) -> bool:
+    """Whether a size is one symbol and nothing else."""
+    return isinstance(size, SizeExpression) and size.text in symbols(size)
+
+
 def evaluate(size: Size, bindings: Mapping[str, int]) -> int:
     """The number a size stands for, given a number for each symbol."""
     if isinstance(size, int):

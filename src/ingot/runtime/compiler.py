@@ -115,10 +115,14 @@ class CompiledModule:
             return self.graph.text
         if stage == "optimized_graph":
             return self.optimized_graph.text
-        found = self._plan.kernels() if isinstance(self._plan, Plan) else []
+        found = self.kernels()
         if stage == "kernels":
             return "\n\n".join(kernel.program.text for kernel in found)
         return "\n\n".join(text for kernel in found for text in _variants(kernel, stage))
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels it consists of, besides what runs through PyTorch."""
+        return self._plan.kernels() if isinstance(self._plan, Plan) else []
 
     def __repr__(self) -> str:
         return f"<CompiledModule of {len(self.optimized_graph.nodes)} operations, {self.graph.digest[:12]}>"

@@ -1,0 +1,83 @@
+"""What calls of PyTorch's operators mean in a graph: from one recorded call to nodes.
+
+In: an overload, and its arguments with handles in the place of tensors. Out: handles of exactly the shapes and dtypes
+eager gives. Always holds: a call that has no exact meaning in the op table raises an IngotError and is left to PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from ingot.frontend.aten import (
+    activations,
+    factories,
+    indexing,
+    losses,
+    normalizations,
+    pointwise,
+    reductions,
+    views,
+)
+from ingot.frontend.aten.overloads import functional_form
+from ingot.frontend.aten.table import ROWS, unsupported
+from ingot.ir.builder import Builder
+from ingot.ir.handles import Handle
+
+__all__ = ["Lowering", "functional_form", "lowering_for"]
+
+Lowering = Callable[[Builder, Sequence[Any], Mapping[str, Any]], Handle | tuple[Handle, ...]]
+
+MODULES = (activations, factories, indexing, losses, normalizations, pointwise, reductions, views)
+"""Where the rows of the table stand."""
+
+
+@cache
+def lowering_for(overload: OpOverload) -> Lowering | None:
+    """How to write a call of this overload as nodes; None if no call of it has a meaning in the op table."""
+    name = str(overload)
+    row = ROWS.get(name.removeprefix("aten.")) if name.startswith("aten.") else None
+    if row is None:
+        return None
+    parameters = overload._schema.arguments
+    positional = [parameter for parameter in parameters if not parameter.kwarg_only]
+    by_name = [parameter for parameter in parameters if parameter.kwarg_only]
+
+    def lower(b: Builder, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        given = list(arguments)
+        for parameter in positional[len(given) :]:
+            given.append(_argument(parameter, keywords))
+        named = {parameter.name: _argument(parameter, keywords) for parameter in by_name}
+        _check_options(named)
+        for value in given:
+            if isinstance(value, complex):
+                unsupported("complex numbers are not lowered")
+        return row(b, *given, **{name: value for name, value in named.items() if name not in OPTIONS})
+
+    return lower
+
+
+def _argument(parameter: Any, keywords: Mapping[str, Any]) -> Any:
+    if parameter.name in keywords:
+        return keywords[parameter.name]
+    if not parameter.has_default_value():
+        unsupported(f"the argument {parameter.name!r} is missing")
+    return parameter.default_value
+
+
+OPTIONS = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking"})
+"""Keywords that say where and how a result lies in memory: it lies on the CPU, row by row."""
+
+
+def _check_options(keywords: Mapping[str, Any]) -> None:
+    device = keywords.get("device")
+    if device is not None and torch.device(device).type != "cpu":
+        unsupported(f"a tensor on {device} is not lowered")
+    if keywords.get("layout") not in (None, torch.strided) or keywords.get("pin_memory"):
+        unsupported("only ordinary memory is lowered")
+    if keywords.get("memory_format") not in (None, torch.contiguous_format, torch.preserve_format):
+        unsupported(f"{keywords['memory_format']} is not lowered")

@@ -1,0 +1,162 @@
+"""Softmax and normalisations, with the statistics that PyTorch's own return beside the result."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ingot.base import sizes
+from ingot.frontend.aten.table import lowers, narrowed, require_float, require_one_type, unsupported
+from ingot.ir.builder import Builder
+from ingot.ops.normalizations import per_channel, require_shape
+from ingot.ops.parameters import data_type
+
+
+@lowers("_softmax.default")
+def _softmax(b: Builder, x: Any, dim: int, half_to_float: bool) -> Any:
+    return _over_axis(b, "softmax", x, dim, half_to_float)
+
+
+@lowers("_log_softmax.default")
+def _log_softmax(b: Builder, x: Any, dim: int, half_to_float: bool) -> Any:
+    return _over_axis(b, "log_softmax", x, dim, half_to_float)
+
+
+def _over_axis(b: Builder, operator: str, x: Any, dim: int, half_to_float: bool) -> Any:
+    require_float(operator, x)
+    if half_to_float:
+        unsupported("the conversion to float32 on the way is not lowered")
+    return b.call(operator, (x, dim))
+
+
+@lowers("softmax.int", "special_softmax.default")
+def _softmax_in(b: Builder, x: Any, dim: int, dtype: Any) -> Any:
+    return b.softmax(x, dim, dtype)
+
+
+@lowers("log_softmax.int", "special_log_softmax.default")
+def _log_softmax_in(b: Builder, x: Any, dim: int, dtype: Any) -> Any:
+    return b.log_softmax(x, dim, dtype)
+
+
+@lowers("_safe_softmax.default")
+def _safe_softmax(b: Builder, x: Any, dim: int, dtype: Any) -> Any:
+    """Rows with nothing but minus infinity give 0."""
+    result = b.softmax(x, dim, dtype)
+    return b.where(b.all(b.eq(x, -math.inf), dim, True), b.constant(0.0, result.dtype), result)
+
+
+@lowers("_softmax_backward_data.default")
+def _softmax_backward(b: Builder, gradient: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    gradient, output, dtype = _wide_pair(b, gradient, output, input_dtype)
+    product = gradient * output
+    return b.cast(product - output * b.sum(product, dim, True), dtype)
+
+
+@lowers("_log_softmax_backward_data.default")
+def _log_softmax_backward(b: Builder, gradient: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    gradient, output, dtype = _wide_pair(b, gradient, output, input_dtype)
+    return b.cast(gradient - b.exp(output) * b.sum(gradient, dim, True), dtype)
+
+
+def _wide_pair(b: Builder, gradient: Any, output: Any, input_dtype: Any) -> Any:
+    require_float("the derivative of softmax", gradient, output)
+    require_one_type("the derivative of softmax", gradient, output)
+    if data_type(input_dtype) is not gradient.dtype:
+        unsupported("the conversion to float32 on the way is not lowered")
+    wide = gradient.dtype.widened
+    return b.cast(gradient, wide), b.cast(output, wide), gradient.dtype
+
+
+# --- normalisations ---------------------------------------------------------------------------------------------------
+
+
+@lowers("native_layer_norm.default")
+def _native_layer_norm(b: Builder, x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """The result, and mean and reciprocal deviation of each row: in the type of the weights, where they are wider."""
+    statistics = _statistics_type(x, weight, bias)
+    count = len(shape)
+    if not 0 < count <= len(x.shape):
+        unsupported("layer_norm needs a shape of its own")
+    for size, expected in zip(x.shape[-count:], shape, strict=True):
+        b.require_equal_sizes(size, expected, "normalized_shape does not fit")
+    for parameter in (weight, bias):
+        require_shape(b, parameter, shape)
+    wide, weight, bias = _widened(b, x, weight, bias)
+    normalized, mean, inverse = _normalized(b, wide, list(range(len(x.shape) - count, len(x.shape))), eps)
+    result = b.cast(_scaled(normalized, weight, bias), x.dtype)
+    return result, *narrowed(b, (mean, inverse), statistics)
+
+
+@lowers("native_group_norm.default")
+def _native_group_norm(
+    b: Builder, x: Any, weight: Any, bias: Any, batch: Any, channels: Any, area: Any, groups: int, eps: float
+) -> Any:
+    """The result, and mean and reciprocal deviation of each group of channels."""
+    statistics = _statistics_type(x, weight, bias)
+    if len(x.shape) < 2 or not isinstance(channels, int) or groups < 1 or channels % groups:
+        unsupported("group_norm needs a number of channels that its groups divide")
+    wide, weight, bias = _widened(b, x, weight, bias)
+    for parameter in (weight, bias):
+        require_shape(b, parameter, (channels,))
+    grouped = b.reshape(wide, (x.shape[0], groups, sizes.product((channels // groups, *x.shape[2:]))))
+    normalized, mean, inverse = _normalized(b, grouped, [2], eps)
+    weight, bias = per_channel(b, x, weight), per_channel(b, x, bias)
+    result = b.cast(_scaled(b.reshape(normalized, x.shape), weight, bias), x.dtype)
+    return result, *(b.squeeze(narrowed(b, value, statistics), [2]) for value in (mean, inverse))
+
+
+@lowers("native_batch_norm.default")
+def _native_batch_norm(
+    b: Builder, x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    if training:
+        unsupported("batch_norm that learns is not lowered")
+    return _batch_norm(b, x, weight, bias, mean, var, momentum, eps)
+
+
+@lowers("_native_batch_norm_legit_no_training.default")
+def _batch_norm(b: Builder, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
+    """Each channel times a factor plus an offset, as PyTorch computes it; no statistics are kept."""
+    require_float("batch_norm", x)
+    given = [value for value in (weight, bias, mean, var) if value is not None]
+    if mean is None or var is None or len(x.shape) < 2 or x.dtype is not x.dtype.widened:
+        unsupported("batch_norm without statistics or of half types is not lowered")
+    require_one_type("batch_norm", x, *given)
+    for value in given:
+        require_shape(b, value, x.shape[1:2])
+    factor = 1 / b.sqrt(var + eps)
+    factor = factor if weight is None else factor * weight
+    offset = -mean * factor if bias is None else bias - mean * factor
+    result = x * per_channel(b, x, factor) + per_channel(b, x, offset)
+    nothing = b.full((0,), 0, x.dtype)
+    return result, nothing, nothing
+
+
+def _statistics_type(x: Any, weight: Any, bias: Any) -> Any:
+    """The type of the weights, where there are any: that of x, or float32 for half types."""
+    require_float("a normalisation", x)
+    if any(size == 0 for size in x.shape):
+        unsupported("normalisations of nothing are not lowered")
+    require_one_type("a normalisation", *(value for value in (weight, bias) if value is not None))
+    found = next((value.dtype for value in (weight, bias) if value is not None), x.dtype)
+    if found not in (x.dtype, x.dtype.widened):
+        unsupported("weights of another type are not lowered")
+    return found
+
+
+def _widened(b: Builder, x: Any, *values: Any) -> Any:
+    wide = x.dtype.widened
+    return [value if value is None else b.cast(value, wide) for value in (x, *values)]
+
+
+def _normalized(b: Builder, x: Any, axes: Any, eps: float) -> Any:
+    """x with mean 0 and variance 1 along axes, the mean and the reciprocal deviation, all axes kept."""
+    variance, mean = b.var_mean(x, axes, 0, True)
+    inverse = b.rsqrt(variance + eps)
+    return (x - mean) * inverse, mean, inverse
+
+
+def _scaled(x: Any, weight: Any, bias: Any) -> Any:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias

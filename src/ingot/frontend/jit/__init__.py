@@ -1,0 +1,1 @@
+"""`ingot.jit`: functions and modules compiled by calling them."""

@@ -1,0 +1,464 @@
+"""Recording a call: the user's function runs eagerly on its own arguments while its operations are noted down.
+
+In: a function, its arguments, and the tensors its surroundings hold. Out: eager's own result, and either a tape or the
+reason why there is none. Nothing runs twice and nothing is simulated: what cannot be recorded has been computed all the
+same. Two modes of torch watch. The dispatch mode sees every operation; the function mode sees what Python asks of
+tensors without an operation: their sizes, their memory, their values as numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ingot.base.errors import CaptureError
+from ingot.frontend.jit.scalars import marks_in
+from ingot.frontend.jit.state import state_of_torch
+from ingot.frontend.jit.structure import take_apart
+from ingot.frontend.jit.surroundings import Surroundings
+from ingot.frontend.jit.tape import Argument, Event, Made, Origin, Register, Surrounding, Tape, TensorNote
+from ingot.frontend.jit.witness import Witness
+
+_MOST_EVENTS = 100_000
+"""A longer recording is a loop that should not be unrolled."""
+
+_READS_SIZES = frozenset(
+    {"shape", "size", "numel", "nelement", "__len__", "stride", "storage_offset", "nbytes", "is_contiguous", "ndim"}
+)
+_READS_MEMORY = frozenset(
+    {
+        "numpy",
+        "tolist",
+        "__array__",
+        "data_ptr",
+        "untyped_storage",
+        "storage",
+        "_typed_storage",
+        "__repr__",
+        "__str__",
+        "__format__",
+        "__dlpack__",
+        "__reduce_ex__",
+        "__deepcopy__",
+        "share_memory_",
+        "requires_grad_",
+        "data",
+        "grad",
+        "register_hook",
+        "backward",
+        "set_",
+        "_version",
+        "grad_fn",
+        "is_leaf",
+        "retain_grad",
+        "_base",
+        "is_shared",
+        "is_inference",
+    }
+)
+_OBLIVIOUS = frozenset(
+    [
+        "relu",
+        "relu6",
+        "gelu",
+        "silu",
+        "elu",
+        "celu",
+        "selu",
+        "leaky_relu",
+        "hardswish",
+        "hardsigmoid",
+        "hardtanh",
+        "softplus",
+        "mish",
+        "logsigmoid",
+        "tanhshrink",
+        "softsign",
+        "sigmoid",
+        "tanh",
+        "softmax",
+        "log_softmax",
+        "softmin",
+        "layer_norm",
+        "group_norm",
+        "rms_norm",
+        "dropout",
+        "alpha_dropout",
+        "mse_loss",
+        "l1_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+        "embedding",
+        "batch_norm",
+        "glu",
+        "linear",
+        "threshold",
+        "normalize",
+        "__rsub__",
+        "__rdiv__",
+        "__rpow__",
+        "__rtruediv__",
+        "__rfloordiv__",
+        "__rmatmul__",
+        "__pow__",
+        "__radd__",
+        "__rmul__",
+    ]
+)
+"""Functions of torch that are written in Python and do not take another way for other sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Why a call could not be recorded, and the line of the user's code where that was found."""
+
+    reason: str
+    place: str
+
+
+class _Operations(TorchDispatchMode):
+    """Hands every operation to a recording."""
+
+    def __init__(self, recording: Recording):
+        super().__init__()
+        self._recording = recording
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False keeps torch from importing its tracing compiler for the sake of this mode."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunction():
+            return self._recording.operate(func, args, kwargs or {})
+
+
+class _Questions(TorchFunctionMode):
+    """Hands every function of torch that Python calls to a recording."""
+
+    def __init__(self, recording: Recording):
+        super().__init__()
+        self._recording = recording
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        recording, kwargs = self._recording, kwargs or {}
+        recording.ask(func)
+        before, recording.handed = recording.handed, marks_in(args, kwargs)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            recording.handed = before
+
+
+class Recording:
+    """A recording in progress, on one thread."""
+
+    def __init__(self, arguments: Sequence[torch.Tensor], surroundings: Surroundings, strict: bool = False):
+        """`arguments` are the tensors passed. A strict recording raises an error where others stop."""
+        self.tape = Tape()
+        self.broken: Broken | None = None
+        self._surroundings = surroundings
+        self._strict = strict
+        self._registers: dict[int, tuple[weakref.ref[Any], Register]] = {}
+        self._leaf_storages: dict[int, int] = {}
+        self._storages = 0
+        self._kept: list[Any] = []
+        self._definition: str | None = None
+        self.handed: frozenset[int] = frozenset()
+        """The marked numbers that the function of torch which runs now was given."""
+        self._constant: set[Register] = set()
+        """Registers that hold the same at every call like this: nothing that they are made of was passed or found."""
+        for position, tensor in enumerate(arguments):
+            if self._find(tensor) is None:
+                self._add_leaf(tensor, Argument(position))
+
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call the function and note down what it does."""
+        before = state_of_torch()
+        parts_before = _parts(args, kwargs)
+        with Witness(self._saw, self.stop), _uncached_casts(), _Questions(self), _Operations(self):
+            result = function(*args, **kwargs)
+        self._definition = _definition(function)
+        if _parts(args, kwargs) != parts_before:
+            self.stop("it changes a list, a dictionary or an object that it was given")
+        if state_of_torch() != before:
+            self.stop("it changes a setting of PyTorch, such as the grad mode, for those who come after it")
+        return result
+
+    def _saw(self, frame: types.FrameType) -> None:
+        reason = self._surroundings.saw(frame)
+        if reason is not None:
+            self.stop(reason)
+
+    def stop(self, reason: str) -> None:
+        """Record no further; the call goes on."""
+        if self.broken is None:
+            self.broken = Broken(reason, self._definition or user_place())
+            if self._strict:
+                raise CaptureError(f"{reason} ({self.broken.place})")
+
+    def register_of(self, tensor: torch.Tensor) -> Register | None:
+        """The register of a tensor that the function returned; None if it came from nowhere."""
+        return self._find(tensor) or self._surrounding(tensor)
+
+    # --- what the modes see -------------------------------------------------------------------------------------------
+
+    def ask(self, function: Any) -> None:
+        """Python is about to call a function or to read an attribute of tensors."""
+        name = getattr(function, "__name__", "")
+        if name in ("__get__", "__set__", "__delete__"):
+            attribute = getattr(getattr(function, "__self__", None), "__name__", "")
+            if name != "__get__":
+                self.stop(f"the attribute {attribute} of a tensor is set")
+            name = attribute
+        if name in _READS_MEMORY:
+            self.stop(f"{name} looks at a tensor's memory, which generated code does not pass through Python")
+        elif name in _READS_SIZES or (isinstance(function, types.FunctionType) and name not in _OBLIVIOUS):
+            self.tape.reads_sizes = True
+
+    def operate(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """One operation: run it, and note it down."""
+        if self.broken is None:
+            if torch.Tag.data_dependent_output in target.tags and self._is_constant(args, kwargs):
+                self.tape.reads_constants = True
+                return target(*args, **kwargs)
+            why_not = refusal(target, args, kwargs) or (len(self.tape.events) >= _MOST_EVENTS and "the call never ends")
+            if why_not:
+                self.stop(why_not)
+        if self.broken is not None or target.namespace == "profiler":
+            return target(*args, **kwargs)
+        if target.overloadpacket._qualified_op_name in _LIFTS:
+            return self._lift(target(*args, **kwargs))
+        given = self._encode(list(args)), self._encode(dict(kwargs))
+        shapes = [(tensor, tensor.shape) for tensor in _tensors_in((args, kwargs))] if is_mutable(target) else []
+        result = target(*args, **kwargs)
+        if any(tensor.shape != shape for tensor, shape in shapes):
+            self.stop(f"{target} changes the size of a tensor")
+        if self.broken is None:
+            storages = {_storage(tensor): register for tensor, register in self._operands((args, kwargs))}
+            results = self._decode_results(result, storages)
+            event = Event(target, tuple(given[0]), given[1], results, user_place(), self.handed)
+            self._note_constants(event, is_mutable(target))
+            self.tape.events.append(event)
+        return result
+
+    def _lift(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor that Python made of numbers: later calls copy what it held, as they may write into it."""
+        if not tensor.untyped_storage().resizable():  # memory of somebody else's, such as a numpy array
+            self.stop("a tensor is made of memory that is not PyTorch's")
+            return tensor
+        constant = tensor.clone()
+        self.tape.surroundings.append(constant)
+        source = self._add_leaf(constant, Surrounding(len(self.tape.surroundings) - 1))
+        made = self._add_made(tensor, {})
+        self._constant.update((source, made))
+        self.tape.events.append(Event(torch.ops.aten.clone.default, (source,), {}, made, user_place()))
+        return tensor
+
+    # --- constants ----------------------------------------------------------------------------------------------------
+
+    def _is_constant(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        tensors = _tensors_in((list(args), dict(kwargs)))
+        return all(self._find(tensor) in self._constant for tensor in tensors)
+
+    def _note_constants(self, event: Event, is_write: bool) -> None:
+        """What is made of constants is constant, unless it is random or was never written."""
+        target = event.target
+        is_known = (
+            torch.Tag.nondeterministic_seeded not in target.tags and "empty" not in target.overloadpacket.__name__
+        )
+        if is_known and not is_write and all(operand in self._constant for operand in event.operands()):
+            self._constant.update(event.products())
+        elif is_write:
+            written = {self.tape.note(operand).storage for operand in event.operands()}
+            self._constant = {one for one in self._constant if self.tape.note(one).storage not in written}
+
+    # --- registers ----------------------------------------------------------------------------------------------------
+
+    def _find(self, tensor: torch.Tensor) -> Register | None:
+        entry = self._registers.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else None
+
+    def _surrounding(self, tensor: torch.Tensor) -> Register | None:
+        if id(tensor) not in self._surroundings.tensors:
+            return None
+        self.tape.surroundings.append(tensor)
+        return self._add_leaf(tensor, Surrounding(len(self.tape.surroundings) - 1))
+
+    def _operand(self, tensor: torch.Tensor) -> Register | None:
+        found = self.register_of(tensor)
+        if found is None:
+            self.stop(
+                "a tensor is used that was made outside PyTorch's operators, or is held where ingot cannot see it"
+            )
+        return found
+
+    def _operands(self, values: Any) -> list[tuple[torch.Tensor, Register]]:
+        found = [(tensor, self._find(tensor)) for tensor in _tensors_in(values)]
+        return [(tensor, register) for tensor, register in found if register is not None]
+
+    def _encode(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._operand(value)
+        if isinstance(value, list):
+            return [self._encode(element) for element in value]
+        if isinstance(value, tuple):
+            return tuple(self._encode(element) for element in value)
+        if isinstance(value, dict):
+            return {name: self._encode(element) for name, element in value.items()}
+        return value
+
+    def _decode_results(self, value: Any, storages: Mapping[int, Register]) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._find(value) or self._add_made(value, storages)
+        if isinstance(value, list | tuple):
+            return type(value)(self._decode_results(element, storages) for element in value)
+        return value
+
+    def _add_made(self, tensor: torch.Tensor, storages: Mapping[int, Register]) -> Register:
+        refused = refused_tensor(tensor)
+        if refused:
+            self.stop(refused)
+            return self._add(tensor, Made(len(self.tape.events)), -1)
+        base = storages.get(_storage(tensor))
+        storage = self._new_storage() if base is None else self.tape.note(base).storage
+        return self._add(tensor, Made(len(self.tape.events)), storage)
+
+    def _add_leaf(self, tensor: torch.Tensor, origin: Origin) -> Register:
+        refused = refused_tensor(tensor)
+        if refused:
+            self.stop(refused)
+            return self._add(tensor, origin, -1)
+        self._kept.append(tensor)  # so that no other storage takes its place
+        storage = self._leaf_storages.get(_storage(tensor))
+        if storage is None:
+            storage = self._leaf_storages[_storage(tensor)] = self._new_storage()
+        return self._add(tensor, origin, storage)
+
+    def _add(self, tensor: torch.Tensor, origin: Origin, storage: int) -> Register:
+        register = Register(len(self.tape.tensors))
+        strides = tensor.stride() if tensor.layout is torch.strided else ()
+        self.tape.tensors.append(TensorNote(origin, tensor.dtype, tuple(tensor.shape), strides, storage))
+        self._registers[id(tensor)] = (weakref.ref(tensor), register)
+        return register
+
+    def _new_storage(self) -> int:
+        self._storages += 1
+        return self._storages - 1
+
+
+@contextmanager
+def _uncached_casts() -> Iterator[None]:
+    """Autocast keeps weights it has cast for later; a recording must see them being cast."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
+
+
+@cache
+def is_mutable(target: torch._ops.OpOverload) -> bool:
+    return target._schema.is_mutable
+
+
+def refusal(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Why an operation ends a recording, if it does."""
+    if kwargs.get("generator") is not None or any(isinstance(given, torch.Generator) for given in args):
+        return "random numbers are drawn from a generator of its own"
+    if torch.Tag.data_dependent_output in target.tags:
+        return f"{target} turns a tensor's value into a Python value, on which the rest may depend"
+    if torch.Tag.dynamic_output_shape in target.tags and not _has_fixed_shape(target, args):
+        return f"the shape of what {target} returns depends on values"
+    if target.overloadpacket._qualified_op_name in _RESHAPES_IN_PLACE:
+        return f"{target} changes what memory a tensor lies in"
+    return None
+
+
+_LIFTS = frozenset({"aten::lift", "aten::lift_fresh", "aten::lift_fresh_copy"})
+
+_RESHAPES_IN_PLACE = frozenset(
+    f"aten::{name}" for name in ("set_", "resize_", "resize_as_", "resize", "t_", "transpose_", "squeeze_")
+) | frozenset(f"aten::{name}" for name in ("unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "set_data"))
+
+
+def _has_fixed_shape(target: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
+    """Indexing has a shape that depends on values only where masks are among the indices."""
+    if target.overloadpacket._qualified_op_name not in ("aten::index", "aten::index_put", "aten::index_put_"):
+        return False
+    return not any(tensor.dtype in (torch.bool, torch.uint8) for tensor in _tensors_in(args[1]))
+
+
+def refused_tensor(tensor: torch.Tensor) -> str | None:
+    """Why a tensor cannot be part of a recording, if it cannot."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return f"{type(tensor).__name__} is a tensor of a class of its own"
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        return "sparse and quantised tensors are left to PyTorch"
+    if tensor.device.type != "cpu":
+        return f"tensors on {tensor.device.type} are left to PyTorch"
+    if tensor.is_conj() or tensor.is_neg():
+        return "tensors that PyTorch conjugates or negates when they are read are left to PyTorch"
+    return None
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [tensor for element in value for tensor in _tensors_in(element)]
+    return []
+
+
+def _parts(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """What nested arguments are made of, by identity."""
+    leaves: list[Any] = []
+    shape = take_apart((tuple(args), dict(kwargs)), leaves)
+    return [shape, *map(id, leaves)]
+
+
+def _definition(function: Any) -> str:
+    """Where a function is defined, as file:line."""
+    while not hasattr(function, "__code__") and (inner := _inside(function)) is not None:
+        function = inner
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else user_place()
+
+
+def _inside(function: Any) -> Any:
+    for name in ("__func__", "__wrapped__", "func"):
+        if hasattr(function, name):
+            return getattr(function, name)
+    return getattr(type(function).__call__, "__wrapped__", type(function).__call__)
+
+
+_OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
+
+
+def user_place() -> str:
+    """The innermost line of code that belongs to neither torch nor ingot, as file:line."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_OURS) and not name.startswith("<frozen"):
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "unknown place"

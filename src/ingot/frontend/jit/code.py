@@ -1,0 +1,68 @@
+"""What code says of itself: the names it looks up and those it assigns to, and whose code it is."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import types
+from functools import cache
+
+_LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "ingot"}
+
+
+def is_librarys(module: str | None) -> bool:
+    """Whether code belongs to a library whose globals do not change."""
+    return (module or "").split(".")[0] in _LIBRARIES
+
+
+@cache
+def global_names(code: types.CodeType) -> tuple[str, ...]:
+    """The names that code looks up among its globals; its other names are attributes."""
+    return tuple({one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")})
+
+
+@cache
+def assigned_names(code: types.CodeType) -> frozenset[str]:
+    """The variables outside a function, global or closed over, that it or a function inside it assigns to."""
+    found: set[str] = set()
+    for inner in with_inner(code):
+        for one in dis.get_instructions(inner):
+            is_global = one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+            if is_global or (one.opname in ("STORE_DEREF", "DELETE_DEREF") and one.argval in code.co_freevars):
+                found.add(one.argval)
+    return frozenset(found)
+
+
+def with_inner(code: types.CodeType) -> list[types.CodeType]:
+    """A code object and those nested in it."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return [code, *(found for nested in inner for found in with_inner(nested))]
+
+
+def methods(class_: type, name: str) -> list[types.FunctionType]:
+    """The method of a user's class, and those it calls by name, with what wraps them."""
+    found: dict[int, types.FunctionType] = {}
+    names, waiting = {name}, [name]
+    while waiting:
+        name = waiting.pop()
+        value = next((vars(base)[name] for base in class_.__mro__ if name in vars(base)), None)
+        for function in _functions(value):
+            if id(function) not in found and not is_librarys(function.__module__):
+                found[id(function)] = function
+                called = {other for code in with_inner(function.__code__) for other in code.co_names} - names
+                names |= called
+                waiting += called
+    return list(found.values())
+
+
+def _functions(value: object) -> list[types.FunctionType]:
+    """The functions behind a method, property or wrapper, from the outside in."""
+    found: list[types.FunctionType] = []
+    while value is not None:
+        if isinstance(value, types.FunctionType):
+            found.append(value)
+        inner = getattr(value, "fget", None) or getattr(value, "__func__", None)
+        value = inner or getattr(value, "__wrapped__", None)
+        if len(found) > 100:  # a wrapper that wraps itself
+            break
+    return found

@@ -1,0 +1,182 @@
+"""A compiled function: finds the specialisation for a call, or makes one.
+
+In: a function and options. Out: an object that is called like the function and gives what the function gives.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ingot.base.errors import CaptureError, IngotError
+from ingot.frontend.jit.arguments import Described, describe
+from ingot.frontend.jit.logs import log
+from ingot.frontend.jit.options import Options
+from ingot.frontend.jit.specialisation import Specialisation, record
+from ingot.frontend.jit.state import state_of_torch
+from ingot.frontend.jit.switch import EVERYTHING, is_off
+from ingot.runtime.compiler import JitCompiler
+
+MOST_SPECIALISATIONS = 64
+"""More than this many kinds of calls are kept; the one used longest ago goes first."""
+MOST_UNSTABLE = 3
+"""Recordings in a row that no longer held at the next call, after which a function is left to PyTorch."""
+
+
+class IngotWarning(UserWarning):
+    """ingot runs something eagerly that it was asked to compile."""
+
+
+class Compiled:
+    """The specialisations of one function, or of one method of one object."""
+
+    def __init__(self, function: Callable[..., Any], options: Options, compiler: JitCompiler, name: str):
+        self.function = function
+        self.options = options
+        self.compiler = compiler
+        self.name = name
+        self.specialisations: OrderedDict[Hashable, Specialisation] = OrderedDict()
+        self.recordings = 0
+        self.recompiles: list[str] = []
+        """Why each recording after the first was made."""
+        self.calls = 0
+        self.given_up: str | None = None
+        self._unstable = 0
+        self._warned: set[str] = set()
+        self._lock = threading.RLock()
+        EVERYTHING.add(self)
+        self.outermost = _module_of(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.given_up is not None or is_off():
+            return self.function(*args, **kwargs)
+        described = describe(args, kwargs)
+        if described.refused is not None or described.needs_gradients:
+            if described.refused is not None:
+                self._complain(described.refused, None)
+            return self.function(*args, **kwargs)
+        key = (described.key, state_of_torch())
+        found = self.specialisations.get(key)
+        if found is not None:
+            changed = found.changed()
+            if changed is None:
+                return self._run(found, args, kwargs, described)
+            with self._lock:
+                self.specialisations.pop(key, None)
+            return self._record(key, args, kwargs, described, f"{changed} has changed", found.calls == 0)
+        reason = "new sizes, types or values of arguments" if self.specialisations else "first call"
+        return self._record(key, args, kwargs, described, reason)
+
+    def forget(self) -> None:
+        """Be as if never called."""
+        with self._lock:
+            self.specialisations.clear()
+            self.recompiles.clear()
+            self.recordings = self.calls = self._unstable = 0
+            self.given_up = None
+            self._warned.clear()
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _run(self, found: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any], described: Described) -> Any:
+        self.calls += 1
+        found.calls += 1
+        if found.tape is None:
+            return self.function(*args, **kwargs)
+        program = found.program
+        if program is None:
+            try:
+                program = found.prepare(self.compiler)
+            except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
+                return self._abandon(found, error, args, kwargs)
+        tape = found.tape
+        if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
+            return self.function(*args, **kwargs)
+        try:
+            results = program.function(described.tensors, tape.surroundings)
+        except IngotError as error:
+            if program.has_effects:
+                raise
+            return self._abandon(found, error, args, kwargs)
+        assert found.build_result is not None
+        return found.build_result(results)
+
+    def _record(
+        self,
+        key: Hashable,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: Described,
+        reason: str,
+        is_unstable: bool = False,
+    ) -> Any:
+        if self.recordings:
+            self.recompiles.append(reason)
+            log("recompiles", f"{self.name}: recorded again: {reason}")
+        self.recordings += 1
+        self.calls += 1
+        result, made = record(self.function, args, kwargs, described, self.outermost, self.options.fullgraph)
+        if made.broken is not None:
+            self._complain(made.broken.reason, made.broken.place)
+        with self._lock:
+            self._unstable = self._unstable + 1 if is_unstable else 0
+            if self._unstable >= MOST_UNSTABLE:
+                self.given_up = f"it was recorded {MOST_UNSTABLE} times in a row because {reason}"
+                if made.broken is None:  # otherwise it has been said why
+                    self._complain(self.given_up, None)
+            self.specialisations[key] = made
+            while len(self.specialisations) > MOST_SPECIALISATIONS:
+                self.specialisations.popitem(last=False)
+        return result
+
+    def _abandon(
+        self, found: Specialisation, error: BaseException, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Leave calls like this to PyTorch, which also words the error if it is the caller's."""
+        result = self.function(*args, **kwargs)
+        reason = f"{type(error).__name__}: {error}"
+        from ingot.frontend.jit.capture import Broken
+
+        found.tape, found.broken = None, Broken(reason, "")
+        self._complain(reason, None)
+        return result
+
+    def _complain(self, reason: str, place: str | None) -> None:
+        """Say once that calls run eagerly, and why."""
+        where = f" ({place})" if place else ""
+        text = f"{self.name} runs eagerly: {reason}{where}"
+        if self.options.fullgraph:
+            raise CaptureError(text)
+        if reason == "its result needs gradients":
+            log("fallbacks", text)
+        elif text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(text, IngotWarning, stacklevel=4)
+
+
+def _module_of(function: Callable[..., Any]) -> torch.nn.Module | None:
+    """The module whose forward a function is: its hooks run around the function."""
+    owner = getattr(function, "__self__", None)
+    is_forward = getattr(function, "__name__", "") == "forward"
+    return owner if isinstance(owner, torch.nn.Module) and is_forward else None
+
+
+def require_callable(function: Any) -> None:
+    """Refuse what cannot be compiled by calling it, and say why."""
+    if not callable(function):
+        raise CaptureError(f"ingot.jit takes a function, a method, a module or a module class, not {function!r}")
+    code = inspect.unwrap(function) if not isinstance(function, functools.partial) else function.func
+    for test, what in (
+        (inspect.isgeneratorfunction, "a generator: it stops between its operations. Return a list of tensors instead"),
+        (inspect.iscoroutinefunction, "a coroutine: jit the functions that it calls"),
+        (inspect.isasyncgenfunction, "an asynchronous generator: jit the functions that it calls"),
+    ):
+        if test(code):
+            raise CaptureError(f"{getattr(function, '__qualname__', function)} is {what}")

@@ -1,0 +1,71 @@
+"""What `ingot.jit` can be told, checked when it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ingot.base.config import Config
+from ingot.base.errors import ConfigError
+
+DEFAULT_TUNING_STEPS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    config: Config
+    tune: bool
+    tuning_steps: int
+    fullgraph: bool
+    """Whether a function that cannot be recorded whole is an error."""
+    dynamic: bool | None
+    """Whether sizes stay open: from the start, never, or (None) after a few of them have been seen."""
+    freeze: bool
+    """Whether weights may be taken as they are now: folded, packed, and not read again."""
+    name: str | None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        tune: bool | None = None,
+        tuning_steps: int | None = None,
+        config: Mapping[str, Any] | None = None,
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        freeze: bool = False,
+        name: str | None = None,
+    ) -> Options:
+        """The options that `ingot.jit` was given; what contradicts itself is refused."""
+        if tuning_steps is not None:
+            if isinstance(tuning_steps, bool) or not isinstance(tuning_steps, int) or tuning_steps < 1:
+                raise ConfigError(f"tuning_steps must be an int of at least 1, not {tuning_steps!r}")
+            if tune is False:
+                raise TuningError("tuning_steps is given, but tune=False says not to tune; leave one of them out")
+        for flag, value, also_none in (
+            ("tune", tune, True),
+            ("fullgraph", fullgraph, False),
+            ("freeze", freeze, False),
+        ):
+            if not isinstance(value, bool) and not (also_none and value is None):
+                raise ConfigError(f"{flag} must be True or False, not {value!r}")
+        if dynamic not in (None, True, False):
+            raise ConfigError(f"dynamic must be True, False or None, not {dynamic!r}")
+        if name is not None and not isinstance(name, str):
+            raise ConfigError(f"name must be a text, not {name!r}")
+        if config is not None and not isinstance(config, Mapping):
+            raise ConfigError(f"config must be a dictionary or an ingot.Config, not {config!r}")
+        return cls(
+            Config(config or {}),
+            tune if tune is not None else tuning_steps is not None,
+            tuning_steps or DEFAULT_TUNING_STEPS,
+            fullgraph,
+            dynamic,
+            freeze,
+            name,
+        )
+
+
+class TuningError(ConfigError, ValueError):
+    """Options of tuning that contradict each other."""

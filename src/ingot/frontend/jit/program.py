@@ -1,0 +1,184 @@
+"""From steps to a Python function that takes them: the text of it can be read, and it is what runs.
+
+In: steps, and a compiler for their regions. Out: a function of two sequences, the tensors that were passed and those of
+the surroundings, that gives the list of results. Tensors that nothing needs any more are dropped at once, so that their
+memory serves the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty
+from ingot.frontend.jit.planning import Call, Region, Steps
+from ingot.frontend.jit.regions import RegionGraph, build_region, stride_order
+from ingot.frontend.jit.tape import Argument, Register, Surrounding
+from ingot.frontend.jit.versions import Operation, Version
+from ingot.runtime.compiler import CompiledModule, JitCompiler
+
+
+@dataclass(slots=True)
+class Program:
+    """A function for later calls, and what it is made of."""
+
+    text: str
+    function: Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+    steps: Steps
+    modules: list[CompiledModule]
+    """The regions' compiled graphs, in order."""
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether running it twice would be another thing than running it once."""
+        calls = [step.operation.event.target for step in self.steps.steps if isinstance(step, Call)]
+        draws = any(torch.Tag.nondeterministic_seeded in target.tags for target in calls)
+        return draws or self.steps.versions.mutates_leaves
+
+    @property
+    def is_single_region(self) -> bool:
+        """Whether it is one region and nothing else."""
+        return len(self.steps.steps) == 1 and len(self.modules) == 1
+
+
+def write_program(steps: Steps, compiler: JitCompiler) -> Program:
+    """The program of these steps."""
+    writer = _Writer(steps, compiler)
+    for position, step in enumerate(steps.steps):
+        if isinstance(step, Region):
+            writer.region(step)
+        else:
+            writer.call(step.operation)
+        writer.drop(position)
+    return writer.finish()
+
+
+@dataclass(slots=True)
+class _Writer:
+    steps: Steps
+    compiler: JitCompiler
+    lines: list[str] = field(default_factory=list)
+    namespace: dict[str, Any] = field(default_factory=dict)
+    modules: list[CompiledModule] = field(default_factory=list)
+    last_uses: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for position, step in enumerate(self.steps.steps):
+            for version in _mentioned(step):
+                self.last_uses[self.name(version)] = position
+        for version in self.steps.versions.results:
+            self.last_uses[self.name(version)] = len(self.steps.steps)
+
+    def name(self, version: Version) -> str:
+        return self.steps.homes.get(version, version).name
+
+    def region(self, region: Region) -> None:
+        built: RegionGraph = build_region(region, lambda version: version.note.shape, lambda _, given: given)
+        module = self.compiler.compile(built.graph)
+        function = self._bind(f"region{len(self.modules)}", module)
+        self.modules.append(module)
+        inputs = ", ".join(self.name(version) for version in region.inputs)
+        outputs = [self.name(version) for version in region.outputs]
+        target = f"[{', '.join(outputs)}] = " if outputs else ""
+        self.lines.append(f"{target}{function}.execute([{inputs}])")
+        for version, layout in zip(region.outputs, built.layouts, strict=True):
+            if layout is not None:
+                self.lines.append(f"{self.name(version)} = {self.name(version)}.permute({layout})")
+
+    def call(self, operation: Operation) -> None:
+        called = operation.event.target
+        function = self._bind(str(called).replace(".", "_"), DIRECT.get(called, called._op))
+        schema = operation.event.target._schema
+        given = [self._value(value) for value in operation.arguments]
+        keywords = {argument.name for argument in schema.arguments}
+        given += [f"{name}={self._value(value)}" for name, value in operation.keywords.items() if name in keywords]
+        given += self._memory(operation)
+        target = self._target(operation)
+        self.lines.append(f"{target}{function}({', '.join(given)})")
+
+    def _memory(self, operation: Operation) -> list[str]:
+        """`out=` with memory that was used before, for operations that can write there, where it pays."""
+        result = operation.results
+        if operation.event.target not in INTO_MEMORY or not isinstance(result, Version):
+            return []
+        note = result.note
+        if note.nbytes < FEWEST_BYTES or stride_order(note) is not None:
+            return []
+        dtype = self._bind(str(note.dtype).replace(".", "_"), note.dtype)
+        return [f"out={self._bind('empty', empty)}({note.shape!r}, {dtype})"]
+
+    def drop(self, position: int) -> None:
+        """Forget tensors after the last step that needs them."""
+        own = {leaf.name for leaf in self.steps.leaves}
+        dead = sorted(name for name, last in self.last_uses.items() if last == position and name not in own)
+        if dead:
+            self.lines.append(f"del {', '.join(dead)}")
+
+    def finish(self) -> Program:
+        results = [self._result(value) for value in self.steps.versions.tape.results]
+        body = [*self._unpack(), *self.lines, f"return [{', '.join(results)}]"]
+        text = "\n".join(["def program(arguments, surroundings):", *(f"    {line}" for line in body)]) + "\n"
+        exec(compile(text, "<ingot program>", "exec"), self.namespace)  # of what was written above, and nothing else
+        return Program(text, self.namespace["program"], self.steps, self.modules)
+
+    # --- pieces of text -----------------------------------------------------------------------------------------------
+
+    def _unpack(self) -> list[str]:
+        lines = []
+        for leaf in self.steps.leaves:
+            origin = leaf.note.origin
+            assert isinstance(origin, Argument | Surrounding)
+            source = "arguments" if isinstance(origin, Argument) else "surroundings"
+            lines.append(f"{leaf.name} = {source}[{origin.position}]")
+        return lines
+
+    def _target(self, operation: Operation) -> str:
+        """What a call's results are assigned to; results that are arguments have their name already."""
+        results = operation.results
+        if isinstance(results, list | tuple):
+            names = [self._new_name(operation, version, i) for i, version in enumerate(results)]
+            return f"[{', '.join(names)}] = " if names else ""
+        if isinstance(results, Version) and results in operation.products:
+            return f"{self.name(results)} = "
+        return ""
+
+    def _new_name(self, operation: Operation, version: Any, position: int) -> str:
+        is_new = isinstance(version, Version) and version in operation.products
+        return self.name(version) if is_new else f"unused{position}"
+
+    def _value(self, value: Any) -> str:
+        if isinstance(value, Version):
+            return self.name(value)
+        if isinstance(value, list):
+            return f"[{', '.join(map(self._value, value))}]"
+        if isinstance(value, tuple):
+            inner = ", ".join(map(self._value, value))
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        if value is None or isinstance(value, bool | int | str):
+            return repr(value)
+        if isinstance(value, torch.dtype):
+            return self._bind(str(value).replace(".", "_"), value)
+        return self._bind("constant", value)
+
+    def _result(self, value: Any) -> str:
+        if isinstance(value, Register):
+            return self.name(self.steps.versions.current[value])
+        return self._bind("constant", value)
+
+    def _bind(self, name: str, value: Any) -> str:
+        """A name for an object in the program's text; another one if the name is taken by another object."""
+        number, candidate = 0, name
+        while candidate in self.namespace and self.namespace[candidate] is not value:
+            number += 1
+            candidate = f"{name}_{number}"
+        self.namespace[candidate] = value
+        return candidate
+
+
+def _mentioned(step: Region | Call) -> list[Version]:
+    if isinstance(step, Region):
+        return [*step.inputs, *step.outputs, *step.writes]
+    return [*step.operation.operands, *step.operation.products]

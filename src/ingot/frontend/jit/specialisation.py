@@ -1,0 +1,141 @@
+"""One way a function can go: a recorded call, and the program for later calls like it.
+
+A specialisation holds for calls with equal keys while its watch sees no change. The first call is eager's own; the
+program is written when a second one comes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.arguments import Described
+from ingot.frontend.jit.capture import Broken, Recording
+from ingot.frontend.jit.planning import plan_steps
+from ingot.frontend.jit.program import Program, write_program
+from ingot.frontend.jit.structure import Shape, builder_of, mutable_containers, take_apart
+from ingot.frontend.jit.surroundings import Surroundings, look_around
+from ingot.frontend.jit.tape import Argument, Made, Tape
+from ingot.frontend.jit.versions import find_versions
+from ingot.runtime.compiler import JitCompiler
+
+
+@dataclass(slots=True)
+class Specialisation:
+    """A recorded call and what came of it."""
+
+    surroundings: Surroundings
+    objects: list[tuple[str, Any]]
+    """The arguments that count by identity, held so that nothing takes their identity."""
+    tape: Tape | None = None
+    broken: Broken | None = None
+    """Why calls like this one run eagerly, if they do."""
+    result_shape: Shape | None = None
+    program: Program | None = None
+    compile_seconds: float = 0.0
+    record_seconds: float = 0.0
+    calls: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    build_result: Callable[[Sequence[Any]], Any] | None = None
+
+    def changed(self) -> str | None:
+        """What has changed around the function since the recording; None if it still holds."""
+        changed = self.surroundings.watch.changed()
+        if changed is not None or self.tape is None:
+            return changed
+        grad_mode = torch.is_grad_enabled()
+        for tensor, (dtype, shape, strides) in zip(self.tape.surroundings, self._surrounding_types, strict=True):
+            if tensor.dtype is not dtype or tensor.shape != shape or tensor.stride() != strides:
+                return self.surroundings.names.get(id(tensor), "a tensor around it")
+            if grad_mode and tensor.requires_grad:
+                return f"{self.surroundings.names.get(id(tensor), 'a tensor around it')}.requires_grad"
+        return None
+
+    def shares_memory_anew(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether tensors of a call lie in the same memory, with each other or with those around, that did not before."""
+        assert self.tape is not None
+        memory: dict[int, int] = {}
+        for note in self.tape.tensors:
+            if isinstance(note.origin, Made):
+                continue
+            source = tensors if isinstance(note.origin, Argument) else self.tape.surroundings
+            tensor = source[note.origin.position]
+            if tensor.numel() and memory.setdefault(tensor.untyped_storage().data_ptr(), note.storage) != note.storage:
+                return True
+        return False
+
+    _surrounding_types: list[tuple[torch.dtype, torch.Size, tuple[int, ...]]] = field(default_factory=list)
+
+    def prepare(self, compiler: JitCompiler) -> Program:
+        """The program, written at the first need."""
+        with self.lock:
+            if self.program is None:
+                assert self.tape is not None
+                start = time.perf_counter()
+                self.program = write_program(plan_steps(find_versions(self.tape)), compiler)
+                self.compile_seconds += time.perf_counter() - start
+            return self.program
+
+
+def record(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    described: Described,
+    outermost: torch.nn.Module | None,
+    strict: bool,
+) -> tuple[Any, Specialisation]:
+    """Call a function eagerly and note down what it does: its result, and the specialisation for calls like this."""
+    start = time.perf_counter()
+    surroundings = look_around(function, described.objects)
+    made = Specialisation(surroundings, described.objects)
+    hooked = surroundings.hooked(outermost)
+    recording = Recording(described.tensors, surroundings, strict)
+    if hooked is not None:
+        recording.stop(f"{hooked} has hooks, which are Python code")
+    result = recording.run(function, args, kwargs)
+    _take_results(made, recording, result)
+    held = {id(one) for one in mutable_containers((args, kwargs))} | surroundings.seen.keys()
+    returned = [id(one) for one in mutable_containers(result)]
+    if len(set(returned)) < len(returned) or not held.isdisjoint(returned):
+        recording.stop("it returns a list, a dictionary or an object that is also held elsewhere")
+    changed = surroundings.watch.changed()
+    if changed is not None:
+        recording.stop(f"the call changes {changed}, which is not a tensor's value")
+    made.broken = recording.broken
+    if made.broken is None:
+        made.tape = recording.tape
+        made._surrounding_types = [(t.dtype, t.shape, t.stride()) for t in made.tape.surroundings]
+    made.record_seconds = time.perf_counter() - start
+    return result, made
+
+
+def _take_results(made: Specialisation, recording: Recording, result: Any) -> None:
+    """Note what the function returned; results must be tensors of the recording and plain values."""
+    leaves: list[Any] = []
+    made.result_shape = take_apart(result, leaves)
+    made.build_result = builder_of(made.result_shape)
+    noted: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            if leaf.requires_grad:
+                recording.stop("its result needs gradients")
+            if vars(leaf):
+                recording.stop("it returns a tensor that has attributes of its own")
+            register = recording.register_of(leaf)
+            if register is None:
+                recording.stop("it returns a tensor that was made outside PyTorch's operators")
+            noted.append(register)
+        elif isinstance(leaf, _PLAIN_RESULTS):
+            noted.append(leaf)
+        else:
+            recording.stop(f"it returns a {type(leaf).__name__}, which would be the same object at every call")
+    recording.tape.results = noted
+
+
+_PLAIN_RESULTS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, slice)

@@ -1,0 +1,143 @@
+"""Nested arguments and results: taken apart into a shape and its leaves, and put together again.
+
+    shape := leaf | container type with the shapes of its parts
+
+Lists, tuples, named tuples, dictionaries and dataclasses are containers, and so is every class that is registered with
+torch's own pytree. Everything else is a leaf. Shapes are compared and hashed: they are part of what a recording is for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils import _pytree
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How leaves are nested: a kind of container, what it knows besides its parts, and the shapes of its parts."""
+
+    kind: Any
+    """None for a leaf."""
+    context: Any = None
+    parts: tuple[Shape, ...] = ()
+
+
+LEAF = Shape(None)
+
+
+def take_apart(value: Any, leaves: list[Any]) -> Shape:
+    """The shape of a value; its leaves are added to the list, in order."""
+    kind: Any = type(value)
+    if kind is tuple or kind is list:
+        return Shape(kind, None, tuple([take_apart(part, leaves) for part in value]))
+    if kind is dict or kind is OrderedDict:
+        return Shape(kind, tuple(value), tuple([take_apart(part, leaves) for part in value.values()]))
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return Shape(kind, None, tuple([take_apart(part, leaves) for part in value]))
+    if kind is defaultdict:
+        parts = tuple([take_apart(part, leaves) for part in value.values()])
+        return Shape(kind, (value.default_factory, tuple(value)), parts)
+    registered = _pytree.SUPPORTED_NODES.get(kind)
+    if registered is not None:
+        parts, context = registered.flatten_fn(value)
+        return Shape(_Registered(kind), _Context(context), tuple([take_apart(part, leaves) for part in parts]))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = tuple(field.name for field in dataclasses.fields(value))
+    else:
+        names = ()
+    if names and set(getattr(value, "__dict__", names)) <= set(names):  # nothing besides its fields
+        return Shape(_Fields(kind), names, tuple([take_apart(getattr(value, name), leaves) for name in names]))
+    leaves.append(value)
+    return LEAF
+
+
+def put_together(shape: Shape, leaves: Iterator[Any]) -> Any:
+    """The value of a shape with these leaves."""
+    if shape.kind is None:
+        return next(leaves)
+    parts = [put_together(part, leaves) for part in shape.parts]
+    if shape.kind is list:
+        return parts
+    if shape.kind is tuple:
+        return tuple(parts)
+    if shape.kind is dict or shape.kind is OrderedDict:
+        return shape.kind(zip(shape.context, parts, strict=True))
+    if shape.kind is defaultdict:
+        factory, names = shape.context
+        return defaultdict(factory, zip(names, parts, strict=True))
+    if isinstance(shape.kind, _Registered):
+        return _pytree.SUPPORTED_NODES[shape.kind.type].unflatten_fn(parts, shape.context.value)
+    if isinstance(shape.kind, _Fields):
+        return _dataclass(shape.kind.type, dict(zip(shape.context, parts, strict=True)))
+    return shape.kind(*parts)
+
+
+def mutable_containers(value: Any) -> Iterator[Any]:
+    """The containers in a value that can change, from the outside in."""
+    kind = type(value)
+    if kind is list or isinstance(value, dict) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        yield value
+    if kind is list or isinstance(value, tuple):
+        parts: Any = value
+    elif isinstance(value, dict):
+        parts = value.values()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = [getattr(value, one.name) for one in dataclasses.fields(value)]
+    else:
+        return
+    for part in parts:
+        yield from mutable_containers(part)
+
+
+def builder_of(shape: Shape) -> Callable[[Sequence[Any]], Any]:
+    """A function that puts leaves together; the commonest shapes have quick ones."""
+    if shape is LEAF or shape.kind is None:
+        return lambda leaves: leaves[0]
+    if all(part.kind is None for part in shape.parts):
+        if shape.kind is tuple or shape.kind is list:
+            return shape.kind
+        if shape.kind is dict:
+            return lambda leaves: dict(zip(shape.context, leaves, strict=True))
+    return lambda leaves: put_together(shape, iter(leaves))
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """A class that torch's pytree knows."""
+
+    type: type
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """A dataclass."""
+
+    type: type
+
+
+class _Context:
+    """What a registered class knows besides its parts, compared by value where it can be."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Context) and bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
+
+
+def _dataclass(kind: type, values: dict[str, Any]) -> Any:
+    """A dataclass with these fields, without running what its constructor would do besides."""
+    made = object.__new__(kind)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made

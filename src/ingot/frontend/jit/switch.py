@@ -1,0 +1,48 @@
+"""Whether compiled functions are to call their originals: by wish, or because somebody else is watching the call."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ingot.base.environment import environment
+
+EVERYTHING: weakref.WeakSet[Any] = weakref.WeakSet()
+"""All compiled functions there are."""
+_thread = threading.local()
+_peek_interpreter_stack = getattr(torch._C, "_functorch").peek_interpreter_stack  # noqa: B009
+
+
+@contextmanager
+def disable() -> Iterator[None]:
+    """Inside this context every compiled function calls its original; also usable as a decorator."""
+    before = getattr(_thread, "is_disabled", False)
+    _thread.is_disabled = True
+    try:
+        yield
+    finally:
+        _thread.is_disabled = before
+
+
+def reset() -> None:
+    """Forget all recordings and what was compiled of them: every compiled function is as if it had never been called."""
+    for compiled in list(EVERYTHING):
+        compiled.forget()
+
+
+def is_off() -> bool:
+    """Whether a call goes to the original: ingot is disabled, a mode of torch is active, or torch itself is tracing."""
+    return (
+        torch.compiler.is_compiling()  # the first, for compilers that read this function take the answer as known
+        or getattr(_thread, "is_disabled", False)
+        or environment().is_disabled
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._len_torch_function_stack() > 0
+        or _peek_interpreter_stack() is not None
+        or torch._C._get_tracing_state() is not None
+    )

@@ -1,0 +1,204 @@
+"""The tape: what a function did when it was called, as a list of PyTorch's own operations on numbered tensors.
+
+    tape   := tensors, events, results
+    tensor := a register: where it came from, its type, sizes, strides, and which storage it lies in
+    event  := results = operator(arguments), arguments being registers and plain values
+
+A register is a tensor object of the call, so an operation that works in place gives the register it was called with.
+Registers that share a storage share memory. A tape says nothing of what Python did between the operations. In a tape
+that several were unified into, some sizes are expressions and some numbers variables (unification.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ingot.base.sizes import Size
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A place in a tape's list of tensors; stands for that tensor among an event's arguments and results."""
+
+    index: int
+
+    def __repr__(self) -> str:
+        return f"%{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A tensor that was passed to the function: the how-manieth of them."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surrounding:
+    """A tensor that the function found in its surroundings: the how-manieth of those it used."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A tensor that an event made."""
+
+    event: int
+
+
+Origin = Argument | Surrounding | Made
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A number that is given at every call: the how-manieth of those, and its type, int or float."""
+
+    position: int
+    type: type
+
+    def __repr__(self) -> str:
+        return f"numbers[{self.position}]"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorNote:
+    """What is known of a register."""
+
+    origin: Origin
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    storage: int
+    """Registers with the same number lie in the same memory."""
+    open_sizes: tuple[Size, ...] | None = None
+    """The sizes as expressions, on a tape that holds for more than one shape; `shape` is then one of many."""
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        return self.shape if self.open_sizes is None else self.open_sizes
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it exists before the function begins."""
+        return not isinstance(self.origin, Made)
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{str(self.dtype).removeprefix('torch.')}[{', '.join(map(str, self.sizes))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One operation. Tensors among arguments, keywords and results are registers."""
+
+    target: torch._ops.OpOverload
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    results: Any
+    place: str
+    """The line of the user's code that asked for it."""
+    numbers: frozenset[int] = frozenset()
+    """Numbers among the call's arguments that were handed to the function of torch which did this, by their place."""
+
+    def operands(self) -> list[Register]:
+        return list(registers_in((self.arguments, self.keywords)))
+
+    def products(self) -> list[Register]:
+        return list(registers_in(self.results))
+
+    def __str__(self) -> str:
+        given = [_text(value) for value in self.arguments]
+        given += [f"{name}={_text(value)}" for name, value in self.keywords.items()]
+        return f"{_text(self.results)} = {self.target}({', '.join(given)})"
+
+
+@dataclass(slots=True)
+class Tape:
+    """One recorded call."""
+
+    tensors: list[TensorNote] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    results: Any = None
+    """What the function returned, flattened: registers and plain values."""
+    surroundings: list[Any] = field(default_factory=list)
+    """The tensors of the surroundings that were used, in the order of first use."""
+    reads_sizes: bool = False
+    """Whether Python looked at sizes or strides, so that other sizes might have taken another way."""
+    reads_constants: bool = False
+    """Whether Python read the value of a tensor that is the same at every call like this, but not at others."""
+    symbols: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Sizes that stay open, by their name: an argument, and the axis of it where the size is read."""
+
+    def note(self, register: Register) -> TensorNote:
+        return self.tensors[register.index]
+
+    @property
+    def text(self) -> str:
+        lines = [f"%{index}: {note}" for index, note in enumerate(self.tensors) if note.is_leaf]
+        lines += [f"{event}  # {', '.join(str(self.note(r)) for r in event.products())}" for event in self.events]
+        return "\n".join([*lines, f"return {_text(self.results)}"])
+
+
+def stride_order(note: TensorNote) -> tuple[int, ...] | None:
+    """The axes from the slowest to the fastest, for a tensor that is dense in another order than row-major."""
+    axes = [axis for axis, size in enumerate(note.shape) if size != 1]
+    if 0 in note.shape or not axes:
+        return None
+    order = sorted(axes, key=lambda axis: -note.strides[axis])
+    expected = 1
+    for axis in reversed(order):
+        if note.strides[axis] != expected:
+            return None
+        expected *= note.shape[axis]
+    if order == axes:
+        return None
+    return (*(axis for axis, size in enumerate(note.shape) if size == 1), *order)
+
+
+def registers_in(value: Any) -> Iterator[Register]:
+    """All registers in nested lists, tuples and dictionaries."""
+    if isinstance(value, Register):
+        yield value
+    elif isinstance(value, list | tuple):
+        for element in value:
+            yield from registers_in(element)
+    elif isinstance(value, dict):
+        yield from registers_in(list(value.values()))
+
+
+def has_variables(value: Any) -> bool:
+    """Whether there is a variable in nested lists, tuples and dictionaries."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return any(map(has_variables, value))
+    return isinstance(value, Variable)
+
+
+def replace_registers(value: Any, replace: Any) -> Any:
+    """The same nested value with every register replaced by replace(register)."""
+    if isinstance(value, Register):
+        return replace(value)
+    if isinstance(value, list):
+        return [replace_registers(element, replace) for element in value]
+    if isinstance(value, tuple):
+        return tuple(replace_registers(element, replace) for element in value)
+    if isinstance(value, dict):
+        return {name: replace_registers(element, replace) for name, element in value.items()}
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        inner = ", ".join(map(_text, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+    return repr(value)

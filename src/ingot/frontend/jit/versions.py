@@ -1,0 +1,362 @@
+"""From a tape to operations on values that never change, wherever that can be had.
+
+In: a tape. Out: operations in program order, each of one kind:
+
+    pure   computes new values from old ones and has a meaning in the op table; it may run any time, or never
+    view   gives other names to memory; likewise
+    call   everything else: it runs as PyTorch runs it, on real tensors, in program order
+
+An operation that writes in place is pure where nobody can tell: it makes a new version of the register, if no other
+register that shares the memory is used afterwards. A register that existed before the call and has a new version at the
+end is written back. All other writes are calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cache
+from typing import Any
+
+import torch
+
+from ingot.base.errors import IngotError, UnsupportedError
+from ingot.base.numbers import number_type
+from ingot.base.sizes import Size
+from ingot.frontend.aten import lowering_for
+from ingot.frontend.aten.overloads import functional_form
+from ingot.frontend.jit.tape import (
+    Event,
+    Made,
+    Register,
+    Tape,
+    TensorNote,
+    Variable,
+    has_variables,
+    registers_in,
+    replace_registers,
+)
+from ingot.ir.builder import Builder
+from ingot.ir.handles import Handle
+from ingot.ir.torch_types import from_torch, to_torch
+
+
+class OperationKind(Enum):
+    PURE = auto()
+    VIEW = auto()
+    CALL = auto()
+
+
+@dataclass(eq=False, slots=True)
+class Version:
+    """The contents of a register between two writes."""
+
+    register: Register
+    number: int
+    note: TensorNote
+    producer: Operation | None
+    """The operation that makes it; None for what exists before the call."""
+    consumers: list[Operation] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"t{self.register.index}" + (f"_{self.number}" if self.number else "")
+
+    @property
+    def base(self) -> Version:
+        """What a view is a view of, at the end; the version itself if it is none."""
+        producer = self.producer
+        if producer is None or producer.kind is not OperationKind.VIEW:
+            return self
+        return producer.operands[0].base
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """An event of the tape on versions. A pure one is lowered as `target`, which then differs from the event's."""
+
+    index: int
+    kind: OperationKind
+    event: Event
+    target: torch._ops.OpOverload
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    operands: list[Version]
+    results: Any = None
+    products: list[Version] = field(default_factory=list)
+    is_live: bool = False
+
+    @property
+    def why_called(self) -> str:
+        """Why a call is left to PyTorch."""
+        if self.target._schema.is_mutable:
+            return "writes where others can see it"
+        if torch.Tag.nondeterministic_seeded in self.target.tags:
+            return "draws random numbers"
+        return "a library's" if lowering_for(self.target) is None else "with arguments that have no generated code"
+
+
+@dataclass(slots=True)
+class Versions:
+    """The operations of a tape, and what must hold at its end."""
+
+    tape: Tape
+    operations: list[Operation] = field(default_factory=list)
+    current: dict[Register, Version] = field(default_factory=dict)
+    """The last version of each register."""
+    leaves: dict[Register, Version] = field(default_factory=dict)
+    """The versions that exist before the call."""
+    written: list[Register] = field(default_factory=list)
+    """Registers from before the call that get a new version."""
+    mutates_leaves: bool = False
+    """Whether memory that existed before the call is written, in whatever way."""
+
+    results: set[Version] = field(default_factory=set)
+    """What the function returns."""
+
+
+def find_versions(tape: Tape) -> Versions:
+    """The operations of a tape on versions."""
+    found = Versions(tape)
+    uses = _last_uses(tape)
+    for index, event in enumerate(tape.events):
+        _add_operation(found, index, event, uses)
+    found.results = {_current(found, register) for register in registers_in(tape.results)}
+    _mark_live(found)
+    return found
+
+
+def _add_operation(found: Versions, index: int, event: Event, uses: Sequence[int]) -> None:
+    tape = found.tape
+    mutated = _mutated(event)
+    kind, target, arguments, keywords = OperationKind.CALL, event.target, event.arguments, event.keywords
+    if not mutated and _is_view(tape, event):
+        kind = OperationKind.VIEW
+    elif (
+        not mutated and _is_fresh(tape, event) and _is_lowerable(tape, event.target, arguments, keywords, event.results)
+    ):
+        kind = OperationKind.PURE
+    elif len(mutated) == 1:
+        functional = _functional(tape, index, event, mutated[0], uses)
+        if functional is not None:
+            kind = OperationKind.PURE
+            target, arguments, keywords = functional
+    if kind is OperationKind.CALL and any(tape.note(register).storage in _leaf_storages(tape) for register in mutated):
+        found.mutates_leaves = True
+    operands: list[Version] = []
+
+    def version(register: Register) -> Version:
+        operands.append(_current(found, register))
+        return operands[-1]
+
+    operation = Operation(
+        index,
+        kind,
+        event,
+        target,
+        replace_registers(arguments, version),
+        replace_registers(keywords, version),
+        operands,
+    )
+    for operand in operands:
+        operand.consumers.append(operation)
+    in_place = set(mutated) if kind is OperationKind.PURE else set()
+    operation.results = replace_registers(
+        event.results, lambda register: _produce(found, operation, register, in_place)
+    )
+    if in_place and not operation.products:  # an out= overload may return nothing
+        operation.results = _produce(found, operation, mutated[0], in_place)
+    found.operations.append(operation)
+
+
+def _produce(found: Versions, operation: Operation, register: Register, in_place: set[Register]) -> Version:
+    known = found.current.get(register)
+    if known is None and found.tape.note(register).is_leaf:  # written before it was read
+        known = _current(found, register)
+    if known is not None and register not in in_place:
+        return known
+    if known is not None:
+        if known.producer is operation:
+            return known
+        if found.tape.note(register).is_leaf:
+            found.mutates_leaves = True
+            if register not in found.written:
+                found.written.append(register)
+    number = 0 if known is None else known.number + 1
+    made = Version(register, number, found.tape.note(register), operation)
+    found.current[register] = made
+    operation.products.append(made)
+    return made
+
+
+def _current(found: Versions, register: Register) -> Version:
+    version = found.current.get(register)
+    if version is None:
+        version = Version(register, 0, found.tape.note(register), None)
+        found.current[register] = found.leaves[register] = version
+    return version
+
+
+def _mark_live(found: Versions) -> None:
+    wanted = set(found.results) | {found.current[register] for register in found.written}
+    for operation in reversed(found.operations):
+        operation.is_live = operation.kind is OperationKind.CALL or any(made in wanted for made in operation.products)
+        if operation.is_live:
+            wanted.update(operation.operands)
+
+
+# --- kinds of events --------------------------------------------------------------------------------------------------
+
+
+def _mutated(event: Event) -> list[Register]:
+    """The registers an event writes into."""
+    schema = event.target._schema
+    found: list[Register] = []
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = event.keywords.get(argument.name)
+            if position < len(event.arguments) and not argument.kwarg_only:
+                value = event.arguments[position]
+            found += registers_in(value)
+    return found
+
+
+def _is_view(tape: Tape, event: Event) -> bool:
+    operands, products = event.operands(), event.products()
+    if len(operands) != 1 or not products or operands[0] in products or lowering_for(event.target) is None:
+        return False
+    storage = tape.note(operands[0]).storage
+    shares = all(tape.note(product).storage == storage for product in products)
+    is_typed = all(tape.note(product).dtype is tape.note(operands[0]).dtype for product in products)
+    return shares and is_typed and _is_lowerable(tape, event.target, event.arguments, event.keywords, event.results)
+
+
+def _is_fresh(tape: Tape, event: Event) -> bool:
+    """Whether all results lie in memory that no register before had."""
+    before = {tape.note(operand).storage for operand in event.operands()}
+    products = event.products()
+    return bool(products) and all(tape.note(product).storage not in before for product in products)
+
+
+def _functional(
+    tape: Tape, index: int, event: Event, target: Register, uses: Sequence[int]
+) -> tuple[torch._ops.OpOverload, tuple[Any, ...], dict[str, Any]] | None:
+    """The operation whose result an in-place operation writes, if nobody can tell a new version from a write."""
+    found = functional_form(event.target)
+    if found is None:
+        return None
+    overload, written = found
+    arguments, keywords = event.arguments, {k: v for k, v in event.keywords.items() if k != "out" or written != "out"}
+    note = tape.note(target)
+    for other, other_note in enumerate(tape.tensors):
+        is_alias = other_note.storage == note.storage and other != target.index
+        is_earlier = not isinstance(other_note.origin, Made) or other_note.origin.event <= index
+        if is_alias and is_earlier and uses[other] > index:
+            return None
+    if note.storage in _leaf_storages(tape) and not note.is_leaf:
+        return None
+    if any(register.index != target.index for register in event.products()):
+        return None
+    if not _is_lowerable(tape, overload, arguments, keywords, target):
+        return None
+    return overload, arguments, keywords
+
+
+def _leaf_storages(tape: Tape) -> set[int]:
+    return {note.storage for note in tape.tensors if note.is_leaf}
+
+
+def _last_uses(tape: Tape) -> list[int]:
+    """Per register, the last event that reads or writes it; results are read after all events."""
+    uses = [-1] * len(tape.tensors)
+    for index, event in enumerate(tape.events):
+        for register in event.operands():
+            uses[register.index] = index
+    for register in registers_in(tape.results):
+        uses[register.index] = len(tape.events)
+    return uses
+
+
+# --- whether the op table has it --------------------------------------------------------------------------------------
+
+
+def _is_lowerable(
+    tape: Tape, target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any], results: Any
+) -> bool:
+    """Whether an operation on tensors like these has a meaning in the op table, with results like these."""
+    if lowering_for(target) is None:
+        return False
+    if target.overloadpacket.__name__ not in _TAKES_VARIABLES and has_variables((arguments, keywords)):
+        return False
+
+    def stand_in(register: Register) -> _Like:
+        note = tape.note(register)
+        return _Like(note.dtype, note.sizes)
+
+    given = replace_registers((tuple(arguments), keywords), stand_in)
+    expected = [stand_in(register) for register in registers_in(results)]
+    return _lowers(target, _Arguments(given), tuple(expected))
+
+
+_TAKES_VARIABLES = frozenset({"add", "sub", "rsub", "mul", "div", "addcmul"})
+"""Operators that are lowered in the same way whatever a number among their arguments is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Like:
+    dtype: torch.dtype
+    shape: tuple[Size, ...]
+
+
+class _Arguments:
+    """Arguments compared by their text, as they may hold lists."""
+
+    __slots__ = ("_text", "value")
+
+    def __init__(self, value: Any):
+        self.value = value
+        self._text = repr(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Arguments) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@cache
+def _lowers(target: torch._ops.OpOverload, given: _Arguments, expected: tuple[_Like, ...]) -> bool:
+    lowering = lowering_for(target)
+    assert lowering is not None
+    builder = Builder()
+    try:
+        arguments, keywords = _with_inputs(given.value, builder)
+        made = lowering(builder, arguments, keywords)
+    except (IngotError, TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError):
+        return False
+    handles = list(made) if isinstance(made, tuple | list) else [made]
+    found = [
+        _Like(to_torch(handle.dtype), tuple(handle.shape)) if isinstance(handle, Handle) else None for handle in handles
+    ]
+    return found == list(expected)
+
+
+def _with_inputs(value: Any, builder: Builder) -> Any:
+    if isinstance(value, _Like):
+        dtype = from_torch(value.dtype)
+        if dtype is None:
+            raise UnsupportedError(f"{value.dtype} is left to PyTorch")
+        return builder.tensor_input(value.shape, dtype)
+    if isinstance(value, Variable):
+        return builder.scalar_input(number_type(value.type()))
+    if isinstance(value, list):
+        return [_with_inputs(element, builder) for element in value]
+    if isinstance(value, tuple):
+        return tuple(_with_inputs(element, builder) for element in value)
+    if isinstance(value, dict):
+        return {name: _with_inputs(element, builder) for name, element in value.items()}
+    return value

@@ -1,0 +1,101 @@
+"""What Python does during a recorded call besides PyTorch's operations, as far as later calls would miss it.
+
+In: a thread that runs a user's function. Out: every piece of the user's code that begins to run, once, and every effect
+that no operation stands for: printing, reading clocks, drawing or seeding random numbers. Python's own profiling hook
+tells of both. Where somebody else profiles the thread already, nothing is seen, and the search of the surroundings
+before the call must do.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+
+from ingot.frontend.jit.code import is_librarys
+
+_CLOCKS = frozenset(
+    [
+        "time",
+        "time_ns",
+        "perf_counter",
+        "perf_counter_ns",
+        "monotonic",
+        "process_time",
+        "now",
+        "today",
+        "utcnow",
+        "sleep",
+    ]
+)
+_FILES = frozenset({"print", "write", "open", "input"})
+_SUSPECTS = _CLOCKS | _FILES
+_TELLER = "warnings"
+"""The module that prints what is printed once."""
+
+
+class Witness:
+    """Watches one thread while a context lasts."""
+
+    def __init__(self, on_code: Callable[[types.FrameType], None], on_effect: Callable[[str], None]):
+        """`on_code` is called when code begins to run that did not run before, `on_effect` with what is done."""
+        self._on_code = on_code
+        self._on_effect = on_effect
+        self._seen: set[types.CodeType] = set()
+        self._is_watching = False
+        self._numbers: Any = None
+
+    def __enter__(self) -> Witness:
+        self._numbers = _state_of_numpys_numbers()
+        if sys.getprofile() is None:
+            self._is_watching = True
+            sys.setprofile(self._notice)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_watching:
+            sys.setprofile(None)
+        if _state_of_numpys_numbers() != self._numbers:
+            self._on_effect("it draws numpy's random numbers")
+
+    def _notice(self, frame: types.FrameType, event: str, called: Any) -> None:
+        if event == "call":
+            if frame.f_code not in self._seen:
+                self._seen.add(frame.f_code)
+                self._on_code(frame)
+        elif event == "c_call":
+            effect = _effect(frame, called)
+            if effect is not None:
+                self._on_effect(effect)
+
+
+def _effect(frame: types.FrameType, called: Any) -> str | None:
+    """What a call of a built-in function does that is not to be left out; None if nothing."""
+    owner = getattr(called, "__self__", None)
+    if isinstance(owner, random.Random):
+        return "it draws Python's random numbers"
+    if isinstance(owner, torch.Generator):
+        return "it seeds or reads a random generator"
+    name = getattr(called, "__name__", "")
+    if name not in _SUSPECTS:
+        return None
+    caller = frame.f_globals.get("__name__")
+    if caller == _TELLER or (name != "write" and is_librarys(caller)):
+        return None
+    module = getattr(called, "__module__", None) or type(owner).__module__
+    if name in _CLOCKS and (module == "time" or getattr(owner, "__module__", None) == "datetime"):
+        return f"it reads the clock ({name})"
+    if name in _FILES and module in ("builtins", "io", "_io"):
+        return f"it prints, or reads or writes files ({name})"
+    return None
+
+
+def _state_of_numpys_numbers() -> Any:
+    """Where numpy's own generator stands; its functions are not seen by the hook."""
+    state = numpy.random.get_state(legacy=False)
+    return state["state"]["pos"], state["state"]["key"].tobytes(), state["has_gauss"]

@@ -1,0 +1,25 @@
+"""`torch.compile(f, backend="ingot")`: Dynamo finds the graph and guards it, ingot compiles it.
+
+In: what Dynamo hands a backend, a module of straight-line code and examples of its inputs. Out: a function of the same
+inputs. Where sizes stay open, Dynamo passes them as numbers. Dynamo finds this backend by its entry point; nothing has
+to be imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.function import Compiled
+from ingot.frontend.jit.options import Options
+from ingot.runtime.compiler import JitCompiler
+
+
+def backend(
+    module: torch.nn.Module, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """A compiled function for a graph of Dynamo's; `options` are flags of `ingot.Config`."""
+    settings = Options.of(config=options)
+    return Compiled(module.forward, settings, JitCompiler(settings.config), "a graph of torch.compile's")
