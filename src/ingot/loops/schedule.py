@@ -58,7 +58,7 @@ class Schedule:
     turned: tuple[int, ...] = ()
     """Buffers that lie across the others, in the tiled form."""
     is_even: bool = False
-    """Whether all vectors are full, because sizes and blocks are multiples of MOST_LANES: no code for leftovers."""
+    """Whether all vectors are full and there is at least one, because sizes and blocks are multiples of MOST_LANES."""
 
     @property
     def axes(self) -> int:

@@ -237,11 +237,12 @@ class _Choice:
         )
 
     def _comes_out_even(self, form: Form, blocks: list[int]) -> bool:
-        """Whether nothing is left over in any loop that takes several elements or rows at once."""
+        """Whether there is something, and nothing is left over, in any loop that takes several elements at once."""
         sizes, last = self._sizes(), len(blocks) - 1
         axes = {Form.COLUMNS: (len(self.outer) - 1,), Form.TILED: (last - 1, last)}.get(form, (last,))
         beside = math.prod(loop.size for loop in self.inner) if form is Form.COLUMNS else 0
-        return beside % SIDE_BY_SIDE == 0 and not any(sizes[a] % MOST_LANES or blocks[a] % MOST_LANES for a in axes)
+        is_multiple = all(sizes[axis] % MOST_LANES == blocks[axis] % MOST_LANES == 0 < sizes[axis] for axis in axes)
+        return is_multiple and beside % SIDE_BY_SIDE == 0
 
     def _made(
         self,

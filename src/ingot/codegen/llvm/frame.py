@@ -140,18 +140,24 @@ class Frame:
         return single.convert(Value(word, DataType.Int), argument.dtype)
 
 
-def counted(builder: Any, first: ir.Value, last: ir.Value, step: int = 1) -> _Counted:
-    """`with counted(builder, first, last) as i:` emits a loop; the builder is after it when the block ends."""
-    return _Counted(builder, first, last, step)
+def counted(builder: Any, first: ir.Value, last: ir.Value, step: int = 1, runs: bool = False) -> _Counted:
+    """`with counted(builder, first, last) as i:` emits a loop; the builder is after it when the block ends.
+
+    `runs` says that there is at least one iteration.
+    """
+    return _Counted(builder, first, last, step, runs)
 
 
 class _Counted:
-    def __init__(self, builder: Any, first: ir.Value, last: ir.Value, step: int):
+    def __init__(self, builder: Any, first: ir.Value, last: ir.Value, step: int, runs: bool):
         self._builder, self._last, self._step = builder, last, step
         before = builder.block
         self._body = builder.append_block("body")
         self._after = builder.append_block("after")
-        builder.cbranch(builder.icmp_signed("<", first, last), self._body, self._after)
+        if runs:
+            builder.branch(self._body)
+        else:
+            builder.cbranch(builder.icmp_signed("<", first, last), self._body, self._after)
         builder.position_at_end(self._body)
         self._index = builder.phi(WORD)
         self._index.add_incoming(first, before)

@@ -3,8 +3,9 @@
     entry(words)                     the instructions outside parallel loops; hands each parallel loop to threads
     region(context, first, last)     grains first to last of a parallel loop
 
-A context is an array of words on the stack of `entry`: the arguments, where partial results go, and the registers and
-positions that the region uses from outside.
+A context is an array of words on the stack of `entry`: where the arguments are, where partial results go, and the
+registers and positions that the region uses from outside. Where there are none of these, the arguments are the context.
+Grains are iterations, but for loops that reductions cross: there each leaves a partial result, and has several.
 """
 
 from __future__ import annotations
@@ -265,10 +266,24 @@ class _Emission:
         crossing = _gathered_across(loop)
         captured = sorted(_used_from_outside(loop) & set(frame.registers), key=lambda register: register.index)
         positions = sorted(frame.positions)
-        _, units = self._iterations(frame, loop)
-        grain = frame.words.word(GRAIN)
-        grains = builder.udiv(builder.add(units, builder.sub(grain, WORD(1))), grain)
+        _, grains = self._iterations(frame, loop)
+        if crossing:
+            grain = frame.words.word(GRAIN)
+            grains = builder.udiv(builder.add(grains, builder.sub(grain, WORD(1))), grain)
         partials = [self._partials(frame, index, grains) for index in crossing]
+        context = frame.words.array
+        if partials or captured or positions:
+            context = self._context(frame, partials, captured, positions)
+        region = self._region(loop, crossing, captured, positions)
+        share = declare(self.module, "share")
+        builder.call(share, [region, builder.bitcast(context, BYTE_POINTER), grains, frame.words.word(THREADS)])
+        for index, pointer in zip(crossing, partials, strict=True):
+            self._combine(frame, index, pointer, grains)
+
+    def _context(
+        self, frame: Frame, partials: list[ir.Value], captured: list[Register], positions: list[int]
+    ) -> ir.Value:
+        builder = frame.builder
         context = builder.alloca(WORD, WORD(1 + len(partials) + len(captured) + len(positions)))
         slots = [builder.ptrtoint(pointer, WORD) for pointer in (frame.words.array, *partials)]
         for index, word in enumerate(slots):
@@ -280,12 +295,7 @@ class _Emission:
             builder.store(code, builder.bitcast(place, ir.PointerType(code.type)))
         for index, axis in enumerate(positions, len(slots) + len(captured)):
             builder.store(frame.positions[axis], builder.gep(context, WORD(index)))
-
-        region = self._region(loop, crossing, captured, positions)
-        share = declare(self.module, "share")
-        builder.call(share, [region, builder.bitcast(context, BYTE_POINTER), grains, frame.words.word(THREADS)])
-        for index, pointer in zip(crossing, partials, strict=True):
-            self._combine(frame, index, pointer, grains)
+        return context
 
     def _partials(self, frame: Frame, index: int, grains: ir.Value) -> ir.Value:
         """Room for what each grain of a parallel loop gathers."""
@@ -309,8 +319,9 @@ class _Emission:
         def slot(index: int) -> ir.Value:
             return builder.load(builder.gep(slots, WORD(index)))
 
-        words = Words(builder, builder.inttoptr(slot(0), ir.PointerType(WORD)), WordLayout.of(self.nest))
-        frame = Frame(self.nest, builder, words)
+        has_context = bool(crossing or captured or positions)
+        arguments = builder.inttoptr(slot(0), ir.PointerType(WORD)) if has_context else slots
+        frame = Frame(self.nest, builder, Words(builder, arguments, WordLayout.of(self.nest)))
         partials = [
             builder.inttoptr(slot(1 + number), ir.PointerType(memory_type(self.nest.accumulators[index].dtype)))
             for number, index in enumerate(crossing)
@@ -339,8 +350,6 @@ class _Emission:
         last: ir.Value,
     ) -> None:
         builder = frame.builder
-        _, units = self._iterations(frame, loop)
-        grain = frame.words.word(GRAIN)
 
         def iterate(begin: ir.Value, end: ir.Value) -> None:
             if self._is_one_range(loop):
@@ -348,21 +357,24 @@ class _Emission:
                 block, inner = frame.words.block(axis), frame.inner()
                 size = frame.words.size(axis)
                 inner.ranges[axis] = (builder.mul(begin, block), minimum(builder, builder.mul(end, block), size))
-                self._run(inner, loop.body)
+                with builder.if_then(builder.icmp_signed("<", begin, end)):
+                    self._run(inner, loop.body)
                 return
-            with counted(builder, begin, minimum(builder, end, units)) as number:
+            with counted(builder, begin, end) as number:
                 inner = frame.inner()
                 self._enter(inner, loop, number)
                 self._run(inner, loop.body)
 
         if not crossing:
-            iterate(builder.mul(first, grain), builder.mul(last, grain))
+            iterate(first, last)
             return
+        _, iterations = self._iterations(frame, loop)
+        grain = frame.words.word(GRAIN)
         with counted(builder, first, last) as number:
             for index in crossing:
                 accumulation.start(frame, index)
             begin = builder.mul(number, grain)
-            iterate(begin, builder.add(begin, grain))
+            iterate(begin, minimum(builder, builder.add(begin, grain), iterations))
             for index, pointer in zip(crossing, partials, strict=True):
                 code = in_memory(Instructions(builder, 1), accumulation.total(frame, index))
                 builder.store(code, builder.gep(pointer, number))
