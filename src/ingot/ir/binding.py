@@ -33,15 +33,19 @@ def bind(graph: Graph, inputs: Sequence[Any], device: torch.device | str | None 
         declared = ", ".join(str(node.type) for node in graph.inputs) or "none"
         raise InputError(f"expected {len(graph.inputs)} inputs ({declared}), got {len(inputs)}")
     bound: dict[str, int] = {}
+    tensors: list[tuple[int, TensorType, torch.Tensor]] = []
     for position, (node, value) in enumerate(zip(graph.inputs, inputs, strict=True)):
         if isinstance(node.type, TensorType):
             _check_tensor(position, node.type, value)
-            _bind_sizes(position, node.type, value, bound)
+            _bind_symbols(node.type, value, bound)
+            tensors.append((position, node.type, value))
         else:
             assert isinstance(node.type, ScalarType)
             _check_scalar(position, node.type.dtype, value)
             if node.type.dtype.is_integer:
                 bound[f"n{position}"] = int(value)
+    for tensor in tensors:
+        _check_sizes(*tensor, bound)
     for assumption in graph.assumptions:
         left, right = sizes.evaluate(assumption.left, bound), sizes.evaluate(assumption.right, bound)
         if left != right:
@@ -75,9 +79,16 @@ def _check_writable(position: int, value: torch.Tensor) -> None:
         )
 
 
-def _bind_sizes(position: int, declared: TensorType, value: torch.Tensor, bound: dict[str, int]) -> None:
+def _bind_symbols(declared: TensorType, value: torch.Tensor, bound: dict[str, int]) -> None:
+    """A symbol is the size of the first axis that is declared to be this symbol and nothing else."""
+    for size, actual in zip(declared.shape, value.shape, strict=True):
+        if sizes.is_symbol(size):
+            bound.setdefault(str(size), actual)
+
+
+def _check_sizes(position: int, declared: TensorType, value: torch.Tensor, bound: dict[str, int]) -> None:
     for axis, (size, actual) in enumerate(zip(declared.shape, value.shape, strict=True)):
-        expected = size if isinstance(size, int) else bound.setdefault(str(size), actual)
+        expected = sizes.evaluate(size, bound)
         if expected != actual:
             raise InputError(f"input {position} must have size {expected} along axis {axis} ({declared}), not {actual}")
 

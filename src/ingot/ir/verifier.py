@@ -67,7 +67,7 @@ def _check_type(node: Node) -> None:
 def _check_assumptions(graph: Graph) -> None:
     bound = set(_bound_symbols(graph))
     needed: set[str] = set()
-    for node in graph.nodes:
+    for node in (*graph.inputs, *graph.nodes):
         types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
         for type_ in types:
             if isinstance(type_, TensorType):
@@ -81,8 +81,7 @@ def _check_assumptions(graph: Graph) -> None:
 def _bound_symbols(graph: Graph):
     for position, node in enumerate(graph.inputs):
         if isinstance(node.type, TensorType):
-            for size in node.type.shape:
-                yield from sizes.symbols(size)
+            yield from (str(size) for size in node.type.shape if sizes.is_symbol(size))
         elif isinstance(node.type, ScalarType) and node.type.dtype.is_integer:
             yield f"n{position}"
 

@@ -100,7 +100,7 @@ class Compiled:
         if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         try:
-            results = program.function(described.tensors, tape.surroundings)
+            results = program.function(described.tensors, tape.surroundings, ())
         except IngotError as error:
             if program.has_effects:
                 raise

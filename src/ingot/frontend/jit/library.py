@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ingot.frontend.jit.versions import Operation, Version
 from ingot.runtime.native.pool import empty
 
 _aten: Any = torch.ops.aten
@@ -42,4 +43,21 @@ INTO_MEMORY = frozenset({_aten.mm.default, _aten.bmm.default, _aten.addmm.defaul
 FEWEST_BYTES = 1 << 16
 """Smaller results come from memory that the C library recycles as well."""
 
-__all__ = ["DIRECT", "FEWEST_BYTES", "INTO_MEMORY", "empty"]
+
+def has_proven_sizes(operation: Operation) -> bool:
+    """Whether a call's result must have the sizes that are noted for it, whatever the sizes of its operands are."""
+    products = operation.products
+    if len(products) != 1 or products[0].note.open_sizes is None:
+        return all(product.note.open_sizes is None for product in products)
+    given = [value.note.sizes for value in operation.arguments if isinstance(value, Version)]
+    name = operation.event.target.overloadpacket.__name__
+    if name in ("mm", "bmm", "addmm", "baddbmm") and len(given) >= 2:
+        left, right = given[-2:]
+        return products[0].note.sizes == (*left[:-1], right[-1])
+    return name in _LIKE_THE_FIRST and products[0].note.sizes == given[0]
+
+
+_LIKE_THE_FIRST = frozenset({"bernoulli", "rand_like", "randn_like", "empty_like", "clone"})
+"""Operators whose result has the sizes of their first argument."""
+
+__all__ = ["DIRECT", "FEWEST_BYTES", "INTO_MEMORY", "empty", "has_proven_sizes"]

@@ -1,24 +1,30 @@
 """From steps to a Python function that takes them: the text of it can be read, and it is what runs.
 
-In: steps, and a compiler for their regions. Out: a function of two sequences, the tensors that were passed and those of
-the surroundings, that gives the list of results. Tensors that nothing needs any more are dropped at once, so that their
-memory serves the next.
+In: steps, and a compiler for their regions. Out: a function of three sequences, the tensors that were passed, those of
+the surroundings, and numbers that stay open, that gives the list of results. Tensors that nothing needs any more are
+dropped at once, so that their memory serves the next.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty
+from ingot.base.sizes import Size, SizeExpression
+from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
 from ingot.frontend.jit.planning import Call, Region, Steps
-from ingot.frontend.jit.regions import RegionGraph, build_region, stride_order
-from ingot.frontend.jit.tape import Argument, Register, Surrounding
-from ingot.frontend.jit.versions import Operation, Version
+from ingot.frontend.jit.regions import RegionGraph, build_region
+from ingot.frontend.jit.tape import Argument, Register, Surrounding, Variable, stride_order
+from ingot.frontend.jit.versions import Operation, OperationKind, Version
 from ingot.runtime.compiler import CompiledModule, JitCompiler
+
+
+class Unforeseen(Exception):
+    """A result has other sizes than earlier calls let expect."""
 
 
 @dataclass(slots=True)
@@ -26,10 +32,14 @@ class Program:
     """A function for later calls, and what it is made of."""
 
     text: str
-    function: Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+    function: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
     steps: Steps
     modules: list[CompiledModule]
     """The regions' compiled graphs, in order."""
+    conditions: tuple[tuple[Size, Size], ...] = ()
+    """Sizes that stay open and must be equal."""
+    has_guesses: bool = False
+    """Whether it checks sizes of results, and raises Unforeseen where they are not as foretold."""
 
     @property
     def has_effects(self) -> bool:
@@ -63,6 +73,8 @@ class _Writer:
     lines: list[str] = field(default_factory=list)
     namespace: dict[str, Any] = field(default_factory=dict)
     modules: list[CompiledModule] = field(default_factory=list)
+    conditions: list[tuple[Size, Size]] = field(default_factory=list)
+    has_guesses: bool = False
     last_uses: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,11 +88,12 @@ class _Writer:
         return self.steps.homes.get(version, version).name
 
     def region(self, region: Region) -> None:
-        built: RegionGraph = build_region(region, lambda version: version.note.shape, lambda _, given: given)
+        built: RegionGraph = build_region(region)
+        self.conditions += built.conditions
         module = self.compiler.compile(built.graph)
         function = self._bind(f"region{len(self.modules)}", module)
         self.modules.append(module)
-        inputs = ", ".join(self.name(version) for version in region.inputs)
+        inputs = ", ".join([*map(self.name, region.inputs), *map(self._value, built.numbers)])
         outputs = [self.name(version) for version in region.outputs]
         target = f"[{', '.join(outputs)}] = " if outputs else ""
         self.lines.append(f"{target}{function}.execute([{inputs}])")
@@ -98,6 +111,16 @@ class _Writer:
         given += self._memory(operation)
         target = self._target(operation)
         self.lines.append(f"{target}{function}({', '.join(given)})")
+        self._check_sizes(operation)
+
+    def _check_sizes(self, operation: Operation) -> None:
+        """See that results of a call have the sizes that a tape for many shapes foretells."""
+        foretold = [version for version in operation.products if version.note.open_sizes is not None]
+        if operation.kind is OperationKind.CALL and foretold and not has_proven_sizes(operation):
+            self.has_guesses = True
+            for version in foretold:
+                raising = f"raise {self._bind('Unforeseen', Unforeseen)}"
+                self.lines.append(f"if {self.name(version)}.shape != {self._value(version.note.sizes)}: {raising}")
 
     def _memory(self, operation: Operation) -> list[str]:
         """`out=` with memory that was used before, for operations that can write there, where it pays."""
@@ -105,10 +128,10 @@ class _Writer:
         if operation.event.target not in INTO_MEMORY or not isinstance(result, Version):
             return []
         note = result.note
-        if note.nbytes < FEWEST_BYTES or stride_order(note) is not None:
+        if note.nbytes < FEWEST_BYTES or stride_order(note) is not None or not has_proven_sizes(operation):
             return []
         dtype = self._bind(str(note.dtype).replace(".", "_"), note.dtype)
-        return [f"out={self._bind('empty', empty)}({note.shape!r}, {dtype})"]
+        return [f"out={self._bind('empty', empty)}({self._value(note.sizes)}, {dtype})"]
 
     def drop(self, position: int) -> None:
         """Forget tensors after the last step that needs them."""
@@ -120,9 +143,10 @@ class _Writer:
     def finish(self) -> Program:
         results = [self._result(value) for value in self.steps.versions.tape.results]
         body = [*self._unpack(), *self.lines, f"return [{', '.join(results)}]"]
-        text = "\n".join(["def program(arguments, surroundings):", *(f"    {line}" for line in body)]) + "\n"
+        text = "\n".join(["def program(arguments, surroundings, numbers):", *(f"    {line}" for line in body)]) + "\n"
         exec(compile(text, "<ingot program>", "exec"), self.namespace)  # of what was written above, and nothing else
-        return Program(text, self.namespace["program"], self.steps, self.modules)
+        function = self.namespace["program"]
+        return Program(text, function, self.steps, self.modules, tuple(self.conditions), self.has_guesses)
 
     # --- pieces of text -----------------------------------------------------------------------------------------------
 
@@ -133,6 +157,8 @@ class _Writer:
             assert isinstance(origin, Argument | Surrounding)
             source = "arguments" if isinstance(origin, Argument) else "surroundings"
             lines.append(f"{leaf.name} = {source}[{origin.position}]")
+        for name, (position, axis) in self.steps.versions.tape.symbols.items():
+            lines.append(f"{name} = arguments[{position}].shape[{axis}]")
         return lines
 
     def _target(self, operation: Operation) -> str:
@@ -159,6 +185,9 @@ class _Writer:
             return f"({inner},)" if len(value) == 1 else f"({inner})"
         if value is None or isinstance(value, bool | int | str):
             return repr(value)
+        if isinstance(value, SizeExpression | Variable):
+            self.namespace["floordiv"] = operator.floordiv  # as sizes are written
+            return str(value)
         if isinstance(value, torch.dtype):
             return self._bind(str(value).replace(".", "_"), value)
         return self._bind("constant", value)
