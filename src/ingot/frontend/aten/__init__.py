@@ -15,6 +15,7 @@ from torch._ops import OpOverload
 
 from ingot.frontend.aten import (
     activations,
+    derivatives,
     factories,
     indexing,
     losses,
@@ -32,7 +33,7 @@ __all__ = ["Lowering", "functional_form", "lowering_for"]
 
 Lowering = Callable[[Builder, Sequence[Any], Mapping[str, Any]], Handle | tuple[Handle, ...]]
 
-MODULES = (activations, factories, indexing, losses, normalizations, pointwise, reductions, views)
+MODULES = (activations, derivatives, factories, indexing, losses, normalizations, pointwise, reductions, views)
 """Where the rows of the table stand."""
 
 

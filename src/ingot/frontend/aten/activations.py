@@ -1,8 +1,7 @@
-"""Activation functions, and the steps of their derivatives that autograd calls."""
+"""Activation functions."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ingot.frontend.aten.table import (
@@ -110,97 +109,3 @@ def _softshrink(b: Builder, x: Any, limit: float) -> Any:
 
 def _within(b: Builder, x: Any, limit: float) -> Any:
     return b.bitwise_and(b.ge(x, -limit), b.le(x, limit))
-
-
-# --- derivatives ------------------------------------------------------------------------------------------------------
-
-
-def _derivative(b: Builder, function: Any, *values: Any) -> Any:
-    require_float("a derivative", *values)
-    require_one_type("a derivative", *values)
-    return widened(b, function, *values)
-
-
-@lowers("threshold_backward.default")
-def _threshold_backward(b: Builder, gradient: Any, x: Any, threshold: float) -> Any:
-    return _derivative(b, lambda gradient, x: b.where(b.le(x, threshold), 0.0, gradient), gradient, x)
-
-
-@lowers("sigmoid_backward.default")
-def _sigmoid_backward(b: Builder, gradient: Any, output: Any) -> Any:
-    return _derivative(b, lambda gradient, y: gradient * (1 - y) * y, gradient, output)
-
-
-@lowers("tanh_backward.default")
-def _tanh_backward(b: Builder, gradient: Any, output: Any) -> Any:
-    return _derivative(b, lambda gradient, y: gradient * (1 - y * y), gradient, output)
-
-
-@lowers("silu_backward.default")
-def _silu_backward(b: Builder, gradient: Any, x: Any) -> Any:
-    def derivative(gradient: Any, x: Any) -> Any:
-        gate = b.sigmoid(x)
-        return gradient * gate * (1 + x * (1 - gate))
-
-    return _derivative(b, derivative, gradient, x)
-
-
-@lowers("gelu_backward.default")
-def _gelu_backward(b: Builder, gradient: Any, x: Any, *, approximate: str) -> Any:
-    def exact(gradient: Any, x: Any) -> Any:
-        below = 0.5 * (1 + b.erf(x * math.sqrt(0.5)))
-        density = b.exp(x * x * -0.5) * (0.5 * math.sqrt(0.5) * 2 / math.sqrt(math.pi))
-        return gradient * (below + x * density)
-
-    def approximated(gradient: Any, x: Any) -> Any:
-        scale, cubic = math.sqrt(2 / math.pi), 0.044715
-        slope = b.tanh(scale * (x + cubic * x * x * x))
-        left = 0.5 * (1 + slope)
-        return gradient * (left + 0.5 * x * ((1 - slope * slope) * (scale * (1 + 3 * cubic * x * x))))
-
-    if approximate not in ("none", "tanh"):
-        unsupported(f"there is no gelu that is approximated by {approximate!r}")
-    return _derivative(b, exact if approximate == "none" else approximated, gradient, x)
-
-
-@lowers("leaky_relu_backward.default")
-def _leaky_relu_backward(b: Builder, gradient: Any, x: Any, slope: float, of_result: bool) -> Any:
-    return _derivative(b, lambda gradient, x: b.where(b.gt(x, 0), gradient, gradient * slope), gradient, x)
-
-
-@lowers("hardtanh_backward.default")
-def _hardtanh_backward(b: Builder, gradient: Any, x: Any, lowest: float, highest: float) -> Any:
-    def derivative(gradient: Any, x: Any) -> Any:
-        outside = b.bitwise_or(b.le(x, lowest), b.ge(x, highest))
-        return b.where(outside, 0.0, gradient)
-
-    return _derivative(b, derivative, gradient, x)
-
-
-@lowers("hardsigmoid_backward.default")
-def _hardsigmoid_backward(b: Builder, gradient: Any, x: Any) -> Any:
-    def derivative(gradient: Any, x: Any) -> Any:
-        inside = b.bitwise_and(b.gt(x, -3), b.lt(x, 3))
-        return b.where(inside, gradient / 6, 0.0)
-
-    return _derivative(b, derivative, gradient, x)
-
-
-@lowers("softplus_backward.default")
-def _softplus_backward(b: Builder, gradient: Any, x: Any, beta: float, threshold: float) -> Any:
-    def derivative(gradient: Any, x: Any) -> Any:
-        exponential = b.exp(x * beta)
-        return b.where(b.gt(x * beta, threshold), gradient, gradient * exponential / (exponential + 1))
-
-    return _derivative(b, derivative, gradient, x)
-
-
-@lowers("log_sigmoid_backward.default")
-def _log_sigmoid_backward(b: Builder, gradient: Any, x: Any, exponential: Any) -> Any:
-    def derivative(gradient: Any, x: Any, exponential: Any) -> Any:
-        negative = b.lt(x, 0)
-        largest = b.where(negative, b.constant(1.0, x.dtype), b.constant(0.0, x.dtype))
-        sign = b.where(negative, b.constant(1.0, x.dtype), b.constant(-1.0, x.dtype))
-        return (largest - sign * (exponential / (1 + exponential))) * gradient
-
-    return _derivative(b, derivative, gradient, x, exponential)

@@ -9,7 +9,6 @@ from ingot.base import sizes
 from ingot.frontend.aten.table import lowers, narrowed, require_float, require_one_type, unsupported
 from ingot.ir.builder import Builder
 from ingot.ops.normalizations import per_channel, require_shape
-from ingot.ops.parameters import data_type
 
 
 @lowers("_softmax.default")
@@ -44,28 +43,6 @@ def _safe_softmax(b: Builder, x: Any, dim: int, dtype: Any) -> Any:
     """Rows with nothing but minus infinity give 0."""
     result = b.softmax(x, dim, dtype)
     return b.where(b.all(b.eq(x, -math.inf), dim, True), b.constant(0.0, result.dtype), result)
-
-
-@lowers("_softmax_backward_data.default")
-def _softmax_backward(b: Builder, gradient: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    gradient, output, dtype = _wide_pair(b, gradient, output, input_dtype)
-    product = gradient * output
-    return b.cast(product - output * b.sum(product, dim, True), dtype)
-
-
-@lowers("_log_softmax_backward_data.default")
-def _log_softmax_backward(b: Builder, gradient: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    gradient, output, dtype = _wide_pair(b, gradient, output, input_dtype)
-    return b.cast(gradient - b.exp(output) * b.sum(gradient, dim, True), dtype)
-
-
-def _wide_pair(b: Builder, gradient: Any, output: Any, input_dtype: Any) -> Any:
-    require_float("the derivative of softmax", gradient, output)
-    require_one_type("the derivative of softmax", gradient, output)
-    if data_type(input_dtype) is not gradient.dtype:
-        unsupported("the conversion to float32 on the way is not lowered")
-    wide = gradient.dtype.widened
-    return b.cast(gradient, wide), b.cast(output, wide), gradient.dtype
 
 
 # --- normalisations ---------------------------------------------------------------------------------------------------

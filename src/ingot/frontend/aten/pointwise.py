@@ -177,6 +177,11 @@ def _float_power(b: Builder, x: Any, y: Any) -> Any:
     return b.pow(*double)
 
 
+@lowers("ldexp.Tensor")
+def _ldexp(b: Builder, x: Any, exponent: Any) -> Any:
+    return b.mul(x, b.pow(2.0, exponent))
+
+
 @lowers("square.default")
 def _square(b: Builder, x: Any) -> Any:
     return b.pow(x, 2)
@@ -248,7 +253,7 @@ def number_as_element(b: Builder, value: Any, dtype: DataType) -> Handle:
     if isinstance(value, Handle):
         exact = dtype.is_float or not value.dtype.is_float
     else:
-        exact = dtype.is_float or (not isinstance(value, float) and convert_number(value, dtype) == value)
+        exact = dtype.is_float or (math.isfinite(value) and convert_number(value, dtype) == value)
     if not exact:
         unsupported(f"{value!r} is no {dtype.text}")
     return converted(b, value, dtype)
@@ -274,6 +279,14 @@ _LARGEST = {
     DataType.Float: 2.0**127 * (2 - 2.0**-23),
     DataType.Double: 2.0**1023 * (2 - 2.0**-52),
 }
+
+
+@lowers("angle.default")
+def _angle(b: Builder, x: Any) -> Any:
+    """That of a number on the real axis."""
+    dtype = result_type(b, x, promotion=Promotion.FLOAT)
+    opposite = b.where(b.lt(x, 0), b.constant(math.pi, dtype), b.constant(0.0, dtype))
+    return b.where(b.isnan(x), b.cast(x, dtype), opposite)
 
 
 @lowers("heaviside.default")

@@ -182,6 +182,16 @@ def _vector_norm(b: Builder, x: Any, order: float, dim: Any, keepdim: bool, dtyp
     return b.cast(_norm(b, wide, float(order), dim, keepdim), result)
 
 
+@lowers("norm.ScalarOpt_dim")
+def _norm_over(b: Builder, x: Any, order: float | None, dim: Any, keepdim: bool) -> Any:
+    return _vector_norm(b, x, 2 if order is None else order, dim, keepdim, None)
+
+
+@lowers("norm.Scalar")
+def _norm_of_all(b: Builder, x: Any, order: float) -> Any:
+    return _vector_norm(b, x, order, None, False, None)
+
+
 def _norm(b: Builder, x: Any, order: float, dim: Any, keepdim: bool) -> Any:
     if order == 2:
         return b.sqrt(b.sum(x * x, dim, keepdim))

@@ -7,7 +7,7 @@ from typing import Any
 
 from ingot.base import sizes
 from ingot.frontend.aten.pointwise import number_as_element
-from ingot.frontend.aten.table import converted, lowers, unsupported
+from ingot.frontend.aten.table import converted, lowers, unsupported, with_size
 from ingot.ir.builder import Builder
 from ingot.ops.parameters import one_axis
 
@@ -184,7 +184,7 @@ def _select(b: Builder, x: Any, dim: int, index: Any) -> Any:
     return b.squeeze(part(b, x, axis, first, first + 1), [axis])
 
 
-@lowers("unbind.int")
+@lowers("unbind.int", "unbind_copy.int")
 def _unbind(b: Builder, x: Any, dim: int) -> Any:
     if not x.shape:
         unsupported("a tensor without dimensions is not taken apart")
@@ -195,7 +195,7 @@ def _unbind(b: Builder, x: Any, dim: int) -> Any:
     return tuple(_select(b, x, axis, index) for index in range(size))
 
 
-@lowers("split.Tensor")
+@lowers("split.Tensor", "split_copy.Tensor", "unsafe_split.Tensor")
 def _split(b: Builder, x: Any, length: Any, dim: int) -> Any:
     axis = one_axis(dim, len(x.shape))
     size = x.shape[axis] if x.shape else None
@@ -204,7 +204,7 @@ def _split(b: Builder, x: Any, length: Any, dim: int) -> Any:
     return tuple(part(b, x, axis, first, min(first + length, size)) for first in range(0, max(size, 1), length))
 
 
-@lowers("split_with_sizes.default", "split.sizes")
+@lowers("split_with_sizes.default", "split_with_sizes_copy.default", "unsafe_split_with_sizes.default", "split.sizes")
 def _split_with_sizes(b: Builder, x: Any, lengths: Any, dim: int) -> Any:
     axis = one_axis(dim, len(x.shape))
     size = x.shape[axis] if x.shape else None
@@ -222,6 +222,29 @@ def _chunk(b: Builder, x: Any, chunks: int, dim: int) -> Any:
     if not isinstance(size, int) or chunks < 1 or size == 0:
         unsupported("chunk needs known sizes")
     return _split(b, x, -(-size // chunks), dim)
+
+
+@lowers("slice_backward.default")
+def _slice_backward(b: Builder, gradient: Any, shape: Any, dim: int, start: int, end: int, step: int) -> Any:
+    axis = one_axis(dim, len(shape))
+    if step != 1 or not isinstance(shape[axis], int):
+        unsupported("only a part in one piece of a known size is put back")
+    first, last, _ = slice(start, end).indices(shape[axis])
+    return _put_back(b, gradient, axis, first, shape[axis] - max(first, last))
+
+
+@lowers("select_backward.default")
+def _select_backward(b: Builder, gradient: Any, shape: Any, dim: int, index: int) -> Any:
+    axis = one_axis(dim, len(shape))
+    if not isinstance(shape[axis], int) or not -shape[axis] <= index < shape[axis]:
+        unsupported("only a part of a known size is put back")
+    first = index % shape[axis]
+    return _put_back(b, _unsqueeze(b, gradient, axis), axis, first, shape[axis] - first - 1)
+
+
+def _put_back(b: Builder, x: Any, axis: int, before: int, after: int) -> Any:
+    """x with zeros around it along one axis."""
+    return b.pad(x, [*([0, 0] * (len(x.shape) - 1 - axis)), before, after])
 
 
 # --- joining ----------------------------------------------------------------------------------------------------------
@@ -245,6 +268,49 @@ def _stack(b: Builder, tensors: Any, dim: int) -> Any:
 @lowers("constant_pad_nd.default")
 def _constant_pad_nd(b: Builder, x: Any, widths: Any, value: Any) -> Any:
     return b.pad(x, widths, number_as_element(b, value, x.dtype).constant_value())
+
+
+@lowers("slice_scatter.default")
+def _slice_scatter(b: Builder, x: Any, source: Any, dim: int, start: Any, end: Any, step: int) -> Any:
+    """x with a part replaced that lies in one piece."""
+    axis = one_axis(dim, len(x.shape))
+    size = x.shape[axis] if x.shape else None
+    if step != 1 or not isinstance(size, int):
+        unsupported("only a part in one piece of a known size is replaced")
+    first, last, _ = slice(start, end).indices(size)
+    last = max(first, last)
+    return _replaced(b, x, b.expand(b.cast(source, x.dtype), with_size(x.shape, axis, last - first)), axis, first)
+
+
+@lowers("select_scatter.default")
+def _select_scatter(b: Builder, x: Any, source: Any, dim: int, index: int) -> Any:
+    """x with what one index names replaced."""
+    axis = one_axis(dim, len(x.shape))
+    size = x.shape[axis] if x.shape else None
+    if not isinstance(size, int) or not -size <= index < size:
+        unsupported("select reaches beyond the end")
+    whole = b.expand(b.cast(source, x.dtype), with_size(x.shape, axis))
+    return _replaced(b, x, _unsqueeze(b, whole, axis), axis, index % size)
+
+
+def _replaced(b: Builder, x: Any, middle: Any, axis: int, first: int) -> Any:
+    """What comes before, something else, and what comes after it."""
+    last = first + middle.shape[axis]
+    pieces = [part(b, x, axis, 0, first), middle, part(b, x, axis, last, x.shape[axis])]
+    return b.cat([piece for piece in pieces if piece.shape[axis] != 0] or [x], axis)
+
+
+@lowers("pixel_shuffle.default")
+def _pixel_shuffle(b: Builder, x: Any, factor: int) -> Any:
+    """Channels spread over squares of pixels."""
+    rank = len(x.shape)
+    if rank < 3 or not isinstance(x.shape[-3], int) or factor < 1 or x.shape[-3] % (factor * factor):
+        unsupported("pixel_shuffle needs channels for every pixel of a square")
+    outer, (channels, height, width) = x.shape[:-3], x.shape[-3:]
+    kept = channels // (factor * factor)
+    split = b.reshape(x, (*outer, kept, factor, factor, height, width))
+    order = [*range(rank - 3), *(rank - 3 + place for place in (0, 3, 1, 4, 2))]
+    return b.reshape(b.permute(split, order), (*outer, kept, height * factor, width * factor))
 
 
 @lowers("roll.default")
