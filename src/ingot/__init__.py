@@ -6,6 +6,8 @@ from ingot.base.dtypes import DataType
 from ingot.base.errors import IngotError
 from ingot.frontend.fusion_definition import FusionDefinition
 from ingot.frontend.fusion_manager import FusionManager
+from ingot.frontend.jit.forms import jit
+from ingot.frontend.jit.switch import disable, reset
 from ingot.ir.builder import GraphBuilder
 from ingot.runtime.compiler import JitCompiler
 
@@ -17,6 +19,9 @@ __all__ = [
     "GraphBuilder",
     "IngotError",
     "JitCompiler",
+    "disable",
+    "jit",
     "memory",
+    "reset",
 ]
 __version__ = "0.1.0"

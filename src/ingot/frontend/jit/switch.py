@@ -30,7 +30,7 @@ def disable() -> Iterator[None]:
 
 
 def reset() -> None:
-    """Forget all recordings and what was compiled of them: every compiled function is as if it had never been called."""
+    """Forget all recordings and what was compiled of them, as if no compiled function had ever been called."""
     for compiled in list(EVERYTHING):
         compiled.forget()
 

@@ -257,13 +257,24 @@ def _functional(
         is_earlier = not isinstance(other_note.origin, Made) or other_note.origin.event <= index
         if is_alias and is_earlier and uses[other] > index:
             return None
-    if note.storage in _leaf_storages(tape) and not note.is_leaf:
+    if _overlaps_itself(note) or (note.storage in _leaf_storages(tape) and not note.is_leaf):
         return None
     if any(register.index != target.index for register in event.products()):
         return None
     if not _is_lowerable(tape, overload, arguments, keywords, target):
         return None
     return overload, arguments, keywords
+
+
+def _overlaps_itself(note: TensorNote) -> bool:
+    """Whether elements may lie in one place, so that a write of one is a write of others."""
+    extent = 1
+    for size, stride in sorted(zip(note.shape, note.strides, strict=True), key=lambda pair: pair[1]):
+        if size > 1:
+            if stride < extent:
+                return True
+            extent = stride * (size - 1) + extent
+    return False
 
 
 def _leaf_storages(tape: Tape) -> set[int]:
