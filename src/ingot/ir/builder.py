@@ -114,6 +114,11 @@ class Builder:
             raise DefinitionError("the definition has no outputs; name at least one with add_output")
         return Graph(tuple(self._inputs), tuple(self._nodes), tuple(self._outputs), tuple(self._assumptions))
 
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes made so far, in the order they were made."""
+        return tuple(self._nodes)
+
     def close(self, reason: str) -> None:
         """Refuse any further use, for the reason given."""
         self._closed = reason

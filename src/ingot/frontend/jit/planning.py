@@ -58,7 +58,7 @@ def plan_steps(versions: Versions) -> Steps:
     """The steps that do what the tape did."""
     planner = _Planner(versions)
     for operation in versions.operations:
-        if operation.kind is OperationKind.CALL:
+        if operation.kind is OperationKind.CALL and operation.is_live:
             planner.call(operation)
     planner.finish()
     return Steps(versions, planner.steps, list(planner.leaves), planner.homes)

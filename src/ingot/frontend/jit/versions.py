@@ -24,6 +24,8 @@ import torch
 from ingot.base.errors import IngotError, UnsupportedError
 from ingot.base.numbers import number_type
 from ingot.base.sizes import Size
+from ingot.base.types import ScalarType
+from ingot.codegen.llvm.support import supports
 from ingot.frontend.aten import lowering_for
 from ingot.frontend.aten.overloads import functional_form
 from ingot.frontend.jit.tape import (
@@ -39,7 +41,9 @@ from ingot.frontend.jit.tape import (
 )
 from ingot.ir.builder import Builder
 from ingot.ir.handles import Handle
+from ingot.ir.node import Node
 from ingot.ir.torch_types import from_torch, to_torch
+from ingot.ops import Kind
 
 
 class OperationKind(Enum):
@@ -204,9 +208,17 @@ def _current(found: Versions, register: Register) -> Version:
 def _mark_live(found: Versions) -> None:
     wanted = set(found.results) | {found.current[register] for register in found.written}
     for operation in reversed(found.operations):
-        operation.is_live = operation.kind is OperationKind.CALL or any(made in wanted for made in operation.products)
+        is_needed = any(made in wanted for made in operation.products)
+        operation.is_live = is_needed or (operation.kind is OperationKind.CALL and not _is_idle(operation))
         if operation.is_live:
             wanted.update(operation.operands)
+
+
+def _is_idle(operation: Operation) -> bool:
+    """Whether a call does nothing but make a tensor from no other: nobody misses it who does not need the tensor."""
+    target = operation.target
+    draws = torch.Tag.nondeterministic_seeded in target.tags
+    return not operation.operands and not target._schema.is_mutable and not draws and bool(operation.products)
 
 
 # --- kinds of events --------------------------------------------------------------------------------------------------
@@ -349,11 +361,20 @@ def _lowers(target: torch._ops.OpOverload, given: _Arguments, expected: tuple[_L
         made = lowering(builder, arguments, keywords)
     except (IngotError, TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError):
         return False
+    if not all(map(_is_generated, builder.nodes)):
+        return False
     handles = list(made) if isinstance(made, tuple | list) else [made]
     found = [
         _Like(to_torch(handle.dtype), tuple(handle.shape)) if isinstance(handle, Handle) else None for handle in handles
     ]
     return found == list(expected)
+
+
+def _is_generated(node: Node) -> bool:
+    """Whether a node costs nothing or becomes machine code; PyTorch itself is quicker at everything else."""
+    if isinstance(node.type, ScalarType) or (node.op.kind is Kind.VIEW and len(node.operands) == 1):
+        return node.op.name != "pad"
+    return node.op.kind is Kind.STRUCTURE or supports(node)
 
 
 def _with_inputs(value: Any, builder: Builder) -> Any:
