@@ -46,18 +46,18 @@ def lowering_for(overload: OpOverload) -> Lowering | None:
         return None
     parameters = overload._schema.arguments
     positional = [parameter for parameter in parameters if not parameter.kwarg_only]
-    by_name = [parameter for parameter in parameters if parameter.kwarg_only]
+    by_name = [parameter for parameter in parameters if parameter.kwarg_only and parameter.name not in OPTIONS]
 
     def lower(b: Builder, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         given = list(arguments)
         for parameter in positional[len(given) :]:
             given.append(_argument(parameter, keywords))
         named = {parameter.name: _argument(parameter, keywords) for parameter in by_name}
-        _check_options(named)
+        _check_options(keywords)
         for value in given:
             if isinstance(value, complex):
                 unsupported("complex numbers are not lowered")
-        return row(b, *given, **{name: value for name, value in named.items() if name not in OPTIONS})
+        return row(b, *given, **named)
 
     return lower
 

@@ -97,7 +97,6 @@ for operator, names in {
     "ge": "ge.Tensor ge.Scalar greater_equal.Tensor greater_equal.Scalar",
     "maximum": "max.other",
     "minimum": "min.other",
-    "where": "where.self where.ScalarSelf where.ScalarOther where.Scalar",
     "clamp": "clamp.Tensor clip.Tensor",
 }.items():
     as_operator(operator, *names.split())
@@ -237,6 +236,14 @@ def _clamp_max(b: Builder, x: Any, highest: Any) -> Any:
 @lowers("logical_xor.default")
 def _logical_xor(b: Builder, x: Any, y: Any) -> Any:
     return b.ne(b.logical_not(x), b.logical_not(y))
+
+
+@lowers("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+def _where(b: Builder, condition: Any, x: Any, y: Any) -> Any:
+    """Two Python floats have the default floating-point type here."""
+    chosen = b.where(condition, x, y)
+    bare = not isinstance(x, Handle) and not isinstance(y, Handle) and chosen.dtype.is_float
+    return b.cast(chosen, b.default_float) if bare else chosen
 
 
 @lowers("masked_fill.Scalar", "masked_fill.Tensor")

@@ -21,8 +21,15 @@ def _itself(b: Builder, x: Any) -> Any:
     return b.set(x)
 
 
-@lowers("_to_copy.default", "to.dtype_layout")
+@lowers("_to_copy.default")
 def _to_copy(b: Builder, x: Any, dtype: Any) -> Any:
+    return b.cast(x, dtype)
+
+
+@lowers("to.dtype")
+def _to_dtype(b: Builder, x: Any, dtype: Any, non_blocking: bool, copy: bool, memory_format: Any) -> Any:
+    if memory_format is not None:
+        unsupported("an order in memory is not lowered")
     return b.cast(x, dtype)
 
 
