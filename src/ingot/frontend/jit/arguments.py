@@ -8,14 +8,14 @@ strides, plain values by value, all other objects by identity.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 import torch
 
 from ingot.frontend.jit.capture import refused_tensor
-from ingot.frontend.jit.structure import take_apart
+from ingot.frontend.jit.structure import LEAF, Shape, take_apart
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, Enum, slice, range, type)
@@ -32,15 +32,20 @@ class Described:
     refused: str | None = None
     """Why such a call is left to PyTorch, if it is."""
     needs_gradients: bool = False
+    shape: Shape = LEAF
+    """How the arguments are nested."""
+    leaves: list[Any] = field(default_factory=list)
+    parts: Sequence[Any] = ()
+    """What the key says of each leaf."""
 
 
 def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Described:
     """What a call with these arguments is like."""
     leaves: list[Any] = []
     shape = take_apart((tuple(args), dict(kwargs)), leaves)
-    found = Described(None, [], [])
+    found = Described(None, [], [], shape=shape, leaves=leaves)
     grad_mode = torch.is_grad_enabled()
-    keys: list[Hashable] = [shape]
+    keys: list[Hashable] = []
     identities: dict[int, int] = {}
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
@@ -61,7 +66,8 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Described:
         else:
             found.refused = f"an argument is a {type(leaf).__name__}, which may change without ingot seeing it"
             return found
-    found.key = tuple(keys)
+    found.parts = keys
+    found.key = (shape, *keys)
     return found
 
 

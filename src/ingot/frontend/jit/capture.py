@@ -34,7 +34,7 @@ _MOST_EVENTS = 100_000
 """A longer recording is a loop that should not be unrolled."""
 
 _READS_SIZES = frozenset(
-    {"shape", "size", "numel", "nelement", "__len__", "stride", "storage_offset", "nbytes", "is_contiguous", "ndim"}
+    {"shape", "size", "numel", "nelement", "__len__", "stride", "storage_offset", "nbytes", "is_contiguous"}
 )
 _READS_MEMORY = frozenset(
     {
@@ -105,6 +105,21 @@ _OBLIVIOUS = frozenset(
         "linear",
         "threshold",
         "normalize",
+        "unflatten",
+        "split",
+        "pad",
+        "max_pool1d",
+        "max_pool2d",
+        "max_pool3d",
+        "adaptive_avg_pool2d",
+        "adaptive_avg_pool3d",
+        "adaptive_max_pool2d",
+        "dropout1d",
+        "dropout2d",
+        "cross_entropy",
+        "nll_loss",
+        "kl_div",
+        "multi_head_attention_forward",
         "__rsub__",
         "__rdiv__",
         "__rpow__",

@@ -9,7 +9,7 @@ import functools
 import inspect
 import threading
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -17,15 +17,19 @@ import torch
 
 from ingot.base.errors import CaptureError, IngotError
 from ingot.frontend.jit.arguments import Described, describe
+from ingot.frontend.jit.families import Families, General, Numbers
 from ingot.frontend.jit.logs import log
 from ingot.frontend.jit.options import Options
+from ingot.frontend.jit.program import Unforeseen
+from ingot.frontend.jit.reasons import difference
+from ingot.frontend.jit.scalars import MarkedArguments
 from ingot.frontend.jit.specialisation import Specialisation, record
 from ingot.frontend.jit.state import state_of_torch
 from ingot.frontend.jit.switch import EVERYTHING, is_off
 from ingot.runtime.compiler import JitCompiler
 
 MOST_SPECIALISATIONS = 64
-"""More than this many kinds of calls are kept; the one used longest ago goes first."""
+"""Calls of further kinds run eagerly."""
 MOST_UNSTABLE = 3
 """Recordings in a row that no longer held at the next call, after which a function is left to PyTorch."""
 
@@ -50,6 +54,11 @@ class Compiled:
         self.given_up: str | None = None
         self._unstable = 0
         self._warned: set[str] = set()
+        self._families = Families(function, compiler, options.dynamic, name)
+        self._shortcuts: dict[Hashable, Specialisation] = {}
+        """Generalised recordings that were found to hold for a key."""
+        self._recorded: deque[Hashable] = deque(maxlen=MOST_SPECIALISATIONS)
+        """The keys of the last recordings."""
         self._lock = threading.RLock()
         EVERYTHING.add(self)
         self.outermost = _module_of(function)
@@ -63,21 +72,27 @@ class Compiled:
                 self._complain(described.refused, None)
             return self.function(*args, **kwargs)
         key = (described.key, state_of_torch())
-        found = self.specialisations.get(key)
+        found = self.specialisations.get(key) or self._shortcuts.get(key)
         if found is not None:
             changed = found.changed()
             if changed is None:
                 return self._run(found, args, kwargs, described)
             with self._lock:
                 self.specialisations.pop(key, None)
+                self._shortcuts.pop(key, None)
             return self._record(key, args, kwargs, described, f"{changed} has changed", found.calls == 0)
-        reason = "new sizes, types or values of arguments" if self.specialisations else "first call"
-        return self._record(key, args, kwargs, described, reason)
+        general = self._families.find(described, key[1])
+        if general is not None:
+            return self._run_general(key, *general, args, kwargs, described)
+        return self._record(key, args, kwargs, described, difference(key, self._recorded, self.function))
 
     def forget(self) -> None:
         """Be as if never called."""
         with self._lock:
             self.specialisations.clear()
+            self._shortcuts.clear()
+            self._recorded.clear()
+            self._families = Families(self.function, self.compiler, self.options.dynamic, self.name)
             self.recompiles.clear()
             self.recordings = self.calls = self._unstable = 0
             self.given_up = None
@@ -108,21 +123,68 @@ class Compiled:
         assert found.build_result is not None
         return found.build_result(results)
 
+    def _run_general(
+        self,
+        key: tuple[Hashable, Hashable],
+        general: General,
+        numbers: Numbers,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: Described,
+    ) -> Any:
+        """Run what was recorded for other sizes or numbers; where it turns out not to hold, this call is recorded."""
+        found = general.specialisation
+        program, tape = found.program, found.tape
+        assert program is not None and tape is not None and found.build_result is not None
+        if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
+            return self.function(*args, **kwargs)
+        self.calls += 1
+        found.calls += 1
+        if not general.unified.variables and not program.has_guesses:
+            with self._lock:
+                while len(self._shortcuts) >= MOST_SPECIALISATIONS:
+                    self._shortcuts.pop(next(iter(self._shortcuts)))
+                self._shortcuts[key] = found
+        try:
+            results = program.function(described.tensors, tape.surroundings, general.values(numbers))
+        except (IngotError, Unforeseen, RuntimeError, ValueError, TypeError) as error:
+            if program.has_effects:
+                raise
+            result = self._record(key, args, kwargs, described, difference(key, self._recorded, self.function))
+            log("recompiles", f"{self.name}: what was recorded for several sizes does not hold: {error!r}")
+            with self._lock:  # not before the call has shown that the error is not the caller's
+                if self._families.miss(general):
+                    self._give_back(general)
+            return result
+        return found.build_result(results)
+
     def _record(
         self,
-        key: Hashable,
+        key: tuple[Hashable, Hashable],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         described: Described,
         reason: str,
         is_unstable: bool = False,
     ) -> Any:
+        if self._is_full():
+            self._complain(
+                f"it has been recorded for {MOST_SPECIALISATIONS} kinds of calls, and this is another one ({reason}); "
+                "pass numbers that vary as tensors, keep from reading sizes in Python, or use dynamic=True",
+                None,
+                "full",
+            )
+            return self.function(*args, **kwargs)
         if self.recordings:
             self.recompiles.append(reason)
             log("recompiles", f"{self.name}: recorded again: {reason}")
         self.recordings += 1
         self.calls += 1
-        result, made = record(self.function, args, kwargs, described, self.outermost, self.options.fullgraph)
+        given = MarkedArguments(self._families.marked_positions(described), args, kwargs)
+        result, made = record(
+            self.function, given.args, given.kwargs, described, self.outermost, self.options.fullgraph
+        )
+        made.looked_at = frozenset(given.looked_at)
         if made.broken is not None:
             self._complain(made.broken.reason, made.broken.place)
         with self._lock:
@@ -132,9 +194,35 @@ class Compiled:
                 if made.broken is None:  # otherwise it has been said why
                     self._complain(self.given_up, None)
             self.specialisations[key] = made
-            while len(self.specialisations) > MOST_SPECIALISATIONS:
-                self.specialisations.popitem(last=False)
+            self._recorded.append(key)
+            self._take_general(self._families.add(key, described, key[1], made))
         return result
+
+    def _take_general(self, general: General | None) -> None:
+        """What was generalised takes the place of recordings that have no program yet."""
+        if general is None:
+            return
+        for member in general.members:
+            if member.specialisation.program is None and general.fits(member.shapes, member.numbers):
+                self.specialisations.pop(member.key, None)
+        for replaced in general.replaces:
+            self.specialisations.pop(replaced, None)
+        self.specialisations[general] = general.specialisation
+
+    def _give_back(self, general: General) -> None:
+        """Return to the recordings that something was generalised from."""
+        self._shortcuts.clear()
+        self.specialisations.pop(general, None)
+        for member in general.members:
+            self.specialisations.setdefault(member.key, member.specialisation)
+
+    def _is_full(self) -> bool:
+        """Whether there are as many recordings as may be, of which all hold."""
+        with self._lock:
+            if len(self.specialisations) >= MOST_SPECIALISATIONS:
+                for key in [key for key, one in self.specialisations.items() if one.changed() is not None]:
+                    del self.specialisations[key]
+            return len(self.specialisations) >= MOST_SPECIALISATIONS
 
     def _abandon(
         self, found: Specialisation, error: BaseException, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -148,16 +236,16 @@ class Compiled:
         self._complain(reason, None)
         return result
 
-    def _complain(self, reason: str, place: str | None) -> None:
-        """Say once that calls run eagerly, and why."""
+    def _complain(self, reason: str, place: str | None, subject: str | None = None) -> None:
+        """Say once that calls run eagerly, and why; once per subject, where there is one."""
         where = f" ({place})" if place else ""
         text = f"{self.name} runs eagerly: {reason}{where}"
         if self.options.fullgraph:
             raise CaptureError(text)
         if reason == "its result needs gradients":
             log("fallbacks", text)
-        elif text not in self._warned:
-            self._warned.add(text)
+        elif (subject or text) not in self._warned:
+            self._warned.add(subject or text)
             warnings.warn(text, IngotWarning, stacklevel=4)
 
 

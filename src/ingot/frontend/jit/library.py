@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from ingot.base.sizes import SizeExpression
+from ingot.frontend.jit.tape import all_of
 from ingot.frontend.jit.versions import Operation, Version
 from ingot.runtime.native.pool import empty
 
@@ -45,19 +47,21 @@ FEWEST_BYTES = 1 << 16
 
 
 def has_proven_sizes(operation: Operation) -> bool:
-    """Whether a call's result must have the sizes that are noted for it, whatever the sizes of its operands are."""
-    products = operation.products
-    if len(products) != 1 or products[0].note.open_sizes is None:
-        return all(product.note.open_sizes is None for product in products)
+    """Whether a call's results must have the sizes that are noted for them, whatever those are that stay open."""
+    noted = [version.note.sizes for version in operation.products]
     given = [value.note.sizes for value in operation.arguments if isinstance(value, Version)]
+    varying = all_of(SizeExpression, [*noted, *given, operation.arguments, operation.keywords])
+    if not any(True for _ in varying):
+        return True
     name = operation.event.target.overloadpacket.__name__
     if name in ("mm", "bmm", "addmm", "baddbmm") and len(given) >= 2:
-        left, right = given[-2:]
-        return products[0].note.sizes == (*left[:-1], right[-1])
-    return name in _LIKE_THE_FIRST and products[0].note.sizes == given[0]
+        return noted == [(*given[-2][:-1], given[-1][-1])]
+    if name == "_scaled_dot_product_flash_attention_for_cpu":
+        return noted == [(*given[0][:-1], given[2][-1]), given[0][:-1]]
+    return name in _LIKE_THE_FIRST and all(sizes == given[0] for sizes in noted)
 
 
-_LIKE_THE_FIRST = frozenset({"bernoulli", "rand_like", "randn_like", "empty_like", "clone"})
-"""Operators whose result has the sizes of their first argument."""
+_LIKE_THE_FIRST = frozenset({"bernoulli", "native_dropout", "rand_like", "randn_like", "empty_like", "clone"})
+"""Operators whose results have the sizes of their first argument."""
 
 __all__ = ["DIRECT", "FEWEST_BYTES", "INTO_MEMORY", "empty", "has_proven_sizes"]

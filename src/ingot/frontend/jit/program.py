@@ -8,6 +8,7 @@ dropped at once, so that their memory serves the next.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,10 +116,11 @@ class _Writer:
 
     def _check_sizes(self, operation: Operation) -> None:
         """See that results of a call have the sizes that a tape for many shapes foretells."""
-        foretold = [version for version in operation.products if version.note.open_sizes is not None]
-        if operation.kind is OperationKind.CALL and foretold and not has_proven_sizes(operation):
+        if not self.steps.versions.tape.symbols or operation.kind is not OperationKind.CALL:
+            return
+        if operation.products and not has_proven_sizes(operation):
             self.has_guesses = True
-            for version in foretold:
+            for version in operation.products:
                 raising = f"raise {self._bind('Unforeseen', Unforeseen)}"
                 self.lines.append(f"if {self.name(version)}.shape != {self._value(version.note.sizes)}: {raising}")
 
@@ -158,7 +160,8 @@ class _Writer:
             source = "arguments" if isinstance(origin, Argument) else "surroundings"
             lines.append(f"{leaf.name} = {source}[{origin.position}]")
         for name, (position, axis) in self.steps.versions.tape.symbols.items():
-            lines.append(f"{name} = arguments[{position}].shape[{axis}]")
+            if any(re.search(rf"\b{name}\b", line) for line in self.lines):
+                lines.append(f"{name} = arguments[{position}].shape[{axis}]")
         return lines
 
     def _target(self, operation: Operation) -> str:

@@ -7,7 +7,7 @@ permuted tensor, and `Layout` says how to turn it back, which costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ingot.base.numbers import number_type
 from ingot.base.sizes import Size, SizeExpression
 from ingot.frontend.aten import lowering_for
 from ingot.frontend.jit.planning import Region
-from ingot.frontend.jit.tape import TensorNote, Variable, stride_order
+from ingot.frontend.jit.tape import TensorNote, Variable, all_of, stride_order
 from ingot.frontend.jit.versions import Operation, Version
 from ingot.ir.builder import Builder
 from ingot.ir.graph import Graph
@@ -51,8 +51,8 @@ class _Building:
         self.region = region
         self.builder = Builder()
         given = [(operation.arguments, operation.keywords) for operation in region.operations]
-        self.numbers: list[Variable | Size] = list(dict.fromkeys(_all_of(Variable, given)))
-        self.renamed = self._rename_sizes(list(_all_of(SizeExpression, given)))
+        self.numbers: list[Variable | Size] = list(dict.fromkeys(all_of(Variable, given)))
+        self.renamed = self._rename_sizes(list(all_of(SizeExpression, given)))
         self.handles: dict[Any, Any] = {}
         for version in region.inputs:
             self.handles[version] = self.builder.tensor_input(self._sizes(version.note.sizes), _dtype(version.note))
@@ -123,17 +123,6 @@ class _Building:
         """A size of the graph in the tape's own symbols."""
         back = {str(new): sizes.symbol(name) for name, new in self.renamed.items()}
         return sizes.substitute(size, back | {str(new): size for size, new in self.opaque.items()})
-
-
-def _all_of(kind: type, value: Any) -> Iterator[Any]:
-    """Everything of a type in nested lists, tuples and dictionaries."""
-    if isinstance(value, kind):
-        yield value
-    elif isinstance(value, list | tuple):
-        for element in value:
-            yield from _all_of(kind, element)
-    elif isinstance(value, dict):
-        yield from _all_of(kind, list(value.values()))
 
 
 def _inverse(order: Sequence[int]) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ def arithmetic_parameters(function: Callable[..., Any]) -> frozenset[str]:
 
 def positions_of(names: frozenset[str], function: Callable[..., Any], shape: Shape) -> dict[int, int | str]:
     """Where these parameters are among the leaves of a call's arguments: by leaf, its position or keyword."""
-    ordered = _positional(function)
+    ordered = positional_names(function)
     found: dict[int, int | str] = {}
     leaf = 0
     passed, named = shape.parts
@@ -56,7 +56,8 @@ def positions_of(names: frozenset[str], function: Callable[..., Any], shape: Sha
     return found
 
 
-def _positional(function: Callable[..., Any]) -> Sequence[str]:
+def positional_names(function: Callable[..., Any]) -> Sequence[str]:
+    """The names of the parameters that can be passed by position; none for what is no function."""
     plain = function.__func__ if isinstance(function, types.MethodType) else function
     if not isinstance(plain, types.FunctionType):
         return ()
@@ -216,6 +217,7 @@ def _noticing(plain: type, name: str) -> Callable[..., Any]:
 
 
 for _plain, _kind in _KINDS.items():
+    _kind.__name__ = _kind.__qualname__ = _plain.__name__  # as torch says it in its errors
     for _name in _TELLING.split():
         if hasattr(_plain, _name):
             setattr(_kind, _name, _noticing(_plain, _name))

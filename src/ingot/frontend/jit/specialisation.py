@@ -42,6 +42,8 @@ class Specialisation:
     calls: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     build_result: Callable[[Sequence[Any]], Any] | None = None
+    looked_at: frozenset[int] = frozenset()
+    """Numbers among the arguments whose value Python asked for, by their place."""
 
     def changed(self) -> str | None:
         """What has changed around the function since the recording; None if it still holds."""
@@ -57,7 +59,7 @@ class Specialisation:
         return None
 
     def shares_memory_anew(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether tensors of a call lie in the same memory, with each other or with those around, that did not before."""
+        """Whether tensors of a call share memory, with each other or with those around, that did not before."""
         assert self.tape is not None
         memory: dict[int, int] = {}
         for note in self.tape.tensors:

@@ -6,6 +6,9 @@ from collections.abc import Hashable
 
 import torch
 
+STATES = ("grad mode", "autocast's dtype", "the default dtype", "inference mode")
+"""What `state_of_torch` tells, in order."""
+
 
 def state_of_torch() -> Hashable:
     """What decides the operations of a call besides its arguments."""

@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from ingot.base.sizes import Size
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,24 +166,20 @@ def stride_order(note: TensorNote) -> tuple[int, ...] | None:
     return (*(axis for axis, size in enumerate(note.shape) if size == 1), *order)
 
 
-def registers_in(value: Any) -> Iterator[Register]:
-    """All registers in nested lists, tuples and dictionaries."""
-    if isinstance(value, Register):
+def all_of(kind: type[Part], value: Any) -> Iterator[Part]:
+    """Everything of a type in nested lists, tuples and dictionaries."""
+    if isinstance(value, kind):
         yield value
     elif isinstance(value, list | tuple):
         for element in value:
-            yield from registers_in(element)
+            yield from all_of(kind, element)
     elif isinstance(value, dict):
-        yield from registers_in(list(value.values()))
+        yield from all_of(kind, list(value.values()))
 
 
-def has_variables(value: Any) -> bool:
-    """Whether there is a variable in nested lists, tuples and dictionaries."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return any(map(has_variables, value))
-    return isinstance(value, Variable)
+def registers_in(value: Any) -> Iterator[Register]:
+    """All registers in nested lists, tuples and dictionaries."""
+    return all_of(Register, value)
 
 
 def replace_registers(value: Any, replace: Any) -> Any:

@@ -14,6 +14,7 @@ uses the tape finds out whether the one that was chosen is right.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, combinations_with_replacement
@@ -187,19 +188,18 @@ class _Unifier:
         """The expressions that have these values, simplest first."""
         found = self.explained.get(values)
         if found is None:
-            found = self.explained[values] = list(dict.fromkeys(self._search(values)))
+            found = list(dict.fromkeys(self._products(values))) or list(dict.fromkeys(self._lines(values)))
+            self.explained[values] = found
         return found
 
-    def _search(self, values: Values) -> Iterator[Size]:
-        products = [(seen, size) for seen, size in self.symbols.items()]
-        products += [
-            (tuple(a * b for a, b in zip(one, other, strict=True)), one_size * other_size)
-            for (one, one_size), (other, other_size) in combinations_with_replacement(self.symbols.items(), 2)
-        ]
-        for seen, size in products:
-            factor = _quotient(values, seen)
-            if factor is not None:
-                yield size * factor
+    def _products(self, values: Values) -> Iterator[Size]:
+        """Multiples of symbols and of products of up to three, quotients and sums of symbols."""
+        for count in (1, 2, 3):
+            for factors in combinations_with_replacement(self.symbols.items(), count):
+                seen = tuple(math.prod(one) for one in zip(*(values for values, _ in factors), strict=True))
+                factor = _quotient(values, seen)
+                if factor is not None:
+                    yield sizes.product(tuple(size for _, size in factors)) * factor
         for seen, size in self.symbols.items():
             divisor = _quotient(seen, values)
             if divisor is not None and divisor > 1:
@@ -207,6 +207,9 @@ class _Unifier:
         for (one, one_size), (other, other_size) in combinations(self.symbols.items(), 2):
             if values == tuple(a + b for a, b in zip(one, other, strict=True)):
                 yield one_size + other_size
+
+    def _lines(self, values: Values) -> Iterator[Size]:
+        """A factor times a symbol plus an offset: easily met by chance, so it counts only where nothing else does."""
         for seen, size in self.symbols.items():
             yield from _line(values, seen, size)
 

@@ -35,7 +35,7 @@ from ingot.frontend.jit.tape import (
     Tape,
     TensorNote,
     Variable,
-    has_variables,
+    all_of,
     registers_in,
     replace_registers,
 )
@@ -313,7 +313,8 @@ def _is_lowerable(
     """Whether an operation on tensors like these has a meaning in the op table, with results like these."""
     if lowering_for(target) is None:
         return False
-    if target.overloadpacket.__name__ not in _TAKES_VARIABLES and has_variables((arguments, keywords)):
+    variables = all_of(Variable, (tuple(arguments), keywords))
+    if target.overloadpacket.__name__ not in _TAKES_VARIABLES and any(variables):
         return False
 
     def stand_in(register: Register) -> _Like:
