@@ -1,14 +1,3 @@
-"""Tensors are tiny here: one thread computes them faster than two that have to meet."""
+"""Tensors are as tiny here as those of the operators."""
 
-from __future__ import annotations
-
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True, scope="package")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+from tests.ops.conftest import one_thread as one_thread

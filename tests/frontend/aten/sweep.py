@@ -11,7 +11,7 @@ import itertools
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,8 +81,10 @@ def calls_of(operator: Any, dtype: torch.dtype, most: int, derivatives: bool) ->
         yield from made
 
 
-def sweep(names: list[str], dtypes: tuple[torch.dtype, ...], most: int, derivatives: bool, compiled: int) -> Findings:
-    """Check the calls of operators; the first calls of each overload and dtype are compiled, too."""
+def sweep(
+    names: Sequence[str], dtypes: tuple[torch.dtype, ...], most: int, derivatives: bool, compiled: int
+) -> Findings:
+    """Check the calls of operators; the first calls of each overload are compiled, too."""
     findings, seen = Findings(), Counter()
     compiler = JitCompiler()
     checked: set[tuple[str, str]] = set()
@@ -97,8 +99,8 @@ def sweep(names: list[str], dtypes: tuple[torch.dtype, ...], most: int, derivati
                 if key in checked:
                     continue
                 checked.add(key)
-                seen[call.name, dtype] += 1
-                findings.add(call, compiler if seen[call.name, dtype] <= compiled else None)
+                seen[call.name] += 1
+                findings.add(call, compiler if seen[call.name] <= compiled else None)
     return findings
 
 
@@ -106,7 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="operators, as PyTorch's database names them; all by default")
     parser.add_argument("--samples", type=int, default=1000, help="most samples of an operator and dtype")
-    parser.add_argument("--compiled", type=int, default=1000, help="most calls of an overload and dtype to compile")
+    parser.add_argument("--compiled", type=int, default=1000, help="most calls of an overload to compile")
     parser.add_argument("--derivatives", action="store_true", help="run the derivatives as well")
     options = parser.parse_args()
     torch.set_num_threads(1)
