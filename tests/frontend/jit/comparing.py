@@ -24,7 +24,6 @@ def check(
     calls: int = 3,
     *,
     compiled: Any = None,
-    is_seeded: bool = False,
     **options: Any,
 ) -> Any:
     """Call a function, compiled and not, on equal arguments, several times; gives the compiled function."""
@@ -33,12 +32,10 @@ def check(
         given = make()
         twins = _twins(given)
         torch.manual_seed(call)
-        expected = _outcome(function, given)
+        expected = outcome(function, given)
         torch.manual_seed(call)
-        found = _outcome(compiled, twins)
+        found = outcome(compiled, twins)
         same(found, expected, twins, given)
-        if is_seeded:
-            torch.manual_seed(call)
     return compiled
 
 
@@ -47,7 +44,8 @@ def _twins(given: Sequence[Any]) -> Any:
     return copy.deepcopy(list(given))
 
 
-def _outcome(function: Callable[..., Any], given: Sequence[Any]) -> Any:
+def outcome(function: Callable[..., Any], given: Sequence[Any]) -> Any:
+    """What a function returns or raises."""
     try:
         return function(*given)
     except Exception as error:
@@ -111,14 +109,14 @@ def _identities(leaves: Sequence[Any]) -> list[int]:
 
 
 def _memories(leaves: Sequence[Any]) -> list[tuple[int, int]]:
-    """For each tensor, the first that it shares memory with, and where it begins in it."""
-    first: dict[int, int] = {}
+    """For each tensor, the first that it shares memory with, and how far it begins behind that one."""
+    first: dict[int, tuple[int, int]] = {}
     found = []
     for index, leaf in enumerate(leaves):
         if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and leaf.numel():
-            start = leaf.untyped_storage().data_ptr()
-            shared = first.setdefault(start, index)
-            found.append((shared, leaf.storage_offset() if shared != index else 0))
+            begin = leaf.data_ptr()
+            other, other_begin = first.setdefault(leaf.untyped_storage().data_ptr(), (index, begin))
+            found.append((other, begin - other_begin))
     return found
 
 

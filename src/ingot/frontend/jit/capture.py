@@ -257,7 +257,11 @@ class Recording:
             return self._lift(target(*args, **kwargs))
         given = self._encode(list(args)), self._encode(dict(kwargs))
         shapes = [(tensor, tensor.shape) for tensor in _tensors_in((args, kwargs))] if is_mutable(target) else []
-        result = target(*args, **kwargs)
+        try:
+            result = target(*args, **kwargs)
+        except Exception:  # if the function catches it, what follows depends on values
+            self.broken = Broken(f"{target} raises an error", user_place())
+            raise
         if any(tensor.shape != shape for tensor, shape in shapes):
             self.stop(f"{target} changes the size of a tensor")
         if self.broken is None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ingot.base.environment import environment
 
@@ -45,4 +46,5 @@ def is_off() -> bool:
         or torch._C._len_torch_function_stack() > 0
         or _peek_interpreter_stack() is not None
         or torch._C._get_tracing_state() is not None
+        or forward_ad._current_level >= 0
     )

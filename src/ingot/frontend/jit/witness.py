@@ -8,6 +8,7 @@ before the call must do.
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import types
@@ -49,9 +50,12 @@ class Witness:
         self._seen: set[types.CodeType] = set()
         self._is_watching = False
         self._numbers: Any = None
+        self._collecting: types.FrameType | None = None
+        self._collectors: set[Any] = set()
 
     def __enter__(self) -> Witness:
         self._numbers = _state_of_numpys_numbers()
+        self._collectors = {getattr(callback, "__code__", None) for callback in gc.callbacks}
         if sys.getprofile() is None:
             self._is_watching = True
             sys.setprofile(self._notice)
@@ -64,8 +68,13 @@ class Witness:
             self._on_effect("it draws numpy's random numbers")
 
     def _notice(self, frame: types.FrameType, event: str, called: Any) -> None:
-        if event == "call":
-            if frame.f_code not in self._seen:
+        if self._collecting is not None:  # the garbage collector has called somebody in between
+            if event == "return" and frame is self._collecting:
+                self._collecting = None
+        elif event == "call":
+            if frame.f_code in self._collectors:
+                self._collecting = frame
+            elif frame.f_code not in self._seen:
                 self._seen.add(frame.f_code)
                 self._on_code(frame)
         elif event == "c_call":
