@@ -58,6 +58,10 @@ def has_proven_sizes(operation: Operation) -> bool:
         return noted == [(*given[-2][:-1], given[-1][-1])]
     if name == "_scaled_dot_product_flash_attention_for_cpu":
         return noted == [(*given[0][:-1], given[2][-1]), given[0][:-1]]
+    if name == "select" and -2 <= operation.arguments[2] <= 1:  # sizes that stay open are at least 2
+        rest = list(given[0])
+        del rest[operation.arguments[1]]
+        return noted == [tuple(rest)]
     return name in _LIKE_THE_FIRST and all(sizes == given[0] for sizes in noted)
 
 
