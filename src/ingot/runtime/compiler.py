@@ -23,6 +23,7 @@ from ingot.codegen.llvm.nests import CompiledKernel
 from ingot.fusion.rules import FusionRules, Pattern
 from ingot.ir.graph import Graph
 from ingot.ir.interpreter import Interpreter
+from ingot.ir.node import Node
 from ingot.ir.verifier import verify
 from ingot.passes.pipeline import PassReport, optimize
 from ingot.runtime.kernels import Kernel, kernels
@@ -119,6 +120,10 @@ class CompiledModule:
         if stage == "kernels":
             return "\n\n".join(kernel.program.text for kernel in found)
         return "\n\n".join(text for kernel in found for text in _variants(kernel, stage))
+
+    def through_torch(self) -> list[Node]:
+        """The operations that PyTorch computes, because no code is generated for them."""
+        return self._plan.through_torch() if isinstance(self._plan, Plan) else list(self.optimized_graph.nodes)
 
     def kernels(self) -> list[Kernel]:
         """The kernels it consists of, besides what runs through PyTorch."""

@@ -192,9 +192,16 @@ def scheduled(
     for read, tensor in zip(kernel.lowered.tensors, tensors, strict=True):
         strides.append(_along_axes(read.place, tensor.stride(), tensor.element_size(), len(space)))
     # New memory is aligned; what is written in place may begin anywhere.
-    is_aligned = all(target.data_ptr() % ALIGNED == 0 for target in targets.values())
+    is_aligned = all(_is_aligned(target) for target in targets.values())
     call = schedule_call(program, space, strides, cluster.reduced, kernel.lowered.counted, is_aligned)
     return call, tuple(outputs)
+
+
+def _is_aligned(target: torch.Tensor) -> bool:
+    """Whether a tensor begins where vectors may; new memory does, so for tensors without memory the offset decides."""
+    is_here = target.device.type != "meta"
+    begin = target.data_ptr() if is_here else target.storage_offset() * target.element_size()
+    return begin % ALIGNED == 0
 
 
 def extents(

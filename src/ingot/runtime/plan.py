@@ -28,7 +28,9 @@ from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
 from ingot.ops import Kind
 from ingot.runtime.in_place import results_in_place, writers_last
+from ingot.runtime.joins import empty_without_memory, find_joins
 from ingot.runtime.kernels import Kernel, KernelFault, kernels, launch, scheduled
+from ingot.runtime.native.pool import empty
 
 MOST_COMPILING = 8
 """Threads that compile at once."""
@@ -46,12 +48,19 @@ class Plan(Interpreter):
         overwrites = any(output.alias_input is not None for output in graph.outputs)
         self._later = {id(step): self.steps[place + 1 :] for place, step in enumerate(self.steps) if overwrites}
         """Where inputs are overwritten, the steps that follow each step."""
+        self.joins = find_joins(graph, self.steps)
+        """Where results of kernels belong that are joined into one."""
         reads = [_reads(step) for step in self.steps]
         makes = [_makes(step) for step in self.steps]
         self._frees = free_after(graph, reads, makes)
         self._refused: set[str] = set()
         """Kernels that could not be compiled."""
         self._has_run = False
+
+    def through_torch(self) -> list[Node]:
+        """The operations that PyTorch computes; views and numbers cost nothing and do not count."""
+        steps = [step for step in self.steps if not isinstance(step, Kernel) and step not in self.joins]
+        return [node for node in steps if not isinstance(node.type, ScalarType) and not _is_free(node)]
 
     def kernels(self) -> list[Kernel]:
         return [step for step in self.steps if isinstance(step, Kernel)]
@@ -69,7 +78,8 @@ class Plan(Interpreter):
         lines = []
         for step in self.steps:
             if not isinstance(step, Kernel):
-                lines.append(f"{step.op.name} through PyTorch: {step.type}")
+                how = "made of parts that are written where they belong" if step in self.joins else "through PyTorch"
+                lines.append(f"{step.op.name} {how}: {step.type}")
                 continue
             count = len(step.program.statements)
             lines.append(
@@ -91,6 +101,8 @@ class Plan(Interpreter):
             if isinstance(step, Kernel):
                 run = self._interpret if self.refuses(step) else self._run_kernel
                 run(step, values, binding, tally, timed)
+            elif step in self.joins:
+                values[step] = self.joins.finish(step, values, binding.sizes, empty)
             else:
                 values[step] = self._step(step, values, binding, tally, timed)
             for freed in frees:
@@ -111,11 +123,15 @@ class Plan(Interpreter):
                     if any(sizes.evaluate(size, binding.sizes) == 0 for size in step.cluster.space):
                         return
                     tensors = [_tensor(foreseen[read.node]) for read in step.lowered.tensors]
-                    call, outputs = scheduled(step, tensors, binding.sizes)
+                    targets = self.joins.targets(step, foreseen, binding.sizes, empty_without_memory)
+                    call, outputs = scheduled(step, tensors, binding.sizes, targets)
                     # What goes wrong is reported when the kernel is run.
                     threads.submit(kernels.get, step.program, call.schedule)
                     made = [torch.empty(shape, dtype=to_torch(dtype), device="meta") for shape, dtype in outputs]
+                    made = [targets.get(index, tensor) for index, tensor in enumerate(made)]
                     foreseen.update(zip(step.cluster.outputs, made, strict=True))
+                elif step in self.joins:
+                    continue
                 elif step.op.kind is Kind.VIEW or isinstance(step.type, ScalarType):
                     foreseen[step] = self._step(step, foreseen, binding, None, False)
                 elif isinstance(step.type, TensorType):
@@ -135,7 +151,8 @@ class Plan(Interpreter):
         start = time.perf_counter() if timed else 0.0
         try:
             later = self._later.get(id(step))
-            targets = {} if later is None else results_in_place(self.graph, step, later, values, binding.sizes)
+            overwritten = {} if later is None else results_in_place(self.graph, step, later, values, binding.sizes)
+            targets = overwritten | self.joins.targets(step, values, binding.sizes, empty)
             results = launch(step, tensors, scalars, binding.sizes, targets)
         except CodegenError as error:
             warnings.warn(f"running through PyTorch instead: {error}", stacklevel=2)
@@ -145,8 +162,8 @@ class Plan(Interpreter):
         except KernelFault:
             self._interpret(step, values, binding, tally, timed)  # which raises what PyTorch raises
             return
-        if targets:
-            torch.autograd.graph.increment_version(list(targets.values()))
+        if overwritten:
+            torch.autograd.graph.increment_version(list(overwritten.values()))
         values.update(zip(step.cluster.outputs, results, strict=True))
         if tally is not None:
             tally.launches += 1
@@ -204,6 +221,11 @@ def _reads(step: Kernel | Node) -> Sequence[Node]:
 
 def _makes(step: Kernel | Node) -> Sequence[Node]:
     return step.cluster.outputs if isinstance(step, Kernel) else (step,)
+
+
+def _is_free(node: Node) -> bool:
+    """Whether evaluating an operation moves nothing: it is a view of its one operand, or part of another result."""
+    return node.op.kind is Kind.STRUCTURE or (node.op.kind is Kind.VIEW and len(node.operands) == 1)
 
 
 def _tensor(value: Any) -> torch.Tensor:

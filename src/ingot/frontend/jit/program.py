@@ -17,10 +17,10 @@ import torch
 
 from ingot.base.sizes import Size, SizeExpression
 from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
-from ingot.frontend.jit.planning import Call, Region, Steps
+from ingot.frontend.jit.planning import Call, Region, Steps, plan_steps
 from ingot.frontend.jit.regions import RegionGraph, build_region
-from ingot.frontend.jit.tape import Argument, Register, Surrounding, Variable, stride_order
-from ingot.frontend.jit.versions import Operation, OperationKind, Version
+from ingot.frontend.jit.tape import Argument, Register, Surrounding, Tape, Variable, stride_order
+from ingot.frontend.jit.versions import Operation, OperationKind, Version, find_versions
 from ingot.runtime.compiler import CompiledModule, JitCompiler
 
 
@@ -53,6 +53,24 @@ class Program:
     def is_single_region(self) -> bool:
         """Whether it is one region and nothing else."""
         return len(self.steps.steps) == 1 and len(self.modules) == 1
+
+
+class _Copies(Exception):
+    """A region would have PyTorch copy what it joins."""
+
+    def __init__(self, events: frozenset[int]):
+        super().__init__()
+        self.events = events
+
+
+def compile_tape(tape: Tape, compiler: JitCompiler) -> Program:
+    """The program that does what a tape did. Joins that a region would have to copy are calls."""
+    called: frozenset[int] = frozenset()
+    while True:
+        try:
+            return write_program(plan_steps(find_versions(tape, called)), compiler)
+        except _Copies as copies:
+            called |= copies.events
 
 
 def write_program(steps: Steps, compiler: JitCompiler) -> Program:
@@ -92,6 +110,9 @@ class _Writer:
         built: RegionGraph = build_region(region)
         self.conditions += built.conditions
         module = self.compiler.compile(built.graph)
+        joins = frozenset(operation.index for operation in region.operations if operation.is_join)
+        if joins and module.through_torch():
+            raise _Copies(joins)
         function = self._bind(f"region{len(self.modules)}", module)
         self.modules.append(module)
         inputs = ", ".join([*map(self.name, region.inputs), *map(self._value, built.numbers)])

@@ -16,12 +16,10 @@ import torch
 
 from ingot.frontend.jit.arguments import Described
 from ingot.frontend.jit.capture import Broken, Recording
-from ingot.frontend.jit.planning import plan_steps
-from ingot.frontend.jit.program import Program, write_program
+from ingot.frontend.jit.program import Program, compile_tape
 from ingot.frontend.jit.structure import Shape, builder_of, mutable_containers, take_apart
 from ingot.frontend.jit.surroundings import Surroundings, look_around
 from ingot.frontend.jit.tape import Argument, Made, Tape
-from ingot.frontend.jit.versions import find_versions
 from ingot.runtime.compiler import JitCompiler
 
 
@@ -79,7 +77,7 @@ class Specialisation:
             if self.program is None:
                 assert self.tape is not None
                 start = time.perf_counter()
-                self.program = write_program(plan_steps(find_versions(self.tape)), compiler)
+                self.program = compile_tape(self.tape, compiler)
                 self.compile_seconds += time.perf_counter() - start
             return self.program
 

@@ -46,6 +46,9 @@ from ingot.ir.torch_types import from_torch, to_torch
 from ingot.ops import Kind
 
 
+_JOINING = frozenset({"cat", "stack"})
+
+
 class OperationKind(Enum):
     PURE = auto()
     VIEW = auto()
@@ -95,6 +98,11 @@ class Operation:
     is_live: bool = False
 
     @property
+    def is_join(self) -> bool:
+        """Whether it joins tensors, which costs nothing where all of them are computed in the same region."""
+        return self.kind is OperationKind.PURE and self.target.overloadpacket.__name__ in _JOINING
+
+    @property
     def why_called(self) -> str:
         """Why a call is left to PyTorch."""
         if self.target._schema.is_mutable:
@@ -123,22 +131,24 @@ class Versions:
     """What the function returns."""
 
 
-def find_versions(tape: Tape) -> Versions:
-    """The operations of a tape on versions."""
+def find_versions(tape: Tape, called: frozenset[int] = frozenset()) -> Versions:
+    """The operations of a tape on versions. The events of `called` are to be calls, whatever else they could be."""
     found = Versions(tape)
     uses = _last_uses(tape)
     for index, event in enumerate(tape.events):
-        _add_operation(found, index, event, uses)
+        _add_operation(found, index, event, uses, index in called)
     found.results = {_current(found, register) for register in registers_in(tape.results)}
     _mark_live(found)
     return found
 
 
-def _add_operation(found: Versions, index: int, event: Event, uses: Sequence[int]) -> None:
+def _add_operation(found: Versions, index: int, event: Event, uses: Sequence[int], is_called: bool) -> None:
     tape = found.tape
     mutated = _mutated(event)
     kind, target, arguments, keywords = OperationKind.CALL, event.target, event.arguments, event.keywords
-    if not mutated and _is_view(tape, event):
+    if is_called:
+        pass
+    elif not mutated and _is_view(tape, event):
         kind = OperationKind.VIEW
     elif (
         not mutated and _is_fresh(tape, event) and _is_lowerable(tape, event.target, arguments, keywords, event.results)
@@ -362,7 +372,8 @@ def _lowers(target: torch._ops.OpOverload, given: _Arguments, expected: tuple[_L
         made = lowering(builder, arguments, keywords)
     except (IngotError, TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError):
         return False
-    if not all(map(_is_generated, builder.nodes)):
+    may_join = target.overloadpacket.__name__ in _JOINING
+    if not all(_is_generated(node) or (may_join and node.op.name == "cat") for node in builder.nodes):
         return False
     handles = list(made) if isinstance(made, tuple | list) else [made]
     found = [
