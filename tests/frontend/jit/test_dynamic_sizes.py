@@ -268,3 +268,68 @@ def test_recompiles_are_logged_with_their_reason(monkeypatch, capfd):
         "x: had 1 dimensions, has 2",
         "grad mode was True, is False",
     ]
+
+
+# --- many programs ----------------------------------------------------------------------------------------------------
+
+UNARY: list[Any] = [
+    lambda x: torch.sigmoid(x),
+    lambda x: x.transpose(0, -1),
+    lambda x: x.reshape(-1),
+    lambda x: x.sum(-1),
+    lambda x: x.mean(0, keepdim=True),
+    lambda x: x.softmax(-1),
+    lambda x: x[..., 1:],
+    lambda x: x[..., :3],
+    lambda x: x[..., ::2],
+    lambda x: x.select(-1, 0),
+    lambda x: torch.cat([x, x * 2], -1),
+    lambda x: torch.stack([x, x]),
+    lambda x: x.chunk(2, -1)[0],
+    lambda x: x.split(2, -1)[-1],
+    lambda x: x.tensor_split(2, 0)[-1],
+    lambda x: x.flip(-1).cumsum(-1),
+    lambda x: x.clone().relu_(),
+    lambda x: x.add_(1),
+    lambda x: x.expand(2, *[-1] * x.dim()),
+    lambda x: F.pad(x, (1, 1)),
+    lambda x: x.topk(2, -1)[0],
+    lambda x: x.unflatten(-1, (-1, 1)),
+]
+BINARY: list[Any] = [
+    lambda a, b: a + b,
+    lambda a, b: a @ b.transpose(-1, -2),
+    lambda a, b: torch.where(a > b, a, b),
+    lambda a, b: a.mul_(b),
+    lambda a, b: torch.cat([a, b], 0),
+    lambda a, b: torch.outer(a.reshape(-1), b.reshape(-1)),
+]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_of_random_sizes(seed: int):
+    numbers = random.Random(seed)
+    steps = [(numbers.choice([UNARY, UNARY, BINARY]), numbers.random(), numbers.random()) for _ in range(5)]
+    chosen = [(numbers.choice(table), table is BINARY, first, second) for table, first, second in steps]
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        values = [x, y]
+        for apply, is_binary, first, second in chosen:
+            operands = [values[int(place * len(values))] for place in ((first, second) if is_binary else (first,))]
+            values.append(apply(*operands))
+        return values[-1], values[len(values) // 2]
+
+    compiled = jit(program, dynamic=numbers.choice([None, True]))
+    for _ in range(8):
+        shape = [numbers.choice([1, 2, 3, 4, 6, 7, 8]), numbers.choice([3, 5, 8]), 4][-numbers.choice([2, 2, 3]) :]
+        given = [torch.randn(shape), torch.randn(shape)]
+        twins = [one.clone() for one in given]
+        expected = outcome(program, *twins)
+        same(outcome(compiled, *given), expected, *((given, twins) if not isinstance(expected, Exception) else ()))
+
+
+def outcome(function: Any, *given: Any) -> Any:
+    try:
+        return function(*given)
+    except (RuntimeError, IndexError, ValueError) as error:
+        return error

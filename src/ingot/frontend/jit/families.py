@@ -134,7 +134,8 @@ class Families:
             return None
         numbers, shapes = self._numbers(described), [tensor.shape for tensor in described.tensors]
         for general in list(family.generals):
-            if general.fits(shapes, numbers) and general.specialisation.changed() is None:
+            found = general.specialisation
+            if found.tape is not None and general.fits(shapes, numbers) and found.changed() is None:
                 return general, numbers
         return None
 
