@@ -176,6 +176,10 @@ def test_methods_of_modules_take_numbers():
             self.linear = nn.Linear(4, 4)
 
         def forward(self, x: torch.Tensor, scale: float) -> torch.Tensor:
+            """Scale,
+
+            and scale again.
+            """
             return self.linear(x * scale) * scale
 
     eager = Scaled().eval()

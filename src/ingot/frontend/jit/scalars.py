@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -94,11 +93,12 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef | None:
     """The text of a function, parsed; None if it cannot be had or is not the text of this code."""
     code = function.__code__
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+        text = inspect.getsource(code)
+        tree = ast.parse(f"if True:\n{text}" if text[:1].isspace() else text)  # indented, its strings stay as they are
         compiled = compile(tree, "<text>", "exec", dont_inherit=True)
     except (OSError, TypeError, SyntaxError, ValueError):
         return None
-    (definition,) = tree.body if len(tree.body) == 1 else (None,)
+    definition = tree.body[0].body[0] if isinstance(tree.body[0], ast.If) else tree.body[0]
     if not isinstance(definition, ast.FunctionDef) or definition.name != code.co_name:
         return None
     candidates = (value for value in compiled.co_consts if isinstance(value, types.CodeType))
@@ -110,7 +110,7 @@ def _words(code: types.CodeType) -> tuple[Any, ...]:
     """What tells one version of a function's text from another, wherever the function stands."""
     free = code.co_freevars + code.co_cellvars
     constants = sorted(repr(value) for value in code.co_consts if not isinstance(value, types.CodeType))
-    names = {name.removeprefix("_") for name in (*code.co_names, *free) if name != "__class__"}
+    names = {*code.co_names, *free} - {"__class__"}
     return code.co_name, code.co_varnames, code.co_argcount, code.co_kwonlyargcount, names, constants
 
 
