@@ -29,19 +29,14 @@ def check(
     """Call a function, compiled and not, on equal arguments, several times; gives the compiled function."""
     compiled = jit(function, **options) if compiled is None else compiled
     for call in range(calls):
-        given = make()
-        twins = _twins(given)
+        given = list(make())
+        twins = copy.deepcopy(given)  # in memory of their own: what shared memory still does
         torch.manual_seed(call)
         expected = outcome(function, given)
         torch.manual_seed(call)
         found = outcome(compiled, twins)
         same(found, expected, twins, given)
     return compiled
-
-
-def _twins(given: Sequence[Any]) -> Any:
-    """Equal arguments in memory of their own: what shared memory still does."""
-    return copy.deepcopy(list(given))
 
 
 def outcome(function: Callable[..., Any], given: Sequence[Any]) -> Any:

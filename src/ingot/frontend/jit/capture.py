@@ -212,7 +212,7 @@ class Recording:
         return result
 
     def _saw(self, frame: types.FrameType) -> None:
-        reason = self._surroundings.saw(frame)
+        reason = self._surroundings.saw(frame) if self.broken is None else None
         if reason is not None:
             self.stop(reason)
 

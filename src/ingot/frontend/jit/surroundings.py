@@ -140,8 +140,10 @@ class Surroundings:
             self._visit_values(value, name, depth)
         elif isinstance(value, type):
             self._visit_class(value, name, depth)
-        elif _is_users_object(value) or hasattr(value, "__wrapped__"):
+        elif _is_users_object(value):
             self._visit_attributes(value, name, depth)
+        elif hasattr(value, "__wrapped__"):
+            self.visit(value.__wrapped__, name, depth + 1)
         elif isinstance(value, _STATEFUL):
             self.unwatchable = f"{name} is a {type(value).__name__}, which changes without ingot seeing it"
 
