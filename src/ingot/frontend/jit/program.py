@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ingot.base.sizes import Size, SizeExpression
+from ingot.frontend.jit.freezing import freeze
 from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
 from ingot.frontend.jit.planning import Call, Region, Steps, plan_steps
 from ingot.frontend.jit.regions import RegionGraph, build_region
@@ -63,8 +64,13 @@ class _Copies(Exception):
         self.events = events
 
 
-def compile_tape(tape: Tape, compiler: JitCompiler) -> Program:
-    """The program that does what a tape did. Joins that a region would have to copy are calls."""
+def compile_tape(tape: Tape, compiler: JitCompiler, is_frozen: bool = False) -> Program:
+    """The program that does what a tape did, or does as long as weights keep their values, if it is frozen.
+
+    Joins that a region would have to copy are calls.
+    """
+    if is_frozen:
+        tape = freeze(tape)
     called: frozenset[int] = frozenset()
     while True:
         try:

@@ -71,13 +71,13 @@ class Specialisation:
 
     _surrounding_types: list[tuple[torch.dtype, torch.Size, tuple[int, ...]]] = field(default_factory=list)
 
-    def prepare(self, compiler: JitCompiler) -> Program:
+    def prepare(self, compiler: JitCompiler, is_frozen: bool = False) -> Program:
         """The program, written at the first need."""
         with self.lock:
             if self.program is None:
                 assert self.tape is not None
                 start = time.perf_counter()
-                self.program = compile_tape(self.tape, compiler)
+                self.program = compile_tape(self.tape, compiler, is_frozen)
                 self.compile_seconds += time.perf_counter() - start
             return self.program
 
