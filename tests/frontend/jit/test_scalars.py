@@ -126,6 +126,20 @@ def test_what_does_not_fit_a_type_is_as_in_eager(name: str):
         same(outcome(compiled, x, k), outcome(function, x, k))
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.float16, torch.float32])
+def test_numbers_that_are_no_operands_are_refused_as_in_eager(dtype: torch.dtype):
+    """What does not fit as an operand overflows; as a factor it is an error."""
+    x = torch.arange(4).to(dtype)
+    for function in (addcmul, weighted):
+        compiled = jit(function)
+        for k in (1.0, 2.0, 3.0, math.inf, math.nan, 1e300, 4.0):
+            same(outcome(compiled, x, k), outcome(function, x, k))
+
+
+def weighted(x: torch.Tensor, k: float) -> torch.Tensor:
+    return torch.add(x, x, alpha=k)
+
+
 def added(x: torch.Tensor, k: int) -> torch.Tensor:
     return x + k
 
@@ -138,7 +152,7 @@ def clamped(x: torch.Tensor, k: int) -> torch.Tensor:
     return torch.clamp(x, max=k)
 
 
-def addcmul(x: torch.Tensor, k: int) -> torch.Tensor:
+def addcmul(x: torch.Tensor, k: float) -> torch.Tensor:
     return torch.addcmul(x, x, x, value=k)
 
 

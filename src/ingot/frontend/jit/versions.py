@@ -45,7 +45,6 @@ from ingot.ir.node import Node
 from ingot.ir.torch_types import from_torch, to_torch
 from ingot.ops import Kind
 
-
 _JOINING = frozenset({"cat", "stack"})
 
 
@@ -323,8 +322,8 @@ def _is_lowerable(
     """Whether an operation on tensors like these has a meaning in the op table, with results like these."""
     if lowering_for(target) is None:
         return False
-    variables = all_of(Variable, (tuple(arguments), keywords))
-    if target.overloadpacket.__name__ not in _TAKES_VARIABLES and any(variables):
+    fixed = arguments[2:] if target.overloadpacket.__name__ in _TAKES_VARIABLES else arguments
+    if any(True for _ in all_of(Variable, [*fixed, keywords])):
         return False
 
     def stand_in(register: Register) -> _Like:
@@ -336,8 +335,8 @@ def _is_lowerable(
     return _lowers(target, _Arguments(given), tuple(expected))
 
 
-_TAKES_VARIABLES = frozenset({"add", "sub", "rsub", "mul", "div", "addcmul"})
-"""Operators that are lowered in the same way whatever a number among their arguments is."""
+_TAKES_VARIABLES = frozenset({"add", "sub", "rsub", "mul", "div"})
+"""Operators whose two operands may be any number: nothing is looked up or refused for the sake of its value."""
 
 
 @dataclass(frozen=True, slots=True)
