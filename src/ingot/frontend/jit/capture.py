@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ingot.base.errors import CaptureError
+from ingot.frontend.jit.code import is_librarys
 from ingot.frontend.jit.scalars import marks_in
 from ingot.frontend.jit.state import state_of_torch
 from ingot.frontend.jit.structure import take_apart
@@ -189,6 +190,7 @@ class Recording:
         self._leaf_storages: dict[int, int] = {}
         self._storages = 0
         self._kept: list[Any] = []
+        self._arguments = arguments
         self._definition: str | None = None
         self.handed: frozenset[int] = frozenset()
         """The marked numbers that the function of torch which runs now was given."""
@@ -205,6 +207,8 @@ class Recording:
         with Witness(self._saw, self.stop), _uncached_casts(), _Questions(self), _Operations(self):
             result = function(*args, **kwargs)
         self._definition = _definition(function)
+        if any(vars(tensor) for tensor in self._arguments):
+            self.stop("a tensor that it was given has attributes of its own")
         if _parts(args, kwargs) != parts_before:
             self.stop("it changes a list, a dictionary or an object that it was given")
         if state_of_torch() != before:
@@ -237,6 +241,8 @@ class Recording:
             if name != "__get__":
                 self.stop(f"the attribute {attribute} of a tensor is set")
             name = attribute
+        if name == "requires_grad" and not is_librarys(sys._getframe(2).f_globals.get("__name__")):
+            self.stop("it asks whether a tensor requires gradients, which may be otherwise at the next call")
         if name in _READS_MEMORY:
             self.stop(f"{name} looks at a tensor's memory, which generated code does not pass through Python")
         elif name in _READS_SIZES or (isinstance(function, types.FunctionType) and name not in _OBLIVIOUS):

@@ -11,7 +11,9 @@ from __future__ import annotations
 import functools
 import gc
 import io
+import os
 import random
+import threading
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,8 +54,9 @@ _UNWATCHED = frozenset(
     }
 )
 """Attributes of every module that do not change what its forward computes."""
-_STATEFUL = (Iterator, random.Random, numpy.random.Generator, numpy.random.RandomState, io.IOBase)
+_STATEFUL = (threading.local, Iterator, random.Random, numpy.random.Generator, numpy.random.RandomState, io.IOBase)
 """Objects of libraries that change when they are used, without anything to see from outside."""
+_READS_ENVIRONMENT = frozenset({"environ", "getenv"})
 _MEMBERS = (
     types.FunctionType,
     types.MemberDescriptorType,
@@ -202,6 +205,8 @@ class Surroundings:
             self._codes.add(inner)
             if inner is not code:
                 self._inner.add(inner)
+            if not _READS_ENVIRONMENT.isdisjoint(inner.co_names):
+                self.watch.copies.append((os.environ.copy, os.environ.copy(), "os.environ"))
             names = [key for key in global_names(inner) if key in globals_ or key not in _BUILTINS]
             self._watch_names(globals_, names, inner, "", depth)
 
@@ -278,7 +283,7 @@ def _is_users_object(value: Any) -> bool:
     """Whether an object's attributes may decide what a function does."""
     if isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
         return False
-    is_plain = type(value) in (types.SimpleNamespace,) or type(value).__module__ in ("argparse", "threading")
+    is_plain = type(value) in (types.SimpleNamespace,) or type(value).__module__ == "argparse"
     return is_plain or not is_librarys(type(value).__module__)
 
 

@@ -8,6 +8,7 @@ before the call must do.
 
 from __future__ import annotations
 
+import contextvars
 import gc
 import random
 import sys
@@ -90,6 +91,8 @@ def _effect(frame: types.FrameType, called: Any) -> str | None:
         return "it draws Python's random numbers"
     if isinstance(owner, torch.Generator):
         return "it seeds or reads a random generator"
+    if isinstance(owner, contextvars.ContextVar):
+        return "it reads or sets a context variable"
     name = getattr(called, "__name__", "")
     if name not in _SUSPECTS:
         return None
