@@ -238,6 +238,24 @@ def test_weights_needing_gradients() -> None:
         assert is_compiled(compiled.forward)
 
 
+def test_weights_that_need_gradients_which_the_result_does_not() -> None:
+    model = nn.Linear(4, 4)
+
+    def detached(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(model(x).detach()) * 2
+
+    def guarded(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return torch.tanh(model(x)) * 2
+
+    for function in (detached, guarded):
+        compiled = check(function, lambda: [torch.randn(3, 4)], 5)
+        assert compiled._compiled.recordings == 1
+        with torch.no_grad():
+            check(function, lambda: [torch.randn(3, 4)], compiled=compiled)
+            assert is_compiled(compiled)
+
+
 @pytest.mark.parametrize("context", [torch.no_grad, torch.enable_grad, torch.inference_mode])
 def test_grad_modes(context: Any) -> None:
     with context():

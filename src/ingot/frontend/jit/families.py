@@ -195,6 +195,8 @@ class Families:
     def _generalise(self, family: Family) -> General | None:
         alive = [member for member in family.members if member.specialisation.tape is not None]
         alive = [member for member in alive if member.specialisation.changed() is None]
+        if not alive:
+            return None
         reason = None
         for group in self._groups(alive):
             try:

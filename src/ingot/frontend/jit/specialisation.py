@@ -107,6 +107,8 @@ def record(
     changed = surroundings.watch.changed()
     if changed is not None:
         recording.stop(f"the call changes {changed}, which is not a tensor's value")
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in recording.tape.surroundings):
+        recording.stop("its result needs gradients")
     made.broken = recording.broken
     if made.broken is None:
         made.tape = recording.tape
