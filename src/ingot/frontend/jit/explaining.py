@@ -40,7 +40,7 @@ def explain(compiled: Compiled) -> str:
         lines.append(f"  recorded again{f' {count} times' if count > 1 else ''}: {reason}")
     for number, kind in enumerate(kinds, 1):
         lines.append("")
-        lines += [f"  {line}" for line in _explain_kind(number, kind)]
+        lines += [f"  {line}" for line in _explain_kind(number, kind, compiled.calls_of(kind))]
     return "\n".join(lines)
 
 
@@ -58,14 +58,14 @@ def inspect(compiled: Compiled, stage: str) -> str:
     return "\n\n".join(text for text in texts if text)
 
 
-def _explain_kind(number: int, kind: Specialisation) -> Iterator[str]:
+def _explain_kind(number: int, kind: Specialisation, calls: int) -> Iterator[str]:
     if kind.tape is None:
         assert kind.broken is not None
         place = f" ({_short(kind.broken.place)})" if kind.broken.place else ""
-        yield f"kind {number}, {_count(kind.calls, 'call')} after the recording: runs eagerly"
+        yield f"kind {number}, {_count(calls, 'call')} after the recording: runs eagerly"
         yield f"  because {kind.broken.reason}{place}"
         return
-    yield f"kind {number}, {_count(kind.calls, 'call')} after the recording: {_arguments(kind.tape)}"
+    yield f"kind {number}, {_count(calls, 'call')} after the recording: {_arguments(kind.tape)}"
     if kind.program is None:
         yield f"  {_count(len(kind.tape.events), 'operation')} recorded; compiled at the next call like it"
         return

@@ -25,6 +25,7 @@ from ingot.frontend.jit.function import Compiled, require_callable
 from ingot.frontend.jit.options import Options
 from ingot.frontend.jit.switch import is_off
 from ingot.runtime.compiler import JitCompiler
+from ingot.runtime.native.dispatch import Dispatched
 
 Subject = TypeVar("Subject")
 
@@ -95,7 +96,7 @@ def _plain(function: Any) -> Any:
     return function.__wrapped__ if isinstance(function, Jitted) else function
 
 
-class Jitted:
+class Jitted(Dispatched):
     """A compiled function. As an attribute of a class it is a method."""
 
     __wrapped__: Callable[..., Any]
@@ -109,6 +110,7 @@ class Jitted:
             self.__name__ = self.__qualname__ = name
         self._options = options
         self._compiled = Compiled(function, options, JitCompiler(options.config), name)
+        self._compiled.native.belong_to(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._compiled(*args, **kwargs)

@@ -17,6 +17,7 @@ import torch
 
 from ingot.base.errors import CaptureError, IngotError
 from ingot.frontend.jit.arguments import Described, describe
+from ingot.frontend.jit.dispatch import NativeCalls
 from ingot.frontend.jit.families import Families, General, Numbers
 from ingot.frontend.jit.logs import log
 from ingot.frontend.jit.options import Options
@@ -50,7 +51,9 @@ class Compiled:
         self.recordings = 0
         self.recompiles: list[str] = []
         """Why each recording after the first was made."""
-        self.calls = 0
+        self.native = NativeCalls()
+        """Records that answer calls without coming here."""
+        self._python_calls = 0
         self.given_up: str | None = None
         self._unstable = 0
         self._warned: set[str] = set()
@@ -76,39 +79,58 @@ class Compiled:
         if found is not None:
             changed = found.changed()
             if changed is None:
-                return self._run(found, args, kwargs, described)
+                return self._run(key, found, args, kwargs, described)
+            is_unused = self.calls_of(found) == 0
             with self._lock:
                 self.specialisations.pop(key, None)
                 self._shortcuts.pop(key, None)
-            return self._record(key, args, kwargs, described, f"{changed} has changed", found.calls == 0)
+                self.native.drop(found)
+            return self._record(key, args, kwargs, described, f"{changed} has changed", is_unused)
         general = self._families.find(described, key[1])
         if general is not None:
             return self._run_general(key, *general, args, kwargs, described)
         return self._record(key, args, kwargs, described, difference(key, self._recorded, self.function))
 
+    @property
+    def calls(self) -> int:
+        """Calls that were recorded or run as recorded."""
+        return self._python_calls + self.native.total
+
+    def calls_of(self, found: Specialisation) -> int:
+        """Calls of one kind after it was recorded."""
+        return found.calls + self.native.of(found)
+
     def forget(self) -> None:
         """Be as if never called."""
         with self._lock:
+            self.native.forget()
             self.specialisations.clear()
             self._shortcuts.clear()
             self._recorded.clear()
             self._families = Families(self.function, self.compiler, self.options.dynamic, self.name)
             self.recompiles.clear()
-            self.recordings = self.calls = self._unstable = 0
+            self.recordings = self._python_calls = self._unstable = 0
             self.given_up = None
             self._warned.clear()
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _run(self, found: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any], described: Described) -> Any:
-        self.calls += 1
+    def _run(
+        self,
+        key: Hashable,
+        found: Specialisation,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: Described,
+    ) -> Any:
+        self._python_calls += 1
         found.calls += 1
         if found.tape is None:
             return self.function(*args, **kwargs)
         program = found.program
         if program is None:
             try:
-                program = found.prepare(self.compiler)
+                program = found.prepare(self.compiler, self.options.freeze)
             except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
                 return self._abandon(found, error, args, kwargs)
         tape = found.tape
@@ -121,6 +143,7 @@ class Compiled:
                 raise
             return self._abandon(found, error, args, kwargs)
         assert found.build_result is not None
+        self.native.add(key, found, described, args, kwargs)
         return found.build_result(results)
 
     def _run_general(
@@ -138,7 +161,7 @@ class Compiled:
         assert program is not None and tape is not None and found.build_result is not None
         if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
-        self.calls += 1
+        self._python_calls += 1
         found.calls += 1
         if not general.unified.variables and not program.has_guesses:
             with self._lock:
@@ -155,7 +178,9 @@ class Compiled:
             with self._lock:  # not before the call has shown that the error is not the caller's
                 if self._families.miss(general):
                     self._give_back(general)
+                    self.native.drop(found)
             return result
+        self.native.add(key, found, described, args, kwargs, general)
         return found.build_result(results)
 
     def _record(
@@ -179,7 +204,7 @@ class Compiled:
             self.recompiles.append(reason)
             log("recompiles", f"{self.name}: recorded again: {reason}")
         self.recordings += 1
-        self.calls += 1
+        self._python_calls += 1
         given = MarkedArguments(self._families.marked_positions(described), args, kwargs)
         result, made = record(
             self.function, given.args, given.kwargs, described, self.outermost, self.options.fullgraph
@@ -191,6 +216,8 @@ class Compiled:
             self._unstable = self._unstable + 1 if is_unstable else 0
             if self._unstable >= MOST_UNSTABLE:
                 self.given_up = f"it was recorded {MOST_UNSTABLE} times in a row because {reason}"
+                for known in self.specialisations.values():
+                    self.native.drop(known)
                 if made.broken is None:  # otherwise it has been said why
                     self._complain(self.given_up, None)
             self.specialisations[key] = made
@@ -221,7 +248,7 @@ class Compiled:
         with self._lock:
             if len(self.specialisations) >= MOST_SPECIALISATIONS:
                 for key in [key for key, one in self.specialisations.items() if one.changed() is not None]:
-                    del self.specialisations[key]
+                    self.native.drop(self.specialisations.pop(key))
             return len(self.specialisations) >= MOST_SPECIALISATIONS
 
     def _abandon(
@@ -232,6 +259,7 @@ class Compiled:
         reason = f"{type(error).__name__}: {error}"
         from ingot.frontend.jit.capture import Broken
 
+        self.native.drop(found)
         found.tape, found.broken = None, Broken(reason, "")
         self._complain(reason, None)
         return result

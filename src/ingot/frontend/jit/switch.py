@@ -12,6 +12,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ingot.base.environment import environment
+from ingot.runtime.native.conditions import suspended
 
 EVERYTHING: weakref.WeakSet[Any] = weakref.WeakSet()
 """All compiled functions there are."""
@@ -25,7 +26,8 @@ def disable() -> Iterator[None]:
     before = getattr(_thread, "is_disabled", False)
     _thread.is_disabled = True
     try:
-        yield
+        with suspended():
+            yield
     finally:
         _thread.is_disabled = before
 

@@ -62,10 +62,10 @@ class Items(dict[int, Any]):
 
     def __init__(self, values: list[Any]):
         super().__init__()
-        self._values = values
+        self.source = values
 
     def get(self, key: int, default: Any = None) -> Any:
-        return self._values[key] if key < len(self._values) else default
+        return self.source[key] if key < len(self.source) else default
 
 
 class Slots(dict[str, Any]):

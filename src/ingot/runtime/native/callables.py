@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.matching import (
@@ -21,6 +21,7 @@ from ingot.runtime.native.matching import (
     OUTPUTS,
     POSITIONAL_CONVENTION,
     TABLE_WORDS,
+    TUPLE_CONVENTION,
 )
 from ingot.runtime.native.records import Record
 from ingot.runtime.native.routines import make_immortal
@@ -33,35 +34,73 @@ class Convention(Enum):
     """function([a, b]) or function((a, b)) returns a list."""
     POSITIONAL = POSITIONAL_CONVENTION
     """function(a, b) returns one tensor, or a tuple where there are several."""
+    TUPLE = TUPLE_CONVENTION
+    """function(a, b) returns a tuple."""
 
 
-class CallTable:
-    """The records of one function. Threads may add to it while others call."""
+class Answer(Protocol):
+    """What a table can hold: a record, whose words are at an address."""
 
-    def __init__(self, launcher: Launcher, inputs: int, outputs: int, convention: Convention):
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a call is inside that needs the record later."""
+        ...
+
+
+Held = TypeVar("Held", bound=Answer)
+
+
+class RecordTable(Generic[Held]):
+    """Records, the last used first. Threads may add to it while others call."""
+
+    def __init__(self, launcher: Launcher):
         self._launcher = launcher
         self._words = (ctypes.c_int64 * TABLE_WORDS)()
-        self._words[INPUTS], self._words[OUTPUTS] = inputs, outputs
-        self._words[CONVENTION] = convention.value
         self.address = ctypes.addressof(self._words)
-        self._records: dict[int, Record] = {}
-        self._retired: list[Record] = []
+        self._records: dict[int, Held] = {}
+        self._retired: list[Held] = []
         """Records that other calls may still be inside of."""
         self._lock = threading.Lock()
 
-    def add(self, record: Record) -> None:
+    def put(self, record: Held) -> None:
         """Put a record first; if there are too many, the one not used for the longest time goes."""
         with self._lock:
-            if any(known.guards == record.guards for known in self._records.values()):
-                return
             self._records[record.address] = record
             evicted = self._launcher.insert(self.address, record.address)
             if evicted:
-                self._retired.append(self._records.pop(evicted))
-            self._retired = [retired for retired in self._retired if retired.is_running]
+                self._retire(self._records.pop(evicted))
+
+    def remove(self, is_unwanted: Callable[[Held], bool]) -> None:
+        """Take out records; calls that are inside one of them go on."""
+        with self._lock:
+            for record in [record for record in self._records.values() if is_unwanted(record)]:
+                self._launcher.remove(self.address, record.address)
+                self._retire(self._records.pop(record.address))
+
+    def _retire(self, record: Held) -> None:
+        self._retired = [retired for retired in (*self._retired, record) if retired.is_running]
 
     def __len__(self) -> int:
         return len(self._records)
+
+
+class CallTable(RecordTable[Record]):
+    """The records of one function."""
+
+    def __init__(self, launcher: Launcher, inputs: int, outputs: int, convention: Convention):
+        super().__init__(launcher)
+        self._words[INPUTS], self._words[OUTPUTS] = inputs, outputs
+        self._words[CONVENTION] = convention.value
+        self._adding = threading.Lock()
+
+    def add(self, record: Record) -> None:
+        """Put a record first, unless there is one for the same calls."""
+        with self._adding:
+            if not any(known.guards == record.guards for known in self._records.values()):
+                self.put(record)
 
 
 class _MethodDefinition(ctypes.Structure):
@@ -79,8 +118,8 @@ _FASTCALL_WITH_KEYWORDS = 0x0080 | 0x0002
 
 _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.restype, _new_function.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+new_capsule = ctypes.pythonapi.PyCapsule_New
+new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
 @cache
@@ -99,5 +138,5 @@ def native_function(
     The builtin's owner is a tuple, so the garbage collector sees the fallback through it.
     """
     method = _method(launcher.entry, name, f"{name}{signature}\n--\n\n{documentation}")
-    owner = (_new_capsule(table.address, None, None), table, fallback)
+    owner = (new_capsule(table.address, None, None), table, fallback)
     return _new_function(ctypes.addressof(method), owner, None)

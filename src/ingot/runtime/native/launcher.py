@@ -22,6 +22,7 @@ from ingot.runtime.native.matching import (
     OUTPUTS,
     RECORDS,
     MatchingEmitter,
+    make_room,
 )
 from ingot.runtime.native.once import once
 from ingot.runtime.native.pool import Pool, pool
@@ -55,9 +56,10 @@ class LauncherEmitter:
         self._modes = modes
 
     def emit(self) -> None:
-        """Write all routines: `entry` is what Python calls, `insert` and `one_thread` serve the Python side."""
+        """Write all routines: `entry` is what Python calls, `insert`, `remove` and `one_thread` serve Python."""
         self._entry(self._attempt(self._matching.emit(), self._running.emit()))
         self._insert()
+        self._remove()
 
     def _insert(self) -> None:
         """insert(table, record): make a record the first; the one that fell off the end, or 0."""
@@ -67,15 +69,24 @@ class LauncherEmitter:
         last = routine.load(table, RECORDS + MOST_RECORDS - 1)
         is_full = routine.compare(count, "==", MOST_RECORDS)
         routine.store(routine.choose(is_full, count, routine.add(count, 1)), table, COUNT)
-        self._shift(routine, table, routine.subtract(routine.load(table, COUNT), 1))
+        make_room(routine, table, routine.subtract(routine.load(table, COUNT), 1))
         routine.store(record, table, RECORDS)
         routine.give_back(routine.choose(is_full, last, 0))
 
-    def _shift(self, routine: Routine, table: Value, count: Value) -> None:
-        """Move the first records of a table one place back."""
+    def _remove(self) -> None:
+        """remove(table, record): take a record out; those after it move up."""
+        routine = self._library.routine("remove", 2)
+        table, record = routine.parameters
+        cells = routine.stack(1)
+        routine.store(RECORDS, cells)
+        count = routine.load(table, COUNT)
         with routine.loop(count) as index:
-            target = routine.add(routine.subtract(count, index), RECORDS)
-            routine.store(routine.load(table, routine.subtract(target, 1)), table, target)
+            found = routine.load(table, routine.add(index, RECORDS))
+            with routine.when(routine.compare(found, "!=", record)):
+                routine.store(found, table, routine.load(cells))
+                routine.increase(1, cells)
+        routine.store(routine.subtract(routine.load(cells), RECORDS), table, COUNT)
+        routine.give_back()
 
     # --- the call -----------------------------------------------------------------------------------------------------
 
@@ -113,7 +124,7 @@ class LauncherEmitter:
             record = routine.load(table, place)
             is_match = routine.call(matches, record, inputs, items, slots)
             with routine.when(routine.compare(is_match, "!=", 0)):
-                self._shift(routine, table, index)
+                make_room(routine, table, index)
                 routine.store(record, table, RECORDS)
                 routine.give_back(routine.call(run, table, record, items, slots, start))
         routine.give_back(0)
@@ -148,6 +159,12 @@ class Launcher:
         self.entry = library.address("entry")
         self.insert = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(library.address("insert"))
         """insert(table, record) puts a record first and returns the address of the one it drives out, or 0."""
+        self.remove = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(library.address("remove"))
+        """remove(table, record) takes a record out."""
+        self.tensor_matches, self.number_matches, self.run = (
+            Foreign(library.address(name)) for name in ("tensor_matches", "number_matches", "run")
+        )
+        """For other native routines."""
         os.register_at_fork(after_in_child=ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address("one_thread")))
 
 

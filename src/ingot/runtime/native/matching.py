@@ -14,7 +14,14 @@ INPUTS, OUTPUTS, CONVENTION, COUNT = range(4)
 RECORDS = 4
 MOST_RECORDS = 32
 TABLE_WORDS = RECORDS + MOST_RECORDS
-LIST_CONVENTION, POSITIONAL_CONVENTION = range(2)
+LIST_CONVENTION, POSITIONAL_CONVENTION, TUPLE_CONVENTION = range(3)
+
+
+def make_room(routine: Routine, table: Value, count: Value) -> None:
+    """Move the first records of a table one place back."""
+    with routine.loop(count) as index:
+        target = routine.add(routine.subtract(count, index), RECORDS)
+        routine.store(routine.load(table, routine.subtract(target, 1)), table, target)
 
 
 class MatchingEmitter:

@@ -57,19 +57,27 @@ class TensorGuard:
     dtype: torch.dtype
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
+    is_strict: bool = False
+    """Whether strides count that no element lies elsewhere by."""
 
     @classmethod
-    def like(cls, tensor: torch.Tensor) -> TensorGuard:
-        return cls(tensor.dtype, tuple(tensor.shape), tensor.stride())
+    def like(cls, tensor: torch.Tensor, is_strict: bool = False) -> TensorGuard:
+        return cls(tensor.dtype, tuple(tensor.shape), tensor.stride(), is_strict)
 
     @property
     def is_empty(self) -> bool:
         return 0 in self.sizes
 
+    @property
+    def is_known(self) -> bool:
+        """Whether native code knows the dtype."""
+        return self.dtype in DTYPES
+
     def axes(self) -> list[int]:
         words = []
         for size, stride in zip(self.sizes, self.strides, strict=True):
-            words += [size, stride, 0 if size == 1 or self.is_empty else -1]
+            is_idle = (size == 1 or self.is_empty) and not self.is_strict
+            words += [size, stride, 0 if is_idle else -1]
         return words
 
 
@@ -152,7 +160,34 @@ class RunStatistics:
         return self._words[TOTAL_BYTES]
 
 
-class Record:
+class Placed:
+    """Something whose words lie in memory, and everything that must live as long."""
+
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
+
+    def keep(self, thing: Any) -> None:
+        """Hold something as long as the words are there."""
+        self._kept.append(thing)
+
+    def place(self, words: Sequence[int]) -> int:
+        """The address of these words in memory of their own."""
+        memory = (ctypes.c_int64 * len(words))(*words)
+        self._kept.append(memory)
+        return ctypes.addressof(memory)
+
+    def guard_words(self, guard: Guard) -> list[int]:
+        """A guard as native code reads it."""
+        if isinstance(guard, NumberGuard):
+            return [NUMBER_TYPES[guard.type], 0, guard.lowest, guard.highest]
+        layout = tensor_layout()
+        assert layout is not None, "records are made where there is a launcher"
+        # Where there are no elements it does not matter where they are.
+        item_bytes = 0 if guard.is_empty else guard.dtype.itemsize
+        return [layout.dtype_codes[guard.dtype], len(guard.sizes), self.place(guard.axes()), item_bytes]
+
+
+class Record(Placed):
     """A record in memory, and everything that must live as long."""
 
     def __init__(
@@ -170,18 +205,19 @@ class Record:
     ):
         """`doubles` are the inputs to be had as doubles too. `keeps` is held as long as the record: what owns the
         machine code of the steps."""
+        super().__init__()
         self.guards = tuple(guards)
         self.results = tuple(results)
-        self._kept: list[Any] = [statistics, keeps]
+        self.keep((statistics, keeps))
         slots = Slots(len(guards), len(results))
         words = {
-            GUARDS: self._place([word for guard in guards for word in self._guard_words(guard)]),
-            PROTOTYPES: self._place([result.address for result in results]),
+            GUARDS: self.place([word for guard in guards for word in self.guard_words(guard)]),
+            PROTOTYPES: self.place([result.address for result in results]),
             ARENA_BYTES: arena_bytes,
             CONVERSION_COUNT: len(doubles),
-            CONVERSIONS: self._place([word for place in doubles for word in (place, slots.double(place))]),
+            CONVERSIONS: self.place([word for place in doubles for word in (place, slots.double(place))]),
             STEP_COUNT: len(steps),
-            STEPS: self._place([word for step in steps for word in self._step_words(step)]),
+            STEPS: self.place([word for step in steps for word in self._step_words(step)]),
             MOST_WORDS: max((len(step.words) for step in steps), default=0),
             IS_LONG: int(is_long),
             STATISTICS: statistics.address,
@@ -196,28 +232,13 @@ class Record:
         """Whether a call is inside without the GIL."""
         return self._words[IN_FLIGHT] != 0
 
-    def _place(self, words: list[int]) -> int:
-        """The address of these words in memory that lives with the record."""
-        memory = (ctypes.c_int64 * len(words))(*words)
-        self._kept.append(memory)
-        return ctypes.addressof(memory)
-
-    def _guard_words(self, guard: Guard) -> list[int]:
-        if isinstance(guard, NumberGuard):
-            return [NUMBER_TYPES[guard.type], 0, guard.lowest, guard.highest]
-        layout = tensor_layout()
-        assert layout is not None, "records are made where there is a launcher"
-        # Where there are no elements it does not matter where they are.
-        item_bytes = 0 if guard.is_empty else guard.dtype.itemsize
-        return [layout.dtype_codes[guard.dtype], len(guard.sizes), self._place(guard.axes()), item_bytes]
-
     def _step_words(self, step: Step) -> list[int]:
         patches = [word for patch in step.patches for word in (patch.word, patch.slot, patch.offset)]
-        template, placed = self._place(list(step.words)), self._place(patches)
+        template, placed = self.place(list(step.words)), self.place(patches)
         return [step.entry, len(step.words), template, len(step.patches), placed, int(step.is_parallel)]
 
 
 def can_record(guards: Sequence[Guard], steps: Sequence[Step]) -> bool:
     """Whether calls like these can be answered by a record: dtypes that native code knows, and not too many words."""
-    known = all(guard.dtype in DTYPES for guard in guards if isinstance(guard, TensorGuard))
+    known = all(guard.is_known for guard in guards if isinstance(guard, TensorGuard))
     return known and 8 * len(guards) + max((len(step.words) for step in steps), default=0) <= MOST_STACK_WORDS

@@ -6,7 +6,7 @@ import time
 
 from ingot.runtime.native import pool_routines, records
 from ingot.runtime.native.addresses import python_function, system_function, torch_function
-from ingot.runtime.native.matching import CONVENTION, INPUTS, LIST_CONVENTION, OUTPUTS
+from ingot.runtime.native.matching import CONVENTION, INPUTS, LIST_CONVENTION, OUTPUTS, POSITIONAL_CONVENTION
 from ingot.runtime.native.pool import Pool
 from ingot.runtime.native.prototypes import PROTOTYPE_BYTES
 from ingot.runtime.native.routines import Foreign, Library, Routine, Value, Word
@@ -172,8 +172,10 @@ class RunningEmitter:
             with routine.when(routine.compare(tensor, "==", 0)):
                 self._abandon(routine, blocks, outputs, index)
             routine.store(tensor, blocks, index)
-        is_list = routine.compare(routine.load(table, CONVENTION), "==", LIST_CONVENTION)
-        is_bare = routine.both(routine.opposite(is_list), routine.compare(outputs, "==", 1))
+        convention = routine.load(table, CONVENTION)
+        is_list = routine.compare(convention, "==", LIST_CONVENTION)
+        is_positional = routine.compare(convention, "==", POSITIONAL_CONVENTION)
+        is_bare = routine.both(is_positional, routine.compare(outputs, "==", 1))
         with routine.when(is_bare):
             routine.give_back(routine.load(blocks))
         with routine.when(is_list):

@@ -1,0 +1,370 @@
+"""Calls of Python objects that are answered natively where a record of them fits.
+
+In: objects of classes derived from `Dispatched`, each with a table of call records. Out: calling such an object goes to
+a native routine first, which compares the call with the records, the one used last first, and runs the one that fits.
+Every other call takes the way it would have taken: to the `__call__` of the object's class.
+
+The routine stands where a class has the address that Python calls its objects through. The class itself stays as it
+was: whoever looks at its `__call__` finds the Python function.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from ingot.runtime.native import call_records, layout
+from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.call_records import CallRecord
+from ingot.runtime.native.callables import RecordTable, new_capsule
+from ingot.runtime.native.conditions import (
+    Settings,
+    are_places_as_expected,
+    emit_places_hold,
+    emit_settings,
+)
+from ingot.runtime.native.launcher import Launcher, Modes, launcher
+from ingot.runtime.native.layout import TensorLayout, tensor_layout
+from ingot.runtime.native.matching import COUNT, INPUTS, MOST_RECORDS, OUTPUTS, RECORDS, make_room
+from ingot.runtime.native.once import once
+from ingot.runtime.native.routines import Foreign, Library, Routine, Value
+from ingot.runtime.native.running import now
+
+_CALL_WORD = 16
+"""Where a class has the address that its objects are called through; confirmed by classes of this process."""
+_CLASS_WORDS = 24
+# What a call is compared by.
+_FOUND_SETTINGS, _POSITIONAL, _NAMED, _NAMES, _LEAVES = range(5)
+_CALL_WORDS = 5
+_RAISED = 1
+"""What stands for an exception where 0 means that a call has to go another way."""
+
+
+class Dispatched:
+    """An object whose calls may be answered natively, once it has a table."""
+
+    __slots__ = ("_dispatch_owner",)
+
+    _dispatch_owner: tuple[Any, DispatchTable]
+    """The address of the table in a form that native code reads, and the table itself."""
+
+
+class DispatchTable(RecordTable[CallRecord]):
+    """The records of calls of one object."""
+
+    def put(self, record: CallRecord) -> None:
+        words = self._words
+        words[call_records.MOST_SURROUNDINGS] = max(words[call_records.MOST_SURROUNDINGS], record.surroundings)
+        super().put(record)
+
+
+class DispatchEmitter:
+    """Writes the routines into a library."""
+
+    def __init__(self, library: Library, found: Launcher, tensors: TensorLayout, modes: Modes, settings: Settings):
+        self._library = library
+        self._launcher = found
+        self._layout = tensors
+        self._modes = modes
+        self._settings = settings
+
+    def emit(self, owner_word: int, original: Foreign) -> None:
+        """Write all routines: `call` is what Python calls, `settings` serves the Python side."""
+        settings = emit_settings(self._library, self._modes, self._settings)
+        matches = self._matches(self._tensor_fits(), self._other_fits(), emit_places_hold(self._library))
+        answer = self._answer(self._run_kernels(), self._call_function())
+        self._call(owner_word, original, self._attempt(settings, matches, answer))
+
+    def _call(self, owner_word: int, original: Foreign, attempt: Routine) -> None:
+        """call(self, arguments, keywords): what Python calls."""
+        routine = self._library.routine("call", 3)
+        self_, arguments, keywords = routine.parameters
+        owner = routine.load(self_, owner_word)
+        with routine.when(routine.compare(owner, "!=", 0)):
+            capsule = routine.load(owner, layout.ITEMS_WORD)
+            table = routine.call(python_function("PyCapsule_GetPointer"), capsule, 0)
+            result = routine.call(attempt, table, arguments, keywords)
+            with routine.when(routine.compare(result, "==", _RAISED)):
+                routine.give_back(0)
+            with routine.when(routine.compare(result, "!=", 0)):
+                routine.give_back(result)
+        routine.give_back(routine.call(original, self_, arguments, keywords))
+
+    def _attempt(self, settings: Routine, matches: Routine, answer: Routine) -> Routine:
+        """attempt(table, arguments, keywords): the result; 0 where the call has to go another way."""
+        routine = self._library.routine("attempt", 3)
+        table, arguments, keywords = routine.parameters
+        start = now(routine)
+        found = routine.call(settings)
+        positional, named = routine.load(arguments, layout.LENGTH_WORD), routine.stack(1)
+        routine.store(0, named)
+        with routine.when(routine.compare(keywords, "!=", 0)):
+            routine.store(routine.load(keywords, layout.LENGTH_WORD), named)
+        count = routine.add(positional, routine.load(named))
+        is_long = routine.compare(count, ">", call_records.MOST_ARGUMENTS)
+        with routine.when(routine.either(is_long, routine.compare(found, "<", 0))):
+            routine.give_back(0)
+        leaves = routine.add(count, routine.load(table, call_records.MOST_SURROUNDINGS))
+        items, slots, call = routine.stack(leaves), routine.stack(leaves), routine.stack(_CALL_WORDS)
+        names = self._gather(routine, arguments, positional, keywords, routine.load(named), items)
+        for place, value in enumerate((found, positional, routine.load(named), names, leaves)):
+            routine.store(value, call, place)
+        with routine.loop(MOST_RECORDS) as index:
+            # Comparing may run Python code (how keys of dictionaries compare), and the table be another afterwards.
+            with routine.when(routine.compare(index, ">=", routine.load(table, COUNT))):
+                routine.give_back(0)
+            place = routine.add(index, RECORDS)
+            record = routine.load(table, place)
+            is_match = routine.call(matches, record, call, items, slots)
+            with routine.when(routine.compare(is_match, "!=", 0)):
+                with routine.when(routine.compare(routine.load(table, place), "==", record)):
+                    make_room(routine, table, index)
+                    routine.store(record, table, RECORDS)
+                routine.give_back(routine.call(answer, record, items, slots, start))
+        routine.give_back(0)
+        return routine
+
+    def _gather(
+        self, routine: Routine, arguments: Value, positional: Value, keywords: Value, named: Value, items: Value
+    ) -> Value:
+        """Put all arguments of a call side by side; where the names of the keyword arguments are."""
+        with routine.loop(positional) as index:
+            routine.store(routine.load(arguments, routine.add(index, layout.ITEMS_WORD)), items, index)
+        names, position, pair = routine.stack(named), routine.stack(1), routine.stack(2)
+        routine.store(0, position)
+        with routine.loop(named) as index:
+            following = python_function("PyDict_Next", 32)
+            routine.call(following, keywords, position, pair, routine.add(pair, 8))
+            routine.store(routine.load(pair, 0), names, index)
+            routine.store(routine.load(pair, 1), items, routine.add(positional, index))
+        return names
+
+    # --- comparing ----------------------------------------------------------------------------------------------------
+
+    def _matches(self, tensor_fits: Routine, other_fits: Routine, places_hold: Routine) -> Routine:
+        """matches(record, call, items, slots): whether a record was made for such a call; the surrounding tensors are
+        put after the arguments, and addresses and numbers into the slots."""
+        routine = self._library.routine("matches", 4)
+        record, call, items, slots = routine.parameters
+        positional, named = (routine.load(call, place) for place in (_POSITIONAL, _NAMED))
+        for word, value in (
+            (call_records.SETTINGS, routine.load(call, _FOUND_SETTINGS)),
+            (call_records.POSITIONAL_COUNT, positional),
+            (call_records.KEYWORD_COUNT, named),
+        ):
+            self._require(routine, routine.compare(routine.load(record, word), "==", value))
+        names, expected = routine.load(call, _NAMES), routine.load(record, call_records.NAMES)
+        with routine.loop(named) as index:
+            is_same = routine.compare(routine.load(names, index), "==", routine.load(expected, index))
+            self._require(routine, is_same)
+        self._match_arguments(routine, tensor_fits, other_fits)
+        surroundings = routine.load(record, call_records.SURROUNDINGS)
+        first, count = routine.add(positional, named), routine.load(record, call_records.SURROUNDING_COUNT)
+        self._require(routine, routine.compare(routine.add(first, count), "<=", routine.load(call, _LEAVES)))
+        with routine.loop(count) as index:
+            guard = routine.add(surroundings, routine.multiply(index, call_records.TENSOR_WORDS * 8))
+            object_, leaf = routine.load(guard, call_records.TENSOR_SOURCE), routine.add(first, index)
+            routine.store(object_, items, leaf)
+            slot = routine.add(slots, routine.multiply(leaf, 8))
+            self._require_call(routine, tensor_fits, record, guard, object_, slot)
+        routine.increase(1, record, call_records.IN_FLIGHT)
+        are_same = routine.call(places_hold, routine.load(record, call_records.PLACES))
+        routine.increase(-1, record, call_records.IN_FLIGHT)
+        routine.give_back(are_same)
+        return routine
+
+    def _match_arguments(self, routine: Routine, tensor_fits: Routine, other_fits: Routine) -> None:
+        record, _, items, slots = routine.parameters
+        tensors, others = (routine.load(record, place) for place in (call_records.TENSORS, call_records.OTHERS))
+        with routine.loop(routine.load(record, call_records.TENSOR_COUNT)) as index:
+            guard = routine.add(tensors, routine.multiply(index, call_records.TENSOR_WORDS * 8))
+            leaf = routine.load(guard, call_records.TENSOR_SOURCE)
+            object_, slot = routine.load(items, leaf), routine.add(slots, routine.multiply(leaf, 8))
+            self._require_call(routine, tensor_fits, record, guard, object_, slot)
+            with routine.loop(index) as earlier:
+                other = routine.add(tensors, routine.multiply(earlier, call_records.TENSOR_WORDS * 8))
+                is_one = self._is_one(routine, routine.load(items, routine.load(other)), object_)
+                was_one = self._is_one(
+                    routine,
+                    routine.load(other, call_records.TENSOR_FIRST),
+                    routine.load(guard, call_records.TENSOR_FIRST),
+                )
+                self._require(routine, routine.compare(is_one, "==", was_one))
+        with routine.loop(routine.load(record, call_records.OTHER_COUNT)) as index:
+            guard = routine.add(others, routine.multiply(index, call_records.OTHER_WORDS * 8))
+            leaf = routine.load(guard, call_records.OTHER_LEAF)
+            slot = routine.add(slots, routine.multiply(leaf, 8))
+            self._require_call(routine, other_fits, guard, routine.load(items, leaf), slot)
+
+    def _is_one(self, routine: Routine, one: Value, other: Value) -> Value:
+        return routine.choose(routine.compare(one, "==", other), 1, 0)
+
+    def _require(self, routine: Routine, condition: Any) -> None:
+        with routine.when(routine.opposite(condition)):
+            routine.give_back(0)
+
+    def _require_call(self, routine: Routine, target: Routine, *arguments: Value) -> None:
+        self._require(routine, routine.compare(routine.call(target, *arguments), "!=", 0))
+
+    def _tensor_fits(self) -> Routine:
+        """tensor_fits(record, guard, object, slot): whether an object is a tensor as the guard says."""
+        routine = self._library.routine("tensor_fits", 4)
+        record, guard, object_, slot = routine.parameters
+        kind = routine.load(object_, layout.TYPE_WORD)
+        self._require(routine, routine.compare(kind, "==", routine.load(guard, call_records.TENSOR_CLASS)))
+        tensor = routine.load(object_, self._layout.implementation_word)
+        inner = routine.add(guard, call_records.TENSOR_GUARD * 8)
+        is_same = routine.call(self._launcher.tensor_matches, inner, tensor, slot)
+        self._require(routine, routine.compare(is_same, "!=", 0))
+        with routine.when(routine.compare(routine.load(record, call_records.GRADIENTS_COUNT), "!=", 0)):
+            needs_gradients = routine.call(self._settings.requires_grad, tensor)
+            self._require(routine, routine.compare(needs_gradients, "==", 0))
+        routine.give_back(1)
+        return routine
+
+    def _other_fits(self) -> Routine:
+        """other_fits(guard, object, slot): whether an object is the one, or a number or text like the one, expected."""
+        routine = self._library.routine("other_fits", 3)
+        guard, object_, slot = routine.parameters
+        how = routine.load(guard, call_records.OTHER_KIND)
+        expected = routine.load(guard, call_records.OTHER_EXPECTED)
+        type_ = routine.load(object_, layout.TYPE_WORD)
+        with routine.when(routine.compare(how, "<=", call_records.SAME_TEXT)):
+            with routine.when(routine.compare(object_, "==", expected)):
+                routine.give_back(1)
+            self._require(routine, routine.compare(how, "==", call_records.SAME_TEXT))
+            self._require(routine, routine.compare(type_, "==", id(str)))
+            difference = routine.call(python_function("PyUnicode_Compare", 32), object_, expected)
+            routine.give_back(routine.choose(routine.compare(difference, "==", 0), 1, 0))
+        inner = routine.add(guard, call_records.OTHER_GUARD * 8)
+        is_number = routine.call(self._launcher.number_matches, inner, object_, type_, slot)
+        self._require(routine, routine.compare(is_number, "!=", 0))
+        is_open = routine.compare(how, "==", call_records.ANY_NUMBER)
+        is_same = routine.compare(routine.load(slot), "==", expected)
+        routine.give_back(routine.choose(routine.either(is_open, is_same), 1, 0))
+        return routine
+
+    # --- answering ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, run_kernels: Routine, call_function: Routine) -> Routine:
+        """answer(record, items, slots, start): the result of a call that matches; the record stays meanwhile."""
+        routine = self._library.routine("answer", 4)
+        record, items, slots, start = routine.parameters
+        cell = routine.stack(1)
+        has_kernels = routine.compare(routine.load(record, call_records.KERNELS), "!=", 0)
+        routine.increase(1, record, call_records.IN_FLIGHT)
+        with routine.when(has_kernels):
+            routine.store(routine.call(run_kernels, record, items, slots, start), cell)
+        with routine.when(routine.opposite(has_kernels)):
+            routine.store(routine.call(call_function, record, items), cell)
+        routine.increase(-1, record, call_records.IN_FLIGHT)
+        result = routine.load(cell)
+        with routine.when(routine.compare(result, "!=", 0)):
+            routine.increase(1, routine.load(record, call_records.CALLS))
+        routine.give_back(result)
+        return routine
+
+    def _run_kernels(self) -> Routine:
+        """run_kernels(record, items, slots, start): the results of the kernels, or 0."""
+        routine = self._library.routine("run_kernels", 4)
+        record, items, slots, start = routine.parameters
+        kernels, table = (routine.load(record, place) for place in (call_records.KERNELS, call_records.KERNELS_TABLE))
+        inputs, outputs = routine.load(table, INPUTS), routine.load(table, OUTPUTS)
+        room = routine.add(routine.multiply(inputs, 2), routine.add(outputs, 1))
+        given, values = routine.stack(inputs), routine.stack(room)
+        sources = routine.load(record, call_records.SOURCES)
+        with routine.loop(inputs) as index:
+            source = routine.add(sources, routine.multiply(index, call_records.SOURCE_WORDS * 8))
+            leaf = routine.load(source, call_records.SOURCE_LEAF)
+            routine.store(id(None), given, index)
+            routine.store(routine.load(source, call_records.SOURCE_NUMBER), values, index)
+            with routine.when(routine.compare(leaf, "!=", call_records.NO_LEAF)):
+                routine.store(routine.load(items, leaf), given, index)
+                routine.store(routine.load(slots, leaf), values, index)
+        routine.give_back(routine.call(self._launcher.run, table, kernels, given, values, start))
+        return routine
+
+    def _call_function(self) -> Routine:
+        """call_function(record, items): what the record's Python function makes of its leaves; 0 if it declines."""
+        routine = self._library.routine("call_function", 2)
+        record, items = routine.parameters
+        count, leaves = (routine.load(record, place) for place in (call_records.PASSED_COUNT, call_records.PASSED))
+        passed = routine.call(python_function("PyTuple_New"), count)
+        with routine.when(routine.compare(passed, "==", 0)):
+            routine.give_back(_RAISED)
+        with routine.loop(count) as index:
+            item = routine.load(items, routine.load(leaves, index))
+            routine.call(python_function("Py_IncRef"), item)
+            routine.call(python_function("PyTuple_SetItem", 32), passed, index, item)
+        function = routine.load(record, call_records.FUNCTION)
+        result = routine.call(python_function("PyObject_CallOneArg"), function, passed)
+        routine.call(python_function("Py_DecRef"), passed)
+        with routine.when(routine.compare(result, "==", 0)):
+            routine.give_back(_RAISED)
+        with routine.when(routine.compare(result, "==", id(NotImplemented))):
+            routine.call(python_function("Py_DecRef"), result)
+            routine.give_back(0)
+        routine.give_back(result)
+        return routine
+
+
+class Dispatcher:
+    """The routines of this process, compiled. There is one: `dispatcher()`."""
+
+    def __init__(self, emitter: DispatchEmitter, library: Library, owner_word: int, original: int):
+        emitter.emit(owner_word, Foreign(original))
+        library.compile()
+        self._call, self._original = library.address("call"), original
+        self.settings = ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address("settings"))
+        """settings() are torch's settings in one word, as records have them; negative if somebody is watching."""
+
+    def attach(self, object_: Dispatched) -> DispatchTable:
+        """A table for an object, which answers its calls from now on."""
+        found = launcher()
+        assert found is not None, "there is a dispatcher only where there is a launcher"
+        table: DispatchTable = DispatchTable(found)
+        slot = _class_words(type(object_))
+        if slot[_CALL_WORD] == self._original:  # not one that somebody has put there, who may do something else
+            slot[_CALL_WORD] = self._call
+        object_._dispatch_owner = (new_capsule(table.address, None, None), table)
+        return table
+
+
+@once
+def dispatcher() -> Dispatcher | None:
+    """The routines, compiled at first use; None where Python, torch or the system are not as they need them."""
+    found, tensors, modes, settings = launcher(), tensor_layout(), Modes.find(), Settings.find()
+    original, owner_word = _original_call(), _owner_word()
+    if found is None or tensors is None or modes is None or settings is None or not are_places_as_expected():
+        return None
+    if original is None or owner_word is None:
+        return None
+    library = Library()
+    emitter = DispatchEmitter(library, found, tensors, modes, settings)
+    return Dispatcher(emitter, library, owner_word, original)
+
+
+def _class_words(class_: type) -> Any:
+    return (ctypes.c_uint64 * _CLASS_WORDS).from_address(id(class_))
+
+
+def _original_call() -> int | None:
+    """The address that objects of Python classes with a `__call__` are called through."""
+    plain = [type(name, (), {}) for name in ("First", "Second")]
+    callable_ = [type(name, (), {"__call__": lambda self: None}) for name in ("Third", "Fourth")]
+    words = [list(_class_words(class_)) for class_ in (*plain, *callable_)]
+    places = [
+        place
+        for place in range(3, _CLASS_WORDS)
+        if words[0][place] == words[1][place] == 0 != words[2][place] == words[3][place]
+    ]
+    return words[2][_CALL_WORD] if places == [_CALL_WORD] else None
+
+
+def _owner_word() -> int | None:
+    """Where an object has its table."""
+    probe, owner = Dispatched(), (object(), object())
+    probe._dispatch_owner = owner  # type: ignore[assignment]
+    words = list((ctypes.c_uint64 * (Dispatched.__basicsize__ // 8)).from_address(id(probe)))
+    places = [place for place, word in enumerate(words) if word == id(owner)]
+    return places[0] if len(places) == 1 else None
