@@ -1,13 +1,14 @@
 """ingot: a just-in-time fusion compiler for PyTorch."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ingot import memory
 from ingot.base.config import Config
 from ingot.base.dtypes import DataType
 from ingot.base.errors import IngotError
 from ingot.frontend.fusion_definition import FusionDefinition
 from ingot.frontend.fusion_manager import FusionManager
-from ingot.frontend.jit.forms import jit
-from ingot.frontend.jit.switch import disable, reset
 from ingot.ir.builder import GraphBuilder
 from ingot.runtime.compiler import JitCompiler
 
@@ -24,4 +25,23 @@ __all__ = [
     "memory",
     "reset",
 ]
+_AT_FIRST_USE = {
+    "disable": "ingot.frontend.jit.switch",
+    "jit": "ingot.frontend.jit.forms",
+    "reset": "ingot.frontend.jit.switch",
+}
+"""What is imported when it is asked for, so that `import ingot` stays quick, and where it lies."""
+
+if TYPE_CHECKING:
+    from ingot.frontend.jit.forms import jit
+    from ingot.frontend.jit.switch import disable, reset
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _AT_FIRST_USE:
+        raise AttributeError(f"module 'ingot' has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(_AT_FIRST_USE[name]), name)
+    return found
+
+
 __version__ = "0.1.0"
