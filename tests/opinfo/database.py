@@ -1,0 +1,73 @@
+"""The operators of PyTorch's database, and the calls that its samples stand for.
+
+In: an operator and a dtype. Out: its calls, in an order that is the same in every process: the function itself, then in
+place, then with `out=`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+DTYPES = {name: getattr(torch, name) for name in ("float32", "float64", "bfloat16", "int64", "bool")}
+FUNCTION, IN_PLACE, OUT = "function", "in place", "out="
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function and arguments that nobody may write into: every use copies them."""
+
+    variant: str
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+
+@cache
+def operators() -> dict[str, Any]:
+    """Every operator by its name, variants of its arguments included."""
+    from torch.testing._internal import common_methods_invocations as database  # takes seconds
+
+    # Random operators would seed PyTorch's generator themselves, which no compiled function may do.
+    database.wrapper_set_seed = _unseeded
+    return {".".join(filter(None, (op.name, op.variant_test_name))): op for op in database.op_db}
+
+
+def _unseeded(operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return operator(*args, **kwargs)
+
+
+def has_dtype(operator: Any, dtype: torch.dtype) -> bool:
+    return operator.supports_dtype(dtype, "cpu")
+
+
+def calls(operator: Any, dtype: torch.dtype, most: int | None) -> Iterator[Call]:
+    """The calls of an operator's samples; of every variant at most so many, evenly taken from all."""
+    torch.manual_seed(0)
+    samples = list(operator.sample_inputs("cpu", dtype, requires_grad=False))
+    if most is not None and len(samples) > most:
+        samples = [samples[number * len(samples) // most] for number in range(most)]
+    for sample in samples:
+        yield Call(FUNCTION, operator.op, (sample.input, *sample.args), sample.kwargs)
+    if operator.inplace_variant is not None:
+        for sample in samples:
+            if not sample.broadcasts_input:
+                yield Call(IN_PLACE, operator.inplace_variant, (sample.input, *sample.args), sample.kwargs)
+    if operator.supports_out:
+        for sample in samples:
+            yield Call(OUT, operator.op, (sample.input, *sample.args), sample.kwargs)
+
+
+def with_out(call: Call, result: Any) -> Call | None:
+    """A call that writes into tensors like the ones it returned without; None if those are not tensors alone."""
+    results = tuple(result) if isinstance(result, tuple | list) else (result,)
+    if not results or not all(isinstance(one, torch.Tensor) and one.layout is torch.strided for one in results):
+        return None
+    out = tree_map_only(torch.Tensor, lambda one: torch.ones_like(one), results)
+    kwargs = {**call.kwargs, "out": out if isinstance(result, tuple | list) else out[0]}
+    return Call(OUT, call.function, call.args, kwargs)

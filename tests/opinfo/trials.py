@@ -1,0 +1,142 @@
+"""One operator with one dtype through `ingot.jit`: every call three times, compared with eager.
+
+The first call is recorded, the second writes the program, the third runs it. All samples go through one compiled
+function, as a user's calls would, so that a call that takes another's recording for its own is found as well.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from ingot import jit
+from ingot.frontend.jit.arguments import describe
+from tests.opinfo.comparing import difference
+from tests.opinfo.database import FUNCTION, OUT, Call, calls, with_out
+from tests.opinfo.observing import Observation, copied, observe
+
+CALLS = 3
+COMPILED, LIBRARY, EAGER, REFUSED = "compiled", "library calls", "runs eagerly", "eager raises an error"
+UNDEFINED = ("empty", "new_empty")
+"""What the names of operators begin with whose results hold what the memory held before."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one sample."""
+
+    variant: str
+    fate: str
+    reason: str = ""
+    """Why it runs eagerly, if it does."""
+    problem: str = ""
+    """What is wrong, if something is."""
+    call: str = ""
+    """The arguments, where something is wrong."""
+
+
+def try_operator(operator: Any, dtype: torch.dtype, most: int | None, first: int = 0) -> Iterator[Verdict]:
+    """The verdicts on an operator's calls from a number on. The number of calls does not depend on what they give."""
+    compares_values = not operator.name.startswith(UNDEFINED)
+    jitted: dict[str, Any] = {}
+    for number, call in enumerate(calls(operator, dtype, most)):
+        if number < first:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if call.variant not in jitted or jitted[call.variant]._compiled.given_up is not None:
+                jitted[call.variant] = jit(_calling(call.function))
+            yield try_call(jitted[call.variant], call, compares_values)
+
+
+def try_call(jitted: Any, call: Call, compares_values: bool = True) -> Verdict:
+    """A call, by eager and by a compiled function."""
+    expected = observe(call.function, call.args, call.kwargs)
+    variant = call.variant
+    if variant == OUT:
+        writing = None if expected.error is not None else with_out(call, expected.result)
+        if writing is None:
+            return Verdict(variant, REFUSED)
+        call, expected = writing, observe(writing.function, writing.args, writing.kwargs)
+    before = _calls_by_kind(jitted)
+    for number in range(CALLS):
+        found = observe(jitted, call.args, call.kwargs)
+        problem = difference(found, expected, lambda: _in_float64(call), compares_values)
+        if problem is not None and not _is_deterministic(call, expected):
+            problem = None
+        if problem is not None:
+            text = f"call {number + 1}: {problem}"
+            return Verdict(variant, _fate(jitted, call, before)[0], problem=text, call=show(call))
+    if expected.error is not None:
+        return Verdict(variant, REFUSED)
+    return Verdict(variant, *_fate(jitted, call, before))
+
+
+def _calling(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function written in Python, as users' are."""
+    return lambda *args, **kwargs: function(*args, **kwargs)
+
+
+def _in_float64(call: Call) -> Observation | None:
+    """The same call with every number of a smaller floating-point type in float64; None if there is no such thing."""
+
+    def widen(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and value.layout is torch.strided:
+            return value.to(torch.float64)
+        return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
+
+    args, kwargs = tree_map(widen, copied((tuple(call.args), dict(call.kwargs))))
+    observed = observe(call.function, args, kwargs)
+    return None if observed.error is not None else observed
+
+
+def _is_deterministic(call: Call, expected: Observation) -> bool:
+    again = observe(call.function, call.args, call.kwargs)
+    return difference(again, expected, lambda: None) is None
+
+
+# --- what became of it ------------------------------------------------------------------------------------------------
+
+
+def _calls_by_kind(jitted: Any) -> dict[int, int]:
+    return {id(kind): kind.calls for kind in jitted._compiled.specialisations.values()}
+
+
+def _fate(jitted: Any, call: Call, before: dict[int, int]) -> tuple[str, str]:
+    """How the last calls of a compiled function ran, and why so if eagerly."""
+    compiled = jitted._compiled
+    if compiled.given_up is not None:
+        return EAGER, compiled.given_up
+    used = [kind for kind in compiled.specialisations.values() if before.get(id(kind)) != kind.calls]
+    if not used:
+        refused = describe(tuple(call.args), dict(call.kwargs)).refused
+        return EAGER, refused or "no recording was kept"
+    last = used[-1]
+    if last.broken is not None:
+        return EAGER, last.broken.reason
+    modules = [] if last.program is None else last.program.modules
+    return (COMPILED if any(module.kernels() for module in modules) else LIBRARY), ""
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def show(call: Call) -> str:
+    """A call's arguments, short enough to read."""
+    given = [_show(value) for value in call.args] + [f"{name}={_show(value)}" for name, value in call.kwargs.items()]
+    return f"({', '.join(given)})" + ("" if call.variant == FUNCTION else f" {call.variant}")
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        layout = "" if value.layout is not torch.strided or value.is_contiguous() else f" strides {value.stride()}"
+        values = f" {value.flatten().tolist()}" if value.numel() <= 8 and value.layout is torch.strided else ""
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}{layout}{values}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_show, value))}]"
+    return repr(value)
