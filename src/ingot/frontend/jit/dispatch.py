@@ -46,7 +46,7 @@ from ingot.runtime.native.conditions import Places
 from ingot.runtime.native.dispatch import Dispatched, Dispatcher, DispatchTable, dispatcher
 from ingot.runtime.native.records import NumberGuard, TensorGuard
 
-_MOST_ATTEMPTS = 4
+MOST_ATTEMPTS = 4
 """Records that are made for one kind of call; objects that are new at every call would need one each time."""
 _MOST_KINDS = 1024
 """Kinds of calls whose attempts are counted."""
@@ -90,7 +90,7 @@ class NativeCalls:
     ) -> None:
         """Answer calls like this one, which a specialisation has just answered, with a record from now on."""
         owner, attempts = self._owner(), self._attempts.get(key, 0)
-        if owner is None or attempts >= _MOST_ATTEMPTS or (attempts == 0 and len(self._attempts) >= _MOST_KINDS):
+        if owner is None or attempts >= MOST_ATTEMPTS or (attempts == 0 and len(self._attempts) >= _MOST_KINDS):
             return
         self._attempts[key] = attempts + 1
         native = dispatcher()
@@ -100,7 +100,7 @@ class NativeCalls:
             _, count = self._counts.setdefault(id(found), (found, Count()))
             record = _record(native, key, found, described, args, kwargs, general, count)
             if record is None:
-                self._attempts[key] = _MOST_ATTEMPTS
+                self._attempts[key] = MOST_ATTEMPTS
                 return
             if self._table is None:
                 self._table = native.attach(owner)
@@ -239,7 +239,9 @@ def _kernels(
         return None
     (region,) = program.steps.steps
     assert isinstance(region, Region) and found.tape is not None
-    sources, inputs = _sources(region, program, found, described, general)
+    if not all(isinstance(version.note.origin, Argument | Surrounding) for version in region.inputs):
+        return None
+    sources, inputs = _sources(region, program, found.tape.surroundings, described, general)
     record = program.modules[0].record_for(inputs)
     if record is None:
         return None
@@ -270,10 +272,14 @@ def _convention(found: Specialisation, program: Program) -> Convention | None:
 
 
 def _sources(
-    region: Region, program: Program, found: Specialisation, described: Described, general: General | None
+    region: Region,
+    program: Program,
+    surroundings: Sequence[torch.Tensor],
+    described: Described,
+    general: General | None,
 ) -> tuple[list[tuple[int | None, int]], list[Any]]:
     """For each input of a region its leaf, or None and a number; and what it is in this call."""
-    tape = program.steps.versions.tape
+    symbols = program.steps.versions.tape.symbols
     leaves = [leaf for leaf, value in enumerate(described.leaves) if isinstance(value, torch.Tensor)]
     sources: list[tuple[int | None, int]] = []
     inputs: list[Any] = []
@@ -282,7 +288,7 @@ def _sources(
         assert isinstance(origin, Argument | Surrounding)
         is_argument = isinstance(origin, Argument)
         sources.append((leaves[origin.position] if is_argument else len(described.leaves) + origin.position, 0))
-        inputs.append((described.tensors if is_argument else tape.surroundings)[origin.position])
+        inputs.append((described.tensors if is_argument else surroundings)[origin.position])
     is_open = len(program.modules[0].graph.inputs) > len(inputs)
     for number in build_region(region).numbers if is_open else ():
         if isinstance(number, Variable):
@@ -291,7 +297,7 @@ def _sources(
             sources.append((leaf, 0))
             inputs.append(described.leaves[leaf])
         else:
-            bound = {name: described.tensors[which].shape[axis] for name, (which, axis) in tape.symbols.items()}
+            bound = {name: described.tensors[which].shape[axis] for name, (which, axis) in symbols.items()}
             value = sizes.evaluate(number, bound) if isinstance(number, SizeExpression) else number
             sources.append((None, value))
             inputs.append(value)
