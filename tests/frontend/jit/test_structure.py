@@ -316,3 +316,11 @@ def test_functions_and_modules_as_arguments() -> None:
         model.weight.mul_(2)
         for function in (model, scale):
             same(compiled(x, function), applied(x, function))
+
+
+def test_sizes_stay_sizes():
+    check = ingot.jit(lambda x: (x * 2, x.shape))
+    x = torch.randn(2, 3)
+    for _ in range(3):
+        _, shape = check(x)
+        assert type(shape) is torch.Size and shape == (2, 3)

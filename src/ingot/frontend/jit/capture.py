@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ingot.base.errors import CaptureError
 from ingot.frontend.jit.code import is_librarys
@@ -143,6 +143,10 @@ class Broken:
     place: str
 
 
+_LOSES_OUT = frozenset({"matrix_rank", "linalg_matrix_rank"})
+"""Functions whose `out=` PyTorch forgets to write where a mode sees what they are made of."""
+
+
 class _Operations(TorchDispatchMode):
     """Hands every operation to a recording."""
 
@@ -170,6 +174,10 @@ class _Questions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         recording, kwargs = self._recording, kwargs or {}
         recording.ask(func)
+        if "out" in kwargs and getattr(func, "__name__", "") in _LOSES_OUT:
+            recording.stop(f"PyTorch does not write the result of {func.__name__} while it is recorded")
+            with _disable_current_modes():
+                return func(*args, **kwargs)
         before, recording.handed = recording.handed, marks_in(args, kwargs)
         try:
             return func(*args, **kwargs)
@@ -204,7 +212,12 @@ class Recording:
         """Call the function and note down what it does."""
         before = state_of_torch()
         parts_before = _parts(args, kwargs)
-        with Witness(self._saw, self.stop), _uncached_casts(), _Questions(self), _Operations(self):
+        with (
+            Witness(self._saw, self._surroundings.read_context, self.stop),
+            _uncached_casts(),
+            _Questions(self),
+            _Operations(self),
+        ):
             result = function(*args, **kwargs)
         self._definition = _definition(function)
         if any(vars(tensor) for tensor in self._arguments):

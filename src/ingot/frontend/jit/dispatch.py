@@ -197,6 +197,8 @@ def _places(watch: Watch) -> Places | None:
         found.has_length(container, length)
     for table, key, _, _ in watch.entries:
         is_complete = is_complete and _add_entry(found, table, key)
+    for variable, _, _ in watch.contexts:
+        found.context_holds(variable, NOTHING, variable.get(NOTHING))
     for cell, _, _ in watch.cells:
         content = contents(cell)
         if content is NOTHING:

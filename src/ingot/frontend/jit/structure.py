@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.utils import _pytree
 
 
@@ -43,7 +44,7 @@ def take_apart(value: Any, leaves: list[Any]) -> Shape:
         parts = tuple([take_apart(part, leaves) for part in value.values()])
         return Shape(kind, (value.default_factory, tuple(value)), parts)
     registered = _pytree.SUPPORTED_NODES.get(kind)
-    if registered is not None:
+    if registered is not None and kind is not torch.Size:  # which is a plain value
         parts, context = registered.flatten_fn(value)
         return Shape(_Registered(kind), _Context(context), tuple([take_apart(part, leaves) for part in parts]))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

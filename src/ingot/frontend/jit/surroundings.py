@@ -17,6 +17,7 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,6 +114,13 @@ class Surroundings:
         if assigned:
             return f"{code.co_name} assigns to {min(assigned)}, a variable outside of it"
         return self.unwatchable
+
+    def read_context(self, variable: ContextVar[Any]) -> None:
+        """Take note of a context variable that is about to be read."""
+        if all(known is not variable for known, _, _ in self.watch.contexts):
+            value = variable.get(NOTHING)
+            self.watch.contexts.append((variable, value, f"the context variable {variable.name}"))
+            self.visit(value, variable.name, 0)
 
     # --- looking through objects --------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -40,6 +41,8 @@ class Watch:
     copies: list[tuple[Callable[[], Any], Any, str]] = field(default_factory=list)
     """a function that copies a container, and the copy it gave"""
 
+    contexts: list[tuple[ContextVar[Any], Any, str]] = field(default_factory=list)
+
     def changed(self) -> str | None:
         """The first place that holds something else than it did; None if all is as it was."""
         for table, key, value, name in self.entries:
@@ -47,6 +50,9 @@ class Watch:
                 return name
         for cell, value, name in self.cells:
             if contents(cell) is not value and not _is_same(contents(cell), value):
+                return name
+        for variable, value, name in self.contexts:
+            if variable.get(NOTHING) is not value and not _is_same(variable.get(NOTHING), value):
                 return name
         for container, length, name in self.lengths:
             if len(container) != length:

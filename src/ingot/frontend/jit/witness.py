@@ -44,9 +44,16 @@ _TELLER = "warnings"
 class Witness:
     """Watches one thread while a context lasts."""
 
-    def __init__(self, on_code: Callable[[types.FrameType], None], on_effect: Callable[[str], None]):
-        """`on_code` is called when code begins to run that did not run before, `on_effect` with what is done."""
+    def __init__(
+        self,
+        on_code: Callable[[types.FrameType], None],
+        on_context: Callable[[contextvars.ContextVar[Any]], None],
+        on_effect: Callable[[str], None],
+    ):
+        """`on_code` is called when code begins to run that did not run before, `on_context` when a context variable is
+        about to be read, `on_effect` with what is done."""
         self._on_code = on_code
+        self._on_context = on_context
         self._on_effect = on_effect
         self._seen: set[types.CodeType] = set()
         self._is_watching = False
@@ -78,10 +85,17 @@ class Witness:
             elif frame.f_code not in self._seen:
                 self._seen.add(frame.f_code)
                 self._on_code(frame)
+        elif event == "c_call" and _reads_context(called):
+            self._on_context(called.__self__)
         elif event == "c_call":
             effect = _effect(frame, called)
             if effect is not None:
                 self._on_effect(effect)
+
+
+def _reads_context(called: Any) -> bool:
+    owner = getattr(called, "__self__", None)
+    return isinstance(owner, contextvars.ContextVar) and getattr(called, "__name__", "") == "get"
 
 
 def _effect(frame: types.FrameType, called: Any) -> str | None:
@@ -92,7 +106,7 @@ def _effect(frame: types.FrameType, called: Any) -> str | None:
     if isinstance(owner, torch.Generator):
         return "it seeds or reads a random generator"
     if isinstance(owner, contextvars.ContextVar):
-        return "it reads or sets a context variable"
+        return "it sets a context variable"
     name = getattr(called, "__name__", "")
     if name not in _SUSPECTS:
         return None

@@ -8,6 +8,7 @@ and calls that depend on them go through Python.
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import threading
 import types
@@ -28,8 +29,8 @@ _CPU = 0
 """The number of the CPU among torch's kinds of devices."""
 
 # The words of places: how many of each kind, and where they are.
-WORD_COUNT, WORDS, ITEM_COUNT, ITEMS, ENTRY_COUNT, ENTRIES = range(6)
-PLACES_WORDS = 6
+WORD_COUNT, WORDS, ITEM_COUNT, ITEMS, ENTRY_COUNT, ENTRIES, CONTEXT_COUNT, CONTEXTS = range(8)
+PLACES_WORDS = 8
 _CELL_WORD = 2
 _PAIR, _TRIPLE = 2, 3
 
@@ -136,29 +137,35 @@ class Places(Placed):
         self._words: list[int] = []
         self._items: list[int] = []
         self._entries: list[int] = []
+        self._contexts: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._words) // _PAIR + (len(self._items) + len(self._entries)) // _TRIPLE
+        return len(self._words) // _PAIR + (len(self._items) + len(self._entries) + len(self._contexts)) // _TRIPLE
 
     def dictionary_holds(self, table: dict[Any, Any], key: str | int, value: Any) -> None:
-        self.keep((table, key, value))
+        self.keep(table, key, value)
         self._entries += [id(table), id(key), id(value)]
 
     def dictionary_lacks(self, table: dict[Any, Any], key: str | int) -> None:
-        self.keep((table, key))
+        self.keep(table, key)
         self._entries += [id(table), id(key), 0]
 
     def list_holds(self, values: list[Any], index: int, value: Any) -> None:
-        self.keep((values, value))
+        self.keep(values, value)
         self._items += [id(values), index, id(value)]
 
     def cell_holds(self, cell: types.CellType, value: Any) -> None:
-        self.keep((cell, value))
+        self.keep(cell, value)
         self._words += [id(cell) + _CELL_WORD * 8, id(value)]
 
     def cell_is_empty(self, cell: types.CellType) -> None:
         self.keep(cell)
         self._words += [id(cell) + _CELL_WORD * 8, 0]
+
+    def context_holds(self, variable: contextvars.ContextVar[Any], default: Any, value: Any) -> None:
+        """What `variable.get(default)` gives."""
+        self.keep(variable, default, value)
+        self._contexts += [id(variable), id(default), id(value)]
 
     def has_length(self, container: list[Any] | dict[Any, Any], length: int) -> None:
         self.keep(container)
@@ -166,9 +173,9 @@ class Places(Placed):
 
     def words(self) -> list[int]:
         """What a record has of them."""
-        pairs, items, entries = self._words, self._items, self._entries
-        placed = [self.place(words) for words in (pairs, items, entries)]
-        counts = [len(pairs) // _PAIR, len(items) // _TRIPLE, len(entries) // _TRIPLE]
+        triples = (self._items, self._entries, self._contexts)
+        placed = [self.place(words) for words in (self._words, *triples)]
+        counts = [len(self._words) // _PAIR, *(len(words) // _TRIPLE for words in triples)]
         return [word for both in zip(counts, placed, strict=True) for word in both]
 
 
@@ -194,8 +201,24 @@ def emit_places_hold(library: Library) -> Routine:
         with routine.when(routine.compare(found, "==", 0)):
             routine.call(python_function("PyErr_Clear"))  # another key of the dictionary may refuse to be compared
         _require(routine, found, routine.load(triple, 2))
+    _emit_contexts_hold(routine, places)
     routine.give_back(1)
     return routine
+
+
+def _emit_contexts_hold(routine: Routine, places: Value) -> None:
+    contexts, cell = routine.load(places, CONTEXTS), routine.stack(1)
+    with routine.loop(routine.load(places, CONTEXT_COUNT)) as index:
+        triple = routine.add(contexts, routine.multiply(index, _TRIPLE * 8))
+        routine.store(0, cell)
+        find = python_function("PyContextVar_Get", 32)
+        failure = routine.call(find, routine.load(triple), routine.load(triple, 1), cell)
+        with routine.when(routine.compare(failure, "!=", 0)):
+            routine.call(python_function("PyErr_Clear"))
+            routine.give_back(0)
+        found = routine.load(cell)
+        routine.call(python_function("Py_DecRef"), found)  # the variable holds it, too, or is not what was expected
+        _require(routine, found, routine.load(triple, 2))
 
 
 def _require(routine: Routine, found: Value, expected: Value) -> None:
