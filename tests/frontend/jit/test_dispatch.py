@@ -13,9 +13,9 @@ import torch
 import ingot
 from ingot.frontend.jit.dispatch import MOST_ATTEMPTS
 from ingot.frontend.jit.function import IngotWarning
+from ingot.runtime.native.call_records import CallFunction
 from ingot.runtime.native.matching import MOST_RECORDS
 from tests.frontend.jit.comparing import same
-
 
 jit: Any = ingot.jit
 """Without the type of what it is given, for tests look inside of what it gives."""
@@ -484,7 +484,7 @@ def test_a_program_may_forget_its_own_record_while_it_runs():
     function = _warm(jit(forget), torch.randn(4, 4))
     record = next(iter(function._dispatch_owner[1]._records.values()))
     gone = weakref.ref(record)
-    answer, run = record._kept[0][3], []
+    answer, run = next(one for one in record._kept if isinstance(one, CallFunction)), []
     del record
     table = function._dispatch_owner[1]
     code = answer.function.__closure__

@@ -131,7 +131,7 @@ class CallRecord(Placed):
         super().__init__()
         self.key, self.owner = key, owner
         self.surroundings = len(surroundings)
-        self.keep((arguments, list(surroundings), places, answer, calls))
+        self.keep(arguments, list(surroundings), places, answer, calls)
         tensors = [word for tensor in arguments.tensors for word in self._tensor_words(tensor)]
         others = [word for other in arguments.others for word in self._other_words(other)]
         around = [word for tensor in surroundings for word in self._surrounding_words(tensor)]

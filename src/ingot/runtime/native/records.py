@@ -166,9 +166,9 @@ class Placed:
     def __init__(self) -> None:
         self._kept: list[Any] = []
 
-    def keep(self, thing: Any) -> None:
-        """Hold something as long as the words are there."""
-        self._kept.append(thing)
+    def keep(self, *things: Any) -> None:
+        """Hold things as long as the words are there."""
+        self._kept += things
 
     def place(self, words: Sequence[int]) -> int:
         """The address of these words in memory of their own."""
@@ -208,7 +208,7 @@ class Record(Placed):
         super().__init__()
         self.guards = tuple(guards)
         self.results = tuple(results)
-        self.keep((statistics, keeps))
+        self.keep(statistics, keeps)
         slots = Slots(len(guards), len(results))
         words = {
             GUARDS: self.place([word for guard in guards for word in self.guard_words(guard)]),
