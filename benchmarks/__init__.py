@@ -2,5 +2,6 @@
 
 `python -m benchmarks` runs it, `python -m benchmarks --help` says how. In order of reading: `cases` (what is computed),
 `measuring` (how time is taken), `memory_speed` (what the machine can do at most), `contestants` (who computes it),
-`groups` (which cases meet which contestants), `results`, `targets`, `report` and `pictures`.
+`models` and `model_contests` (the same for whole models), `groups` (which cases meet which contestants), `results`,
+`targets`, `report` and `pictures`.
 """

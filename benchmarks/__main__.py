@@ -22,7 +22,7 @@ from benchmarks.targets import targets
 YARDSTICKS = ((1, 0), (0, 1), (1, 1), (2, 1), (3, 1), (4, 3))
 """Reads and writes of the speeds of memory that are printed: reading, filling, copying, the triad, and more streams."""
 BAR_CHART, LINE_CHART = "benchmark.svg", "linear-cost.svg"
-MINIMUM_WIDTH = 132
+MINIMUM_WIDTH = 168
 """Columns the tables need; where the output is no terminal, nothing is folded into less."""
 
 
@@ -43,8 +43,8 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def settings(quick: bool, repeats: int | None, with_compile: bool) -> Settings:
     if quick:
-        return Settings(256, 256, 100_000, 1 << 20, Effort(repeats or 3, 0.0), with_compile)
-    return Settings(4096, 4096, 100_000_000, 64 << 20, Effort(repeats or 15, 0.0), with_compile)
+        return Settings(256, 256, 100_000, 1 << 20, Effort(repeats or 3, 0.0), with_compile, small_models=True)
+    return Settings(4096, 4096, 100_000_000, 64 << 20, Effort(repeats or 15, 0.0), with_compile, small_models=False)
 
 
 def measure(groups: Sequence[str], bench: Bench, first: dict[str, float], console: Console) -> Results:

@@ -110,6 +110,17 @@ POINTWISE = (
     written_once("Black-Scholes", (POSITIVE,) * 3, black_scholes, memory_bound=False, is_flat=True),
 )
 
+SMALL_FUNCTIONS = (
+    MULTIPLY_ADD,
+    GATE,
+    written_once("x*y+x", (FULL, FULL), lambda ops, x, y: x * y + x),
+    written_once("relu(x+y)", (FULL, FULL), lambda ops, x, y: ops.relu(x + y)),
+    written_once("sum(abs(x-y))", (FULL, FULL), lambda ops, x, y: ops.sum(ops.abs(x - y)), tolerance=1e-4),
+    written_once("exp(-x*x)", (FULL,), lambda ops, x: ops.exp(-x * x)),
+    written_once("sigmoid(x)*y", (FULL, FULL), lambda ops, x, y: ops.sigmoid(x) * y),
+)
+"""Functions of two or more operations, measured on tensors so small that a call is all there is."""
+
 
 # --- reductions -------------------------------------------------------------------------------------------------------
 

@@ -6,19 +6,23 @@ eager's before anyone is measured, and a difference ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from benchmarks.cases import Case
 from benchmarks.measuring import Call, seconds
-from benchmarks.results import COMPILE, EAGER, INGOT
-from ingot import DataType, FusionDefinition
+from benchmarks.results import COMPILE, EAGER, INGOT, JIT
+from ingot import DataType, FusionDefinition, jit
 
 HALVES = {torch.bfloat16: DataType.BFloat16, torch.float16: DataType.Half}
 HALF_TOLERANCES = {torch.bfloat16: 4e-2, torch.float16: 5e-3}
 """Eager rounds after every operation, ingot once: results differ by a few roundings."""
+
+JIT_CALLS = 3
+"""After these calls nothing is new to a function compiled by ingot.jit: recorded, compiled, run."""
 
 
 class WrongResult(Exception):
@@ -58,7 +62,7 @@ def define(case: Case, tensors: Sequence[torch.Tensor]) -> FusionDefinition:
     return fd
 
 
-def prepare(case: Case, tensors: Sequence[torch.Tensor], with_compile: bool) -> Contest:
+def prepare(case: Case, tensors: Sequence[torch.Tensor], with_compile: bool, with_jit: bool = False) -> Contest:
     """Define, compile and check a case. Raises WrongResult if ingot and eager differ."""
     inputs = list(tensors)
     expected = case.eager(*inputs)
@@ -75,17 +79,28 @@ def prepare(case: Case, tensors: Sequence[torch.Tensor], with_compile: bool) -> 
     require_close(case, fusion.execute(inputs), expected)
     calls: dict[str, Call] = {EAGER: lambda: case.eager(*inputs)}
     if with_compile:
-        compiled = fresh_compile(case)
+        compiled = fresh_compile(case.eager)
         first[COMPILE] = seconds(lambda: compiled(*inputs))
         calls[COMPILE] = lambda: compiled(*inputs)
     calls[INGOT] = lambda: fusion.execute(inputs)
+    if with_jit:
+        calls[JIT] = _jitted(case, inputs, expected)
     return Contest(inputs, expected, calls, first)
 
 
-def fresh_compile(case: Case):
-    """The eager function compiled by torch.compile, which is made to forget what it has compiled before."""
+def _jitted(case: Case, inputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> Call:
+    """The eager function through ingot.jit, recorded, compiled and checked."""
+    function = jit(case.eager)
+    for _ in range(JIT_CALLS):
+        results = function(*inputs)
+        require_close(case, results if isinstance(results, tuple) else (results,), expected)
+    return lambda: function(*inputs)
+
+
+def fresh_compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function compiled by torch.compile, which is made to forget what it has compiled before."""
     torch.compiler.reset()
-    return torch.compile(case.eager)
+    return torch.compile(function)
 
 
 def require_close(case: Case, results: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> None:
@@ -114,7 +129,7 @@ def first_use(with_compile: bool) -> dict[str, float]:
         # What it has left on disk in an earlier run would pass for fast compilation.
         torch.compiler.config.force_disable_caches = True
         try:
-            spent[COMPILE] = seconds(lambda: fresh_compile(case)(*tensors))
+            spent[COMPILE] = seconds(lambda: fresh_compile(case.eager)(*tensors))
         except Exception as error:  # whatever is missing: most often a C++ compiler
             print(f"torch.compile is left out, because it fails here: {type(error).__name__}: {error}")
     return spent

@@ -11,10 +11,12 @@ from functools import partial
 
 import torch
 
-from benchmarks.cases import GATE, MULTIPLY_ADD, POINTWISE, PRODUCT, REDUCTIONS, SOFTMAX, SWIGLU, Case
+from benchmarks.cases import MULTIPLY_ADD, POINTWISE, PRODUCT, REDUCTIONS, SMALL_FUNCTIONS, SOFTMAX, SWIGLU, Case
 from benchmarks.contestants import Contest, prepare
 from benchmarks.measuring import Call, Contestant, Effort, Timing, race
 from benchmarks.memory_speed import MemorySpeed, Yardstick, in_huge_pages
+from benchmarks.model_contests import contest_of_model
+from benchmarks.models import MODELS, Model
 from benchmarks.results import EAGER, INGOT, Row
 from ingot import memory
 from ingot.runtime.native.pool import default_capacity
@@ -37,6 +39,7 @@ class Settings:
     """Size of each array of the yardsticks."""
     effort: Effort
     with_compile: bool
+    small_models: bool
 
     @property
     def calls_of_microseconds(self) -> Effort:
@@ -60,7 +63,7 @@ def large(cases: Sequence[Case], bench: Bench) -> list[Job]:
 
 def measure_large(case: Case, bench: Bench) -> Row:
     settings = bench.settings
-    contest = prepare(case, case.tensors(settings.rows, settings.columns), settings.with_compile)
+    contest = prepare(case, case.tensors(settings.rows, settings.columns), settings.with_compile, with_jit=True)
     return _against_memory(case, contest, bench, {})
 
 
@@ -79,15 +82,28 @@ def measure_half(case: Case, dtype: torch.dtype, bench: Bench) -> Row:
 
 def small(bench: Bench) -> list[Job]:
     """Small tensors, where a call is all there is."""
-    return [partial(measure_small, case, bench.settings) for case in (MULTIPLY_ADD, GATE)]
+    return [partial(measure_small, case, bench.settings) for case in SMALL_FUNCTIONS]
 
 
 def measure_small(case: Case, settings: Settings) -> Row:
-    contest = prepare(case, [tensor.view(SMALL) for tensor in case.tensors(*SMALL)], settings.with_compile)
-    one, other = contest.tensors[:2]
+    tensors = [tensor.view(SMALL) for tensor in case.tensors(*SMALL)]
+    contest = prepare(case, tensors, settings.with_compile, with_jit=True)
+    one, other = tensors[0], tensors[-1]
     calls = {ONE_ADDITION: lambda: torch.add(one, other), **contest.calls}
     timings = race({name: Contestant(call) for name, call in calls.items()}, settings.calls_of_microseconds)
     return Row(case.name, _medians(timings), one.numel(), contest.nbytes)
+
+
+def models(bench: Bench) -> list[Job]:
+    """Whole models without gradients."""
+    return [partial(measure_model, model, bench.settings) for model in MODELS]
+
+
+def measure_model(model: Model, settings: Settings) -> Row:
+    with torch.no_grad():
+        contest = contest_of_model(model, settings.small_models, settings.with_compile)
+        timings = race({name: Contestant(call) for name, call in contest.calls.items()}, settings.effort)
+    return Row(model.name, _medians(timings), contest.elements, contest.nbytes, second_result=contest.second_result)
 
 
 def linear(bench: Bench) -> list[Job]:
@@ -139,6 +155,7 @@ GROUPS: dict[str, Callable[[Bench], list[Job]]] = {
     "pointwise": partial(large, POINTWISE),
     "reductions": partial(large, REDUCTIONS),
     "small": small,
+    "models": models,
     "half": half,
     "linear": linear,
     "pool": pool,

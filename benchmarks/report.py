@@ -9,7 +9,7 @@ from rich.table import Table
 
 from benchmarks.groups import FRESH_RESULTS, HUGE_INPUTS, IN_FLOAT32, ONE_ADDITION, SMALL
 from benchmarks.measuring import geometric_mean
-from benchmarks.results import COMPILE, EAGER, INGOT, Results, Row
+from benchmarks.results import COMPILE, EAGER, INGOT, JIT, Results, Row
 from benchmarks.targets import Target
 
 
@@ -79,6 +79,9 @@ def large_sheet(title: str, rows: Sequence[Row]) -> Sheet:
         "ingot ms",
         "over eager",
         "over torch. compile",
+        "ingot. jit ms",
+        "jit over eager",
+        "jit over torch. compile",
         "GB/s",
         "of triad",
         "of as many streams",
@@ -94,6 +97,8 @@ def large_sheet(title: str, rows: Sequence[Row]) -> Sheet:
                 *(_milliseconds(row.seconds.get(name)) for name in (EAGER, COMPILE, INGOT)),
                 _ratio(row.over(EAGER)),
                 _ratio(row.over(COMPILE)),
+                _milliseconds(row.seconds.get(JIT)),
+                *(_ratio(row.over(name, JIT)) for name in (EAGER, COMPILE)),
                 _gigabytes(row.speed),
                 _share(row.speed, row.triad),
                 _share(row.speed, row.own_streams),
@@ -101,9 +106,10 @@ def large_sheet(title: str, rows: Sequence[Row]) -> Sheet:
                 _ratio(row.compile_ratio),
             )
         )
-    means = [_mean(row.over(EAGER) for row in rows), _mean(row.over(COMPILE) for row in rows)]
+    others = (EAGER, COMPILE)
+    of_fusion, of_jit = ([_mean(row.over(other, who) for row in rows) for other in others] for who in (INGOT, JIT))
     compiles = _mean(row.compile_ratio for row in rows)
-    cells.append(("geometric mean", "", "", "", *means, "", "", "", "", "", compiles))
+    cells.append(("geometric mean", "", "", "", *of_fusion, "", *of_jit, "", "", "", "", "", compiles))
     return Sheet(f"{title}, {rows[0].elements:,} float32 elements", columns, tuple(cells))
 
 
@@ -128,17 +134,41 @@ def half_sheet(rows: Sequence[Row]) -> Sheet:
 
 
 def small_sheet(rows: Sequence[Row]) -> Sheet:
-    contestants = (ONE_ADDITION, EAGER, COMPILE, INGOT)
+    contestants = (ONE_ADDITION, EAGER, COMPILE, INGOT, JIT)
     cells = (
         (
             row.name,
             *(_microseconds(row.seconds.get(name)) for name in contestants),
             *(_ratio(row.over(name)) for name in contestants[:3]),
+            *(_ratio(row.over(name, JIT)) for name in (EAGER, COMPILE)),
         )
         for row in rows
     )
-    columns = ("", *(f"{name} us" for name in contestants), "over torch.add", "over eager", "over torch. compile")
+    columns = (
+        *("", *(f"{name} us" for name in contestants), "over torch.add", "over eager", "over torch. compile"),
+        *("jit over eager", "jit over torch. compile"),
+    )
     return Sheet("Small tensors, {} x {}, float32: one call".format(*SMALL), columns, tuple(cells))
+
+
+def models_sheet(rows: Sequence[Row]) -> Sheet:
+    columns = (
+        *("", "eager ms", "torch. compile ms", "ingot.jit ms", "over eager", "over torch. compile"),
+        *("second result after ms", "torch. compile's after ms", "ratio"),
+    )
+    cells = [
+        (
+            row.name,
+            *(_milliseconds(row.seconds.get(name)) for name in (EAGER, COMPILE, JIT)),
+            *(_ratio(row.over(name, JIT)) for name in (EAGER, COMPILE)),
+            *(_milliseconds(row.second_result.get(name)) for name in (JIT, COMPILE)),
+            _ratio(row.second_result_ratio),
+        )
+        for row in rows
+    ]
+    means = (_mean(row.over(name, JIT) for row in rows) for name in (EAGER, COMPILE))
+    cells.append(("geometric mean", "", "", "", *means, "", "", _mean(row.second_result_ratio for row in rows)))
+    return Sheet("Models in eval mode, without gradients", columns, tuple(cells))
 
 
 def linear_sheet(rows: Sequence[Row]) -> Sheet:
@@ -174,6 +204,7 @@ _SHEETS = {
     "pointwise": lambda rows: large_sheet("Element by element", rows),
     "reductions": lambda rows: large_sheet("Reductions and layout", rows),
     "small": small_sheet,
+    "models": models_sheet,
     "half": half_sheet,
     "linear": linear_sheet,
     "pool": pool_sheet,

@@ -16,7 +16,8 @@ import torch
 
 import ingot
 
-EAGER, COMPILE, INGOT = "eager", "torch.compile", "ingot"
+EAGER, COMPILE, INGOT, JIT = "eager", "torch.compile", "ingot", "ingot.jit"
+"""Who computes: ingot is a FusionDefinition, ingot.jit the plain PyTorch function, compiled."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,14 @@ class Row:
     own_streams: float | None = None
     """Speed of the triad, and of a loop with as many arrays as the case itself, in the same rounds."""
     memory_bound: bool = False
+    second_result: Mapping[str, float] = field(default_factory=dict)
+    """Seconds until a contestant that starts from nothing has given its second result, by contestant."""
 
     def over(self, other: str, contestant: str = INGOT) -> float | None:
         """How many times as long the other one takes; None if it was not measured."""
-        return self.seconds[other] / self.seconds[contestant] if other in self.seconds else None
+        if other not in self.seconds or contestant not in self.seconds:
+            return None
+        return self.seconds[other] / self.seconds[contestant]
 
     @property
     def speed(self) -> float:
@@ -49,6 +54,12 @@ class Row:
     def compile_ratio(self) -> float | None:
         """How many times as long torch.compile takes to compile."""
         ours, theirs = (self.compile_seconds.get(name) for name in (INGOT, COMPILE))
+        return theirs / ours if ours and theirs else None
+
+    @property
+    def second_result_ratio(self) -> float | None:
+        """How many times as long torch.compile takes to its second result as ingot.jit."""
+        ours, theirs = (self.second_result.get(name) for name in (JIT, COMPILE))
         return theirs / ours if ours and theirs else None
 
 

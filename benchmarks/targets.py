@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from benchmarks.groups import IN_FLOAT32, ONE_ADDITION
 from benchmarks.measuring import geometric_mean
-from benchmarks.results import COMPILE, EAGER, INGOT, Results, Row
+from benchmarks.results import COMPILE, EAGER, INGOT, JIT, Results, Row
 
 SHARE_OF_MEMORY = 0.8
 """Of the speed of a loop that only moves as many arrays, for what is bound by memory."""
@@ -22,6 +22,7 @@ COMPILE_SECONDS, COMPILE_RATIO = 25e-3, 50.0
 CALL_SECONDS, CALL_RATIO = 1.5e-6, 15.0
 SMALL_CALL = "a*b+c"
 """The small call that targets concern: in others the functions take longer than the call."""
+MODELS_OVER_EAGER, MODELS_OVER_COMPILE, SECOND_RESULT_RATIO = 1.3, 1.0, 20.0
 HALF_OVER_FLOAT32 = 1.7
 CLIFF = 2.0
 """From one size to the next, 1.8 times as large, an element may not become this many times as expensive."""
@@ -45,13 +46,8 @@ class Target:
 def targets(results: Results) -> list[Target]:
     found: list[Target] = []
     for group in ("pointwise", "reductions"):
-        rows = results.rows(group)
-        found += _worst(f"{group}, over eager", ((row.name, row.over(EAGER)) for row in rows), 1.0)
-        found += _worst(f"{group}, over torch.compile", ((row.name, row.over(COMPILE)) for row in rows), 1.0)
-        for other, wanted in zip((EAGER, COMPILE), MEANS[group], strict=True):
-            ratios = [ratio for row in rows if (ratio := row.over(other)) is not None]
-            if ratios and wanted is not None:
-                found.append(Target(f"{group}, over {other}, geometric mean", geometric_mean(ratios), wanted, "x"))
+        found += _large(group, results.rows(group), INGOT)
+        found += _large(f"{group}, ingot.jit", results.rows(group), JIT)
     rows = results.rows("pointwise")
     bound = ((row.name, row.speed / row.own_streams) for row in rows if row.memory_bound and row.own_streams)
     found += _worst("pointwise bound by memory, share of its speed", bound, SHARE_OF_MEMORY)
@@ -74,9 +70,38 @@ def targets(results: Results) -> list[Target]:
             found.append(Target("a small call", spent, CALL_SECONDS * 1e6, " us", at_most=True, where=row.name))
             found += _worst("a small call, over one eager torch.add", [(row.name, row.over(ONE_ADDITION))], 1.0)
             found += _worst("a small call, over torch.compile", [(row.name, row.over(COMPILE))], CALL_RATIO)
+    small = ((row.name, row.over(EAGER, JIT)) for row in results.rows("small"))
+    found += _worst("small calls through ingot.jit, over eager", small, 1.0)
+    found += _models(results.rows("models"))
     halves = ((row.name, row.over(IN_FLOAT32)) for row in results.rows("half") if row.memory_bound)
     found += _worst("half types bound by memory, over float32", halves, HALF_OVER_FLOAT32)
     return found + _no_cliff(results.rows("linear"))
+
+
+def _large(text: str, rows: Sequence[Row], contestant: str) -> list[Target]:
+    """What large tensors are to reach, the same through a FusionDefinition and through ingot.jit."""
+    found: list[Target] = []
+    wanted_means = MEANS[text.partition(",")[0]]
+    for other, wanted in zip((EAGER, COMPILE), wanted_means, strict=True):
+        found += _worst(f"{text}, over {other}", ((row.name, row.over(other, contestant)) for row in rows), 1.0)
+        if wanted is not None:
+            found += _mean(f"{text}, over {other}", (row.over(other, contestant) for row in rows), wanted)
+    return found
+
+
+def _models(rows: Sequence[Row]) -> list[Target]:
+    sooner = (row.second_result_ratio for row in rows)
+    return [
+        *_mean("models, over eager", (row.over(EAGER, JIT) for row in rows), MODELS_OVER_EAGER),
+        *_mean("models, over torch.compile", (row.over(COMPILE, JIT) for row in rows), MODELS_OVER_COMPILE),
+        *_mean("models, second result over torch.compile's", sooner, SECOND_RESULT_RATIO),
+    ]
+
+
+def _mean(text: str, ratios: Iterable[float | None], wanted: float) -> list[Target]:
+    """The geometric mean of the ratios that were measured."""
+    measured = [ratio for ratio in ratios if ratio is not None]
+    return [Target(f"{text}, geometric mean", geometric_mean(measured), wanted, "x")] if measured else []
 
 
 def _worst(text: str, ratios: Iterable[tuple[str, float | None]], wanted: float) -> list[Target]:

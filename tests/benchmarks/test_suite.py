@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 from collections import Counter
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -9,16 +10,20 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from benchmarks.__main__ import main
-from benchmarks.cases import MULTIPLY_ADD, POINTWISE, REDUCTIONS
+from benchmarks.cases import MULTIPLY_ADD, POINTWISE, REDUCTIONS, SMALL_FUNCTIONS
 from benchmarks.contestants import WrongResult, define, prepare, require_close
 from benchmarks.groups import GROUPS, ONE_ADDITION
 from benchmarks.measuring import Contestant, Effort, geometric_mean, race
 from benchmarks.memory_speed import WAYS, in_huge_pages, moving
+from benchmarks.model_contests import contest_of_model
+from benchmarks.models import Model
 from benchmarks.pictures import bars, curves
-from benchmarks.results import COMPILE, EAGER, INGOT, Results, Row
+from benchmarks.results import COMPILE, EAGER, INGOT, JIT, Results, Row
 from benchmarks.targets import targets
 
-CASES = [*POINTWISE, *REDUCTIONS]
+from ingot.frontend.jit.function import IngotWarning
+
+CASES = [*POINTWISE, *REDUCTIONS, *SMALL_FUNCTIONS[2:]]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +31,9 @@ def saved(tmp_path_factory):
     """Everything one quick run leaves behind."""
     folder = tmp_path_factory.mktemp("benchmark")
     files = {"json": folder / "figures.json", "markdown": folder / "tables.md", "pictures": folder / "pictures"}
-    main(["--quick", "--no-compile", "--repeats", "1", *(f"--{name}={path}" for name, path in files.items())])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IngotWarning)  # whether models compile is for other tests to say
+        main(["--quick", "--no-compile", "--repeats", "1", *(f"--{name}={path}" for name, path in files.items())])
     return files
 
 
@@ -57,7 +64,7 @@ def test_pictures_are_well_formed(saved, name):
 def test_only_the_groups_asked_for_are_measured(capsys):
     results = main(["--quick", "--no-compile", "--repeats", "1", "--group", "small"])
     assert list(results.groups) == ["small"]
-    assert set(results.groups["small"][0].seconds) == {ONE_ADDITION, EAGER, INGOT}
+    assert set(results.groups["small"][0].seconds) == {ONE_ADDITION, EAGER, INGOT, JIT}
     assert "Small tensors" in capsys.readouterr().out
 
 
@@ -127,6 +134,40 @@ def test_targets_name_the_worst_row():
     assert (over_eager.where, over_eager.reached, over_eager.is_met) == ("bad", 0.5, False)
     assert found["median time to compile"].is_met
     assert not any("torch.compile" in text for text in found)
+
+
+def test_targets_hold_for_both_ways_in():
+    row = Row("row", {EAGER: 2.0, INGOT: 1.0, JIT: 4.0}, 10, 10, {INGOT: 0.001})
+    found = {target.text: target for target in targets(Results({}, (), {}, {"pointwise": (row,), "small": (row,)}))}
+    assert found["pointwise, over eager"].is_met
+    assert found["pointwise, ingot.jit, over eager"].reached == 0.5
+    assert found["small calls through ingot.jit, over eager"].reached == 0.5
+
+
+def test_targets_of_models_are_means():
+    rows = tuple(
+        Row(str(times), {EAGER: times, COMPILE: 1.0, JIT: 1.0}, 1, 1, second_result={COMPILE: 40.0, JIT: times})
+        for times in (1.0, 4.0)
+    )
+    over_eager, over_compile, sooner = targets(Results({}, (), {}, {"models": rows}))
+    assert over_eager.reached == pytest.approx(2.0)
+    assert over_compile.is_met
+    assert sooner.reached == pytest.approx(20.0)
+
+
+def test_a_model_that_gives_something_else_ends_the_run():
+    class Forgetful(torch.nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            type(self).calls += 1
+            return x + self.calls
+
+    model = Model("forgetful", lambda is_small: (Forgetful(), {"x": torch.ones(3)}))
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(WrongResult, match="forgetful, result 0"):
+            contest_of_model(model, is_small=True, with_compile=False)
 
 
 def test_a_cliff_is_seen():
