@@ -13,6 +13,7 @@ import torch
 import ingot
 from ingot.frontend.jit.dispatch import MOST_ATTEMPTS
 from ingot.frontend.jit.function import IngotWarning
+from ingot.frontend.jit.switch import EVERYTHING
 from ingot.runtime.native.call_records import CallFunction
 from ingot.runtime.native.matching import MOST_RECORDS
 from tests.frontend.jit.comparing import same
@@ -275,6 +276,18 @@ def test_modes_transforms_and_switches():
     _here(function, _fma, a, b, c)
 
 
+def test_graphs_of_dynamo_are_answered_by_records():
+    compiled = torch.compile(_fma, backend="ingot")
+    made = set(EVERYTHING)
+    for _ in range(4):
+        compiled(*_three())
+    (graph,) = set(EVERYTHING) - made
+    before = graph.native.total
+    given = _three()
+    same(compiled(*given), _fma(*given))
+    assert graph.native.total == before + 1
+
+
 def test_what_dynamo_reads_is_the_python_function():
     function = _warm(jit(_fma), *_three())
     compiled = torch.compile(lambda *given: function(*given) * 2, backend="eager", fullgraph=True)
@@ -487,7 +500,7 @@ def test_a_program_may_forget_its_own_record_while_it_runs():
     answer, run = next(one for one in record._kept if isinstance(one, CallFunction)), []
     del record
     table = function._dispatch_owner[1]
-    code = answer.function.__closure__
+    code: Any = getattr(answer.function, "__closure__")  # noqa: B009
     cell = next(cell for cell in code if callable(cell.cell_contents) and cell.cell_contents.__name__ == "program")
     program = cell.cell_contents
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -55,8 +55,8 @@ _MOST_KINDS = 1024
 class NativeCalls:
     """The records of one compiled function. Threads may share it."""
 
-    def __init__(self) -> None:
-        self._owner: Callable[[], Dispatched | None] = lambda: None
+    def __init__(self, owner: Dispatched):
+        self._owner = weakref.ref(owner)
         self._table: DispatchTable | None = None
         self._attempts: dict[Hashable, int] = {}
         self._counts: dict[int, tuple[Specialisation, Count]] = {}
@@ -65,7 +65,7 @@ class NativeCalls:
         self._lock = threading.RLock()
 
     def belong_to(self, owner: Dispatched) -> None:
-        """Answer calls of an object, from the first record on."""
+        """Answer calls of another object, which has been called in none of the recorded ways yet."""
         self._owner = weakref.ref(owner)
 
     @property

@@ -28,6 +28,7 @@ from ingot.frontend.jit.specialisation import Specialisation, record
 from ingot.frontend.jit.state import state_of_torch
 from ingot.frontend.jit.switch import EVERYTHING, is_off
 from ingot.runtime.compiler import JitCompiler
+from ingot.runtime.native.dispatch import Dispatched
 
 MOST_SPECIALISATIONS = 64
 """Calls of further kinds run eagerly."""
@@ -39,7 +40,7 @@ class IngotWarning(UserWarning):
     """ingot runs something eagerly that it was asked to compile."""
 
 
-class Compiled:
+class Compiled(Dispatched):
     """The specialisations of one function, or of one method of one object."""
 
     def __init__(self, function: Callable[..., Any], options: Options, compiler: JitCompiler, name: str):
@@ -51,7 +52,7 @@ class Compiled:
         self.recordings = 0
         self.recompiles: list[str] = []
         """Why each recording after the first was made."""
-        self.native = NativeCalls()
+        self.native = NativeCalls(self)
         """Records that answer calls without coming here."""
         self._python_calls = 0
         self.given_up: str | None = None
