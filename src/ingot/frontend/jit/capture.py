@@ -213,13 +213,16 @@ class Recording:
         before = state_of_torch()
         parts_before = _parts(args, kwargs)
         with (
-            Witness(self._saw, self._surroundings.read_context, self.stop),
+            Witness(self._saw, self._surroundings.touch_context, self.stop),
             _uncached_casts(),
             _Questions(self),
             _Operations(self),
         ):
             result = function(*args, **kwargs)
         self._definition = _definition(function)
+        left_set = self._surroundings.sets_context()
+        if left_set is not None:
+            self.stop(f"it sets the context variable {left_set}")
         if any(vars(tensor) for tensor in self._arguments):
             self.stop("a tensor that it was given has attributes of its own")
         if _parts(args, kwargs) != parts_before:

@@ -77,6 +77,8 @@ class Surroundings:
     names: dict[int, str] = field(default_factory=dict)
     """What to call those tensors, by their identity."""
     modules: list[tuple[str, torch.nn.Module]] = field(default_factory=list)
+    contexts: list[tuple[ContextVar[Any], Any]] = field(default_factory=list)
+    """Context variables that a recorded call has touched, and what they held before it did."""
     unwatchable: str | None = None
     """Why no watch can tell whether a recording still holds, if none can."""
     seen: dict[int, Any] = field(default_factory=dict)
@@ -115,12 +117,18 @@ class Surroundings:
             return f"{code.co_name} assigns to {min(assigned)}, a variable outside of it"
         return self.unwatchable
 
-    def read_context(self, variable: ContextVar[Any]) -> None:
-        """Take note of a context variable that is about to be read."""
-        if all(known is not variable for known, _, _ in self.watch.contexts):
+    def touch_context(self, variable: ContextVar[Any], is_read: bool) -> None:
+        """Take note of a context variable that is about to be read or set; what is set first is not read."""
+        if all(known is not variable for known, _ in self.contexts):
             value = variable.get(NOTHING)
-            self.watch.contexts.append((variable, value, f"the context variable {variable.name}"))
-            self.visit(value, variable.name, 0)
+            self.contexts.append((variable, value))
+            if is_read:
+                self.watch.contexts.append((variable, value, f"the context variable {variable.name}"))
+                self.visit(value, variable.name, 0)
+
+    def sets_context(self) -> str | None:
+        """A context variable that a call has left with other contents than it found; None if there is none."""
+        return next((variable.name for variable, value in self.contexts if variable.get(NOTHING) is not value), None)
 
     # --- looking through objects --------------------------------------------------------------------------------------
 

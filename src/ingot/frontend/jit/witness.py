@@ -47,11 +47,11 @@ class Witness:
     def __init__(
         self,
         on_code: Callable[[types.FrameType], None],
-        on_context: Callable[[contextvars.ContextVar[Any]], None],
+        on_context: Callable[[contextvars.ContextVar[Any], bool], None],
         on_effect: Callable[[str], None],
     ):
         """`on_code` is called when code begins to run that did not run before, `on_context` when a context variable is
-        about to be read, `on_effect` with what is done."""
+        about to be touched, and whether it is read, `on_effect` with what is done."""
         self._on_code = on_code
         self._on_context = on_context
         self._on_effect = on_effect
@@ -85,17 +85,12 @@ class Witness:
             elif frame.f_code not in self._seen:
                 self._seen.add(frame.f_code)
                 self._on_code(frame)
-        elif event == "c_call" and _reads_context(called):
-            self._on_context(called.__self__)
+        elif event == "c_call" and isinstance(getattr(called, "__self__", None), contextvars.ContextVar):
+            self._on_context(called.__self__, called.__name__ == "get")
         elif event == "c_call":
             effect = _effect(frame, called)
             if effect is not None:
                 self._on_effect(effect)
-
-
-def _reads_context(called: Any) -> bool:
-    owner = getattr(called, "__self__", None)
-    return isinstance(owner, contextvars.ContextVar) and getattr(called, "__name__", "") == "get"
 
 
 def _effect(frame: types.FrameType, called: Any) -> str | None:
@@ -105,8 +100,6 @@ def _effect(frame: types.FrameType, called: Any) -> str | None:
         return "it draws Python's random numbers"
     if isinstance(owner, torch.Generator):
         return "it seeds or reads a random generator"
-    if isinstance(owner, contextvars.ContextVar):
-        return "it sets a context variable"
     name = getattr(called, "__name__", "")
     if name not in _SUSPECTS:
         return None
