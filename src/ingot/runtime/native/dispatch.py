@@ -15,12 +15,20 @@ from typing import Any
 
 from ingot.runtime.native import call_records, layout
 from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.call_matching import (
+    CALL_WORDS,
+    FOUND_SETTINGS,
+    LEAVES,
+    NAMED,
+    NAMES,
+    POSITIONAL,
+    CallMatchingEmitter,
+)
 from ingot.runtime.native.call_records import CallRecord
 from ingot.runtime.native.callables import RecordTable, new_capsule
 from ingot.runtime.native.conditions import (
     Settings,
     are_places_as_expected,
-    emit_places_hold,
     emit_settings,
 )
 from ingot.runtime.native.launcher import Launcher, Modes, launcher
@@ -33,9 +41,6 @@ from ingot.runtime.native.running import now
 _CALL_WORD = 16
 """Where a class has the address that its objects are called through; confirmed by classes of this process."""
 _CLASS_WORDS = 24
-# What a call is compared by.
-_FOUND_SETTINGS, _POSITIONAL, _NAMED, _NAMES, _LEAVES = range(5)
-_CALL_WORDS = 5
 _RAISED = 1
 """What stands for an exception where 0 means that a call has to go another way."""
 
@@ -64,16 +69,15 @@ class DispatchEmitter:
     def __init__(self, library: Library, found: Launcher, tensors: TensorLayout, modes: Modes, settings: Settings):
         self._library = library
         self._launcher = found
-        self._layout = tensors
+        self._matching = CallMatchingEmitter(library, found, tensors, settings)
         self._modes = modes
         self._settings = settings
 
     def emit(self, owner_word: int, original: Foreign) -> None:
         """Write all routines: `call` is what Python calls, `settings` serves the Python side."""
         settings = emit_settings(self._library, self._modes, self._settings)
-        matches = self._matches(self._tensor_fits(), self._other_fits(), emit_places_hold(self._library))
         answer = self._answer(self._run_kernels(), self._call_function())
-        self._call(owner_word, original, self._attempt(settings, matches, answer))
+        self._call(owner_word, original, self._attempt(settings, self._matching.emit(), answer))
 
     def _call(self, owner_word: int, original: Foreign, attempt: Routine) -> None:
         """call(self, arguments, keywords): what Python calls."""
@@ -105,9 +109,15 @@ class DispatchEmitter:
         with routine.when(routine.either(is_long, routine.compare(found, "<", 0))):
             routine.give_back(0)
         leaves = routine.add(count, routine.load(table, call_records.MOST_SURROUNDINGS))
-        items, slots, call = routine.stack(leaves), routine.stack(leaves), routine.stack(_CALL_WORDS)
+        items, slots, call = routine.stack(leaves), routine.stack(leaves), routine.stack(CALL_WORDS)
         names = self._gather(routine, arguments, positional, keywords, routine.load(named), items)
-        for place, value in enumerate((found, positional, routine.load(named), names, leaves)):
+        for place, value in (
+            (FOUND_SETTINGS, found),
+            (POSITIONAL, positional),
+            (NAMED, routine.load(named)),
+            (NAMES, names),
+            (LEAVES, leaves),
+        ):
             routine.store(value, call, place)
         with routine.loop(MOST_RECORDS) as index:
             # Comparing may run Python code (how keys of dictionaries compare), and the table be another afterwards.
@@ -138,111 +148,6 @@ class DispatchEmitter:
             routine.store(routine.load(pair, 0), names, index)
             routine.store(routine.load(pair, 1), items, routine.add(positional, index))
         return names
-
-    # --- comparing ----------------------------------------------------------------------------------------------------
-
-    def _matches(self, tensor_fits: Routine, other_fits: Routine, places_hold: Routine) -> Routine:
-        """matches(record, call, items, slots): whether a record was made for such a call; the surrounding tensors are
-        put after the arguments, and addresses and numbers into the slots."""
-        routine = self._library.routine("matches", 4)
-        record, call, items, slots = routine.parameters
-        positional, named = (routine.load(call, place) for place in (_POSITIONAL, _NAMED))
-        for word, value in (
-            (call_records.SETTINGS, routine.load(call, _FOUND_SETTINGS)),
-            (call_records.POSITIONAL_COUNT, positional),
-            (call_records.KEYWORD_COUNT, named),
-        ):
-            self._require(routine, routine.compare(routine.load(record, word), "==", value))
-        names, expected = routine.load(call, _NAMES), routine.load(record, call_records.NAMES)
-        with routine.loop(named) as index:
-            is_same = routine.compare(routine.load(names, index), "==", routine.load(expected, index))
-            self._require(routine, is_same)
-        self._match_arguments(routine, tensor_fits, other_fits)
-        surroundings = routine.load(record, call_records.SURROUNDINGS)
-        first, count = routine.add(positional, named), routine.load(record, call_records.SURROUNDING_COUNT)
-        self._require(routine, routine.compare(routine.add(first, count), "<=", routine.load(call, _LEAVES)))
-        with routine.loop(count) as index:
-            guard = routine.add(surroundings, routine.multiply(index, call_records.TENSOR_WORDS * 8))
-            object_, leaf = routine.load(guard, call_records.TENSOR_SOURCE), routine.add(first, index)
-            routine.store(object_, items, leaf)
-            slot = routine.add(slots, routine.multiply(leaf, 8))
-            self._require_call(routine, tensor_fits, record, guard, object_, slot)
-        routine.increase(1, record, call_records.IN_FLIGHT)
-        are_same = routine.call(places_hold, routine.load(record, call_records.PLACES))
-        routine.increase(-1, record, call_records.IN_FLIGHT)
-        routine.give_back(are_same)
-        return routine
-
-    def _match_arguments(self, routine: Routine, tensor_fits: Routine, other_fits: Routine) -> None:
-        record, _, items, slots = routine.parameters
-        tensors, others = (routine.load(record, place) for place in (call_records.TENSORS, call_records.OTHERS))
-        with routine.loop(routine.load(record, call_records.TENSOR_COUNT)) as index:
-            guard = routine.add(tensors, routine.multiply(index, call_records.TENSOR_WORDS * 8))
-            leaf = routine.load(guard, call_records.TENSOR_SOURCE)
-            object_, slot = routine.load(items, leaf), routine.add(slots, routine.multiply(leaf, 8))
-            self._require_call(routine, tensor_fits, record, guard, object_, slot)
-            with routine.loop(index) as earlier:
-                other = routine.add(tensors, routine.multiply(earlier, call_records.TENSOR_WORDS * 8))
-                is_one = self._is_one(routine, routine.load(items, routine.load(other)), object_)
-                was_one = self._is_one(
-                    routine,
-                    routine.load(other, call_records.TENSOR_FIRST),
-                    routine.load(guard, call_records.TENSOR_FIRST),
-                )
-                self._require(routine, routine.compare(is_one, "==", was_one))
-        with routine.loop(routine.load(record, call_records.OTHER_COUNT)) as index:
-            guard = routine.add(others, routine.multiply(index, call_records.OTHER_WORDS * 8))
-            leaf = routine.load(guard, call_records.OTHER_LEAF)
-            slot = routine.add(slots, routine.multiply(leaf, 8))
-            self._require_call(routine, other_fits, guard, routine.load(items, leaf), slot)
-
-    def _is_one(self, routine: Routine, one: Value, other: Value) -> Value:
-        return routine.choose(routine.compare(one, "==", other), 1, 0)
-
-    def _require(self, routine: Routine, condition: Any) -> None:
-        with routine.when(routine.opposite(condition)):
-            routine.give_back(0)
-
-    def _require_call(self, routine: Routine, target: Routine, *arguments: Value) -> None:
-        self._require(routine, routine.compare(routine.call(target, *arguments), "!=", 0))
-
-    def _tensor_fits(self) -> Routine:
-        """tensor_fits(record, guard, object, slot): whether an object is a tensor as the guard says."""
-        routine = self._library.routine("tensor_fits", 4)
-        record, guard, object_, slot = routine.parameters
-        kind = routine.load(object_, layout.TYPE_WORD)
-        self._require(routine, routine.compare(kind, "==", routine.load(guard, call_records.TENSOR_CLASS)))
-        tensor = routine.load(object_, self._layout.implementation_word)
-        inner = routine.add(guard, call_records.TENSOR_GUARD * 8)
-        is_same = routine.call(self._launcher.tensor_matches, inner, tensor, slot)
-        self._require(routine, routine.compare(is_same, "!=", 0))
-        with routine.when(routine.compare(routine.load(record, call_records.GRADIENTS_COUNT), "!=", 0)):
-            needs_gradients = routine.call(self._settings.requires_grad, tensor)
-            self._require(routine, routine.compare(needs_gradients, "==", 0))
-        routine.give_back(1)
-        return routine
-
-    def _other_fits(self) -> Routine:
-        """other_fits(guard, object, slot): whether an object is the one, or a number or text like the one, expected."""
-        routine = self._library.routine("other_fits", 3)
-        guard, object_, slot = routine.parameters
-        how = routine.load(guard, call_records.OTHER_KIND)
-        expected = routine.load(guard, call_records.OTHER_EXPECTED)
-        type_ = routine.load(object_, layout.TYPE_WORD)
-        with routine.when(routine.compare(how, "<=", call_records.SAME_TEXT)):
-            with routine.when(routine.compare(object_, "==", expected)):
-                routine.give_back(1)
-            self._require(routine, routine.compare(how, "==", call_records.SAME_TEXT))
-            self._require(routine, routine.compare(type_, "==", id(str)))
-            difference = routine.call(python_function("PyUnicode_Compare", 32), object_, expected)
-            routine.give_back(routine.choose(routine.compare(difference, "==", 0), 1, 0))
-        inner = routine.add(guard, call_records.OTHER_GUARD * 8)
-        is_number = routine.call(self._launcher.number_matches, inner, object_, type_, slot)
-        self._require(routine, routine.compare(is_number, "!=", 0))
-        is_open = routine.compare(how, "==", call_records.ANY_NUMBER)
-        is_same = routine.compare(routine.load(slot), "==", expected)
-        routine.give_back(routine.choose(routine.either(is_open, is_same), 1, 0))
-        return routine
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
