@@ -21,5 +21,11 @@ def backend(
     module: torch.nn.Module, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """A compiled function for a graph of Dynamo's; `options` are flags of `ingot.Config`."""
-    settings = Options.of(config=options)
+    settings = Options.of(config=options, dynamic=any(map(_is_open, examples)))
     return Compiled(module.forward, settings, JitCompiler(settings.config), "a graph of torch.compile's")
+
+
+def _is_open(example: Any) -> bool:
+    """Whether Dynamo will call the graph with other sizes than this example's."""
+    sizes = example.shape if isinstance(example, torch.Tensor) else (example,)
+    return any(isinstance(size, torch.SymInt) for size in sizes)
