@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -31,6 +31,7 @@ from ingot.frontend.jit.structure import Shape
 from ingot.frontend.jit.tape import Argument, Register, Surrounding, Variable, stride_order
 from ingot.frontend.jit.watch import NOTHING, Items, Watch, contents
 from ingot.runtime.native.call_records import (
+    DECLINED,
     Arguments,
     CallFunction,
     CallRecord,
@@ -55,8 +56,10 @@ _MOST_KINDS = 1024
 class NativeCalls:
     """The records of one compiled function. Threads may share it."""
 
-    def __init__(self, owner: Dispatched):
+    def __init__(self, owner: Dispatched, function: Callable[..., Any]):
+        """`function` is the original, which calls are handed to that cannot be compiled."""
         self._owner = weakref.ref(owner)
+        self._function = function
         self._table: DispatchTable | None = None
         self._attempts: dict[Hashable, int] = {}
         self._counts: dict[int, tuple[Specialisation, Count]] = {}
@@ -98,7 +101,7 @@ class NativeCalls:
             return
         with self._lock:
             _, count = self._counts.setdefault(id(found), (found, Count()))
-            record = _record(native, key, found, described, args, kwargs, general, count)
+            record = _record(native, key, found, self._function, described, args, kwargs, general, count)
             if record is None:
                 self._attempts[key] = MOST_ATTEMPTS
                 return
@@ -128,24 +131,29 @@ def _record(
     native: Dispatcher,
     key: Hashable,
     found: Specialisation,
+    function: Callable[..., Any],
     described: Described,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     general: General | None,
     count: Count,
 ) -> CallRecord | None:
-    settings, program, tape = native.settings(), found.program, found.tape
-    if settings < 0 or program is None or tape is None or found.build_result is None or not _is_flat(described.shape):
+    settings, program = native.settings(), found.program
+    surroundings = [] if found.tape is None else found.tape.surroundings
+    if settings < 0 or not _is_flat(described.shape):
         return None
     places = _places(found.surroundings.watch)
     tensors = _tensor_arguments(described)
-    guards = [one.guard for one in tensors] + [TensorGuard.like(tensor) for tensor in tape.surroundings]
-    if places is None or not can_hold(guards, len(described.leaves) + len(tape.surroundings)):
+    guards = [one.guard for one in tensors] + [TensorGuard.like(tensor) for tensor in surroundings]
+    if places is None or not can_hold(guards, len(described.leaves) + len(surroundings)):
         return None
-    if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tape.surroundings):
+    if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in surroundings):
         return None
     variables = {} if general is None else {leaf: _variable(leaf, described, general) for leaf in _variables(general)}
-    answer = _kernels(found, program, described, general, variables) or _function(found, program, tensors, general)
+    if program is None or found.tape is None:
+        answer = _original(function, len(args), tuple(kwargs))
+    else:
+        answer = _kernels(found, program, described, general, variables) or _function(found, program, tensors, general)
     others = [
         variables.get(leaf, OtherArgument(leaf, value))
         for leaf, value in enumerate(described.leaves)
@@ -153,7 +161,7 @@ def _record(
     ]
     arguments = Arguments(len(args), tuple(kwargs), tuple(tensors), tuple(others))
     is_counted = torch.is_grad_enabled()
-    return CallRecord(key, found, settings, is_counted, arguments, tape.surroundings, places, answer, count)
+    return CallRecord(key, found, settings, is_counted, arguments, surroundings, places, answer, count)
 
 
 # --- what must hold ---------------------------------------------------------------------------------------------------
@@ -318,13 +326,22 @@ def _function(
     def run(leaves: tuple[Any, ...]) -> Any:
         given = leaves[:count]
         if mutates and found.shares_memory_anew(given):
-            return NotImplemented
+            return DECLINED
         try:
             results = function(given, surroundings, leaves[count:])
         except errors:
             if has_effects:
                 raise
-            return NotImplemented  # the way through Python meets the error again, and knows what to do
+            return DECLINED  # the way through Python meets the error again, and knows what to do
         return build(results)
 
     return CallFunction(run, (*(one.leaf for one in tensors), *(() if general is None else _variables(general))))
+
+
+def _original(function: Callable[..., Any], positional: int, names: Sequence[str]) -> CallFunction:
+    """A call of the function itself, for calls that cannot be compiled."""
+
+    def run(leaves: tuple[Any, ...]) -> Any:
+        return function(*leaves[:positional], **dict(zip(names, leaves[positional:], strict=True)))
+
+    return CallFunction(run, tuple(range(positional + len(names))))

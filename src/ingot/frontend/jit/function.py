@@ -52,7 +52,7 @@ class Compiled(Dispatched):
         self.recordings = 0
         self.recompiles: list[str] = []
         """Why each recording after the first was made."""
-        self.native = NativeCalls(self)
+        self.native = NativeCalls(self, function)
         """Records that answer calls without coming here."""
         self._python_calls = 0
         self.given_up: str | None = None
@@ -127,6 +127,7 @@ class Compiled(Dispatched):
         self._python_calls += 1
         found.calls += 1
         if found.tape is None:
+            self.native.add(key, found, described, args, kwargs)
             return self.function(*args, **kwargs)
         program = found.program
         if program is None:

@@ -20,6 +20,7 @@ import torch
 from ingot.runtime.native.callables import Convention
 from ingot.runtime.native.conditions import Places
 from ingot.runtime.native.records import MOST_STACK_WORDS, Guard, NumberGuard, Placed, Record, TensorGuard
+from ingot.runtime.native.routines import make_immortal
 
 # The words of a record of a call.
 IN_FLIGHT, SETTINGS, GRADIENTS_COUNT, POSITIONAL_COUNT, KEYWORD_COUNT, NAMES = range(6)
@@ -42,6 +43,11 @@ NO_LEAF = -1
 MOST_SURROUNDINGS = 0
 MOST_ARGUMENTS = 256
 """Calls with more go through Python."""
+
+
+DECLINED = object()
+"""What a function returns that cannot answer a call. Native code knows where it is, so it stays."""
+make_immortal(DECLINED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +98,8 @@ class RunKernels:
 
 @dataclass(frozen=True, slots=True)
 class CallFunction:
-    """Answer with what a Python function returns for the tuple of some leaves; NotImplemented means that the call has
-    to go another way."""
+    """Answer with what a Python function returns for the tuple of some leaves; DECLINED means that the call has to go
+    another way."""
 
     function: Callable[[tuple[Any, ...]], Any]
     leaves: tuple[int, ...]

@@ -206,7 +206,7 @@ class DispatchEmitter:
         routine.call(python_function("Py_DecRef"), passed)
         with routine.when(routine.compare(result, "==", 0)):
             routine.give_back(_RAISED)
-        with routine.when(routine.compare(result, "==", id(NotImplemented))):
+        with routine.when(routine.compare(result, "==", id(call_records.DECLINED))):
             routine.call(python_function("Py_DecRef"), result)
             routine.give_back(0)
         routine.give_back(result)
