@@ -449,7 +449,8 @@ def test_new_objects_at_every_call_do_not_make_new_records_for_ever():
     made = lambda: torch.Size([2, 2])
     for _ in range(_ENOUGH):
         _elsewhere(function, lambda x, size: x.reshape(size) * 2, torch.randn(4), made())
-    assert sum(function._compiled.native._attempts.values()) == MOST_ATTEMPTS
+    (answered,) = function._compiled.native._answered.values()
+    assert sum(answered.attempts.values()) == MOST_ATTEMPTS
 
 
 def test_reset_forgets_records():

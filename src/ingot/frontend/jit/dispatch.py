@@ -12,6 +12,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -53,6 +54,24 @@ _MOST_KINDS = 1024
 """Kinds of calls whose attempts are counted."""
 
 
+@dataclass(slots=True)
+class _Answered:
+    """What records do for one specialisation."""
+
+    specialisation: Specialisation
+    calls: Count = field(default_factory=Count)
+    attempts: dict[Hashable, int] = field(default_factory=dict)
+    """How many records were made, by kind of call."""
+
+    def may_try(self, key: Hashable) -> bool:
+        """Whether to make another record for a kind of call; if so, that is counted."""
+        made = self.attempts.get(key, 0)
+        if made >= MOST_ATTEMPTS or (made == 0 and len(self.attempts) >= _MOST_KINDS):
+            return False
+        self.attempts[key] = made + 1
+        return True
+
+
 class NativeCalls:
     """The records of one compiled function. Threads may share it."""
 
@@ -61,8 +80,8 @@ class NativeCalls:
         self._owner = weakref.ref(owner)
         self._function = function
         self._table: DispatchTable | None = None
-        self._attempts: dict[Hashable, int] = {}
-        self._counts: dict[int, tuple[Specialisation, Count]] = {}
+        self._answered: dict[int, _Answered] = {}
+        """By the identity of the specialisation."""
         self._earlier = 0
         """Calls answered by records that are gone."""
         self._lock = threading.RLock()
@@ -75,12 +94,12 @@ class NativeCalls:
     def total(self) -> int:
         """How many calls records have answered."""
         with self._lock:
-            return self._earlier + sum(count.value for _, count in self._counts.values())
+            return self._earlier + sum(one.calls.value for one in self._answered.values())
 
     def of(self, found: Specialisation) -> int:
         """How many of them for one specialisation."""
-        _, count = self._counts.get(id(found), (found, None))
-        return 0 if count is None else count.value
+        answered = self._answered.get(id(found))
+        return 0 if answered is None else answered.calls.value
 
     def add(
         self,
@@ -92,22 +111,20 @@ class NativeCalls:
         general: General | None = None,
     ) -> None:
         """Answer calls like this one, which a specialisation has just answered, with a record from now on."""
-        owner, attempts = self._owner(), self._attempts.get(key, 0)
-        if owner is None or attempts >= MOST_ATTEMPTS or (attempts == 0 and len(self._attempts) >= _MOST_KINDS):
-            return
-        self._attempts[key] = attempts + 1
-        native = dispatcher()
-        if native is None:
+        owner, native = self._owner(), dispatcher()
+        if owner is None or native is None:
             return
         with self._lock:
-            _, count = self._counts.setdefault(id(found), (found, Count()))
-            record = _record(native, key, found, self._function, described, args, kwargs, general, count)
+            answered = self._answered.setdefault(id(found), _Answered(found))
+            if not answered.may_try(key):
+                return
+            record = _record(native, key, found, self._function, described, args, kwargs, general, answered.calls)
             if record is None:
-                self._attempts[key] = MOST_ATTEMPTS
+                answered.attempts[key] = MOST_ATTEMPTS
                 return
             if self._table is None:
                 self._table = native.attach(owner)
-            self._table.remove(lambda known: known.key == key)
+            self._table.remove(lambda known: known.owner is found and known.key == key)
             self._table.put(record)
 
     def drop(self, found: Specialisation) -> None:
@@ -115,15 +132,14 @@ class NativeCalls:
         with self._lock:
             if self._table is not None:
                 self._table.remove(lambda known: known.owner is found)
-            _, count = self._counts.pop(id(found), (found, None))
-            self._earlier += 0 if count is None else count.value
+            answered = self._answered.pop(id(found), None)
+            self._earlier += 0 if answered is None else answered.calls.value
 
     def forget(self) -> None:
         """Be as if no call had ever been answered."""
         with self._lock:
-            for found, _ in list(self._counts.values()):
-                self.drop(found)
-            self._attempts.clear()
+            for answered in list(self._answered.values()):
+                self.drop(answered.specialisation)
             self._earlier = 0
 
 
