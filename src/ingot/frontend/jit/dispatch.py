@@ -19,31 +19,21 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ingot.base import sizes
-from ingot.base.errors import IngotError
-from ingot.base.sizes import SizeExpression
+from ingot.frontend.jit.answers import call_original, call_program, run_kernels, variables_of
 from ingot.frontend.jit.arguments import Described
 from ingot.frontend.jit.families import General
-from ingot.frontend.jit.planning import Region
-from ingot.frontend.jit.program import Program, Unforeseen
-from ingot.frontend.jit.regions import build_region
 from ingot.frontend.jit.specialisation import Specialisation
 from ingot.frontend.jit.structure import Shape
-from ingot.frontend.jit.tape import Argument, Register, Surrounding, Variable, stride_order
 from ingot.frontend.jit.watch import NOTHING, Items, Watch, contents
 from ingot.runtime.native.call_records import (
-    DECLINED,
     Arguments,
-    CallFunction,
     CallRecord,
     Count,
     OtherArgument,
-    RunKernels,
     TensorArgument,
     VariableArgument,
     can_hold,
 )
-from ingot.runtime.native.callables import Convention
 from ingot.runtime.native.conditions import Places
 from ingot.runtime.native.dispatch import Dispatched, Dispatcher, DispatchTable, dispatcher
 from ingot.runtime.native.records import NumberGuard, TensorGuard
@@ -165,11 +155,13 @@ def _record(
         return None
     if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in surroundings):
         return None
-    variables = {} if general is None else {leaf: _variable(leaf, described, general) for leaf in _variables(general)}
+    variables = {} if general is None else {leaf: _variable(leaf, described, general) for leaf in variables_of(general)}
     if program is None or found.tape is None:
-        answer = _original(function, len(args), tuple(kwargs))
+        answer = call_original(function, len(args), tuple(kwargs))
     else:
-        answer = _kernels(found, program, described, general, variables) or _function(found, program, tensors, general)
+        answer = run_kernels(found, program, described, general, variables) or call_program(
+            found, program, tensors, general
+        )
     others = [
         variables.get(leaf, OtherArgument(leaf, value))
         for leaf, value in enumerate(described.leaves)
@@ -196,11 +188,6 @@ def _tensor_arguments(described: Described) -> list[TensorArgument]:
             same = first.setdefault(id(value), leaf)
             found.append(TensorArgument(leaf, same, type(value), TensorGuard.like(value, is_strict=True)))
     return found
-
-
-def _variables(general: General) -> Sequence[int]:
-    """The leaves that are numbers which stay open, in the order in which the program takes them."""
-    return list(general.unified.variables)
 
 
 def _variable(leaf: int, described: Described, general: General) -> VariableArgument:
@@ -247,117 +234,3 @@ def _add_entry(places: Places, table: Any, key: Any) -> bool:
     else:
         places.dictionary_holds(table, key, value)
     return True
-
-
-# --- how to answer ----------------------------------------------------------------------------------------------------
-
-
-def _kernels(
-    found: Specialisation,
-    program: Program,
-    described: Described,
-    general: General | None,
-    variables: dict[int, VariableArgument],
-) -> RunKernels | None:
-    """The kernels of a program that is one region, whose results are what the function returns."""
-    convention = _convention(found, program)
-    if convention is None:
-        return None
-    (region,) = program.steps.steps
-    assert isinstance(region, Region) and found.tape is not None
-    if not all(isinstance(version.note.origin, Argument | Surrounding) for version in region.inputs):
-        return None
-    sources, inputs = _sources(region, program, found.tape.surroundings, described, general)
-    record = program.modules[0].record_for(inputs)
-    if record is None:
-        return None
-    for (leaf, _), guard in zip(sources, record.guards, strict=True):
-        if isinstance(guard, NumberGuard) and leaf is not None:
-            known = variables[leaf].guard
-            bounds = max(known.lowest, guard.lowest), min(known.highest, guard.highest)
-            variables[leaf] = VariableArgument(leaf, NumberGuard(guard.type, *bounds))
-    return RunKernels(record, tuple(sources), convention)
-
-
-def _convention(found: Specialisation, program: Program) -> Convention | None:
-    """How results are returned, if they are those of a program's only region as they come."""
-    shape, results = found.result_shape, program.steps.versions.tape.results
-    if not program.is_single_region or not isinstance(program.steps.steps[0], Region) or shape is None:
-        return None
-    versions, homes = program.steps.versions, program.steps.homes
-    outputs = [homes.get(version, version) for version in program.steps.steps[0].outputs]
-    if not all(isinstance(value, Register) for value in results) or any(stride_order(one.note) for one in outputs):
-        return None
-    current = [versions.current[register] for register in results]
-    if [homes.get(version, version) for version in current] != outputs:
-        return None
-    if shape.kind is None:
-        return Convention.POSITIONAL
-    is_plain = shape.kind in (list, tuple) and all(part.kind is None for part in shape.parts)
-    return (Convention.LIST if shape.kind is list else Convention.TUPLE) if is_plain else None
-
-
-def _sources(
-    region: Region,
-    program: Program,
-    surroundings: Sequence[torch.Tensor],
-    described: Described,
-    general: General | None,
-) -> tuple[list[tuple[int | None, int]], list[Any]]:
-    """For each input of a region its leaf, or None and a number; and what it is in this call."""
-    symbols = program.steps.versions.tape.symbols
-    leaves = [leaf for leaf, value in enumerate(described.leaves) if isinstance(value, torch.Tensor)]
-    sources: list[tuple[int | None, int]] = []
-    inputs: list[Any] = []
-    for version in region.inputs:
-        origin = version.note.origin
-        assert isinstance(origin, Argument | Surrounding)
-        is_argument = isinstance(origin, Argument)
-        sources.append((leaves[origin.position] if is_argument else len(described.leaves) + origin.position, 0))
-        inputs.append((described.tensors if is_argument else surroundings)[origin.position])
-    is_open = len(program.modules[0].graph.inputs) > len(inputs)
-    for number in build_region(region).numbers if is_open else ():
-        if isinstance(number, Variable):
-            assert general is not None
-            leaf = _variables(general)[number.position]
-            sources.append((leaf, 0))
-            inputs.append(described.leaves[leaf])
-        else:
-            bound = {name: described.tensors[which].shape[axis] for name, (which, axis) in symbols.items()}
-            value = sizes.evaluate(number, bound) if isinstance(number, SizeExpression) else number
-            sources.append((None, value))
-            inputs.append(value)
-    return sources, inputs
-
-
-def _function(
-    found: Specialisation, program: Program, tensors: Sequence[TensorArgument], general: General | None
-) -> CallFunction:
-    """A call of the program, with what has to be done around it."""
-    tape, build, function, count = found.tape, found.build_result, program.function, len(tensors)
-    assert tape is not None and build is not None
-    mutates, has_effects, surroundings = program.steps.versions.mutates_leaves, program.has_effects, tape.surroundings
-    errors = IngotError if general is None else (IngotError, Unforeseen, RuntimeError, ValueError, TypeError)
-
-    def run(leaves: tuple[Any, ...]) -> Any:
-        given = leaves[:count]
-        if mutates and found.shares_memory_anew(given):
-            return DECLINED
-        try:
-            results = function(given, surroundings, leaves[count:])
-        except errors:
-            if has_effects:
-                raise
-            return DECLINED  # the way through Python meets the error again, and knows what to do
-        return build(results)
-
-    return CallFunction(run, (*(one.leaf for one in tensors), *(() if general is None else _variables(general))))
-
-
-def _original(function: Callable[..., Any], positional: int, names: Sequence[str]) -> CallFunction:
-    """A call of the function itself, for calls that cannot be compiled."""
-
-    def run(leaves: tuple[Any, ...]) -> Any:
-        return function(*leaves[:positional], **dict(zip(names, leaves[positional:], strict=True)))
-
-    return CallFunction(run, tuple(range(positional + len(names))))
