@@ -15,6 +15,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from ingot import jit
+from ingot.frontend.jit import trial
 from ingot.frontend.jit.arguments import describe
 from tests.opinfo.comparing import difference
 from tests.opinfo.database import FUNCTION, OUT, Call, calls, with_out
@@ -42,6 +43,7 @@ class Verdict:
 
 def try_operator(operator: Any, dtype: torch.dtype, most: int | None, first: int = 0) -> Iterator[Verdict]:
     """The verdicts on an operator's calls from a number on. The number of calls does not depend on what they give."""
+    trial.ROUNDS = 0  # no turns for eager calls: what was compiled is to run
     compares_values = not operator.name.startswith(UNDEFINED)
     jitted: dict[str, Any] = {}
     for number, call in enumerate(calls(operator, dtype, most)):

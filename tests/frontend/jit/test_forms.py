@@ -373,3 +373,10 @@ def test_options_are_kept() -> None:
     assert not jit(plain_gate)._options.tune
     assert jit(plain_gate, config=ingot.Config(given))._options.config == ingot.Config(given)
     check(plain_gate, lambda: [_x(), _x()], compiled=compiled)
+
+
+def test_functions_of_torch_are_compiled():
+    add = ingot.jit(torch.add)
+    for _ in range(3):
+        x, y = torch.randn(3), torch.randn(3)
+        torch.testing.assert_close(add(x, y, alpha=2), x + 2 * y)

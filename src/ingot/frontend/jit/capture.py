@@ -223,7 +223,7 @@ class Recording:
         left_set = self._surroundings.sets_context()
         if left_set is not None:
             self.stop(f"it sets the context variable {left_set}")
-        if any(vars(tensor) for tensor in self._arguments):
+        if any(map(_own_attributes, self._arguments)):
             self.stop("a tensor that it was given has attributes of its own")
         if _parts(args, kwargs) != parts_before:
             self.stop("it changes a list, a dictionary or an object that it was given")
@@ -476,6 +476,11 @@ def _parts(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     return [shape, *map(id, leaves)]
 
 
+def _own_attributes(tensor: torch.Tensor) -> list[str]:
+    """The attributes that somebody has given a tensor, apart from the marks of torch's own tracing compiler."""
+    return [name for name in vars(tensor) if not name.startswith("_dynamo_")]
+
+
 def _definition(function: Any) -> str:
     """Where a function is defined, as file:line."""
     while not hasattr(function, "__code__") and (inner := _inside(function)) is not None:
@@ -488,7 +493,8 @@ def _inside(function: Any) -> Any:
     for name in ("__func__", "__wrapped__", "func"):
         if hasattr(function, name):
             return getattr(function, name)
-    return getattr(type(function).__call__, "__wrapped__", type(function).__call__)
+    call = getattr(type(function).__call__, "__wrapped__", type(function).__call__)
+    return call if hasattr(call, "__code__") else None  # functions that are not written in Python have nothing inside
 
 
 _OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))

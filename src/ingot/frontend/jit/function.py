@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import time
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -17,6 +18,7 @@ import torch
 
 from ingot.base.errors import CaptureError, IngotError
 from ingot.frontend.jit.arguments import Described, describe
+from ingot.frontend.jit.capture import Broken
 from ingot.frontend.jit.dispatch import NativeCalls
 from ingot.frontend.jit.families import Families, General, Numbers
 from ingot.frontend.jit.logs import log
@@ -34,6 +36,10 @@ MOST_SPECIALISATIONS = 64
 """Calls of further kinds run eagerly."""
 MOST_UNSTABLE = 3
 """Recordings in a row that no longer held at the next call, after which a function is left to PyTorch."""
+
+
+MOST_ASIDE = 3
+"""Recordings of one kind of call that are kept while they do not hold."""
 
 
 class IngotWarning(UserWarning):
@@ -61,6 +67,8 @@ class Compiled(Dispatched):
         self._families = Families(function, compiler, options.dynamic, name)
         self._shortcuts: dict[Hashable, Specialisation] = {}
         """Generalised recordings that were found to hold for a key."""
+        self._aside: dict[Hashable, deque[Specialisation]] = {}
+        """Recordings that held and may hold again, such as those of training while a module evaluates."""
         self._recorded: deque[Hashable] = deque(maxlen=MOST_SPECIALISATIONS)
         """The keys of the last recordings."""
         self._lock = threading.RLock()
@@ -82,10 +90,9 @@ class Compiled(Dispatched):
             if changed is None:
                 return self._run(key, found, args, kwargs, described)
             is_unused = self.calls_of(found) == 0
-            with self._lock:
-                self.specialisations.pop(key, None)
-                self._shortcuts.pop(key, None)
-                self.native.drop(found)
+            other = self._set_aside(key, found)
+            if other is not None:
+                return self._run(key, other, args, kwargs, described)
             return self._record(key, args, kwargs, described, f"{changed} has changed", is_unused)
         general = self._families.find(described, key[1])
         if general is not None:
@@ -107,12 +114,28 @@ class Compiled(Dispatched):
             self.native.forget()
             self.specialisations.clear()
             self._shortcuts.clear()
+            self._aside.clear()
             self._recorded.clear()
             self._families = Families(self.function, self.compiler, self.options.dynamic, self.name)
             self.recompiles.clear()
             self.recordings = self._python_calls = self._unstable = 0
             self.given_up = None
             self._warned.clear()
+
+    def _set_aside(self, key: Hashable, found: Specialisation) -> Specialisation | None:
+        """Keep what does not hold at the moment for when it does again, and take out what does now, if there is any."""
+        with self._lock:
+            self.native.drop(found)
+            self._shortcuts.pop(key, None)
+            if self.specialisations.pop(key, None) is None:
+                return None
+            aside = self._aside.setdefault(key, deque(maxlen=MOST_ASIDE))
+            other = next((one for one in aside if one.changed() is None), None)
+            if other is not None:
+                aside.remove(other)
+                self.specialisations[key] = other
+            aside.append(found)
+            return other
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -135,9 +158,14 @@ class Compiled(Dispatched):
                 program = found.prepare(self.compiler, self.options.freeze)
             except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
                 return self._abandon(found, error, args, kwargs)
-        tape = found.tape
+        tape, trial = found.tape, found.trial
         if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
+        start = time.perf_counter()
+        if trial.is_eagers_turn:
+            result = self.function(*args, **kwargs)
+            trial.eager.append(time.perf_counter() - start)
+            return result
         try:
             results = program.function(described.tensors, tape.surroundings, ())
         except IngotError as error:
@@ -145,8 +173,14 @@ class Compiled(Dispatched):
                 raise
             return self._abandon(found, error, args, kwargs)
         assert found.build_result is not None
-        self.native.add(key, found, described, args, kwargs)
-        return found.build_result(results)
+        result = found.build_result(results)
+        trial.note_program(time.perf_counter() - start)
+        if trial.prefers_eager:
+            found.tape, found.broken = None, Broken(trial.text, "")
+            log("fallbacks", f"{self.name} runs eagerly: {trial.text}")
+        elif trial.is_over:
+            self.native.add(key, found, described, args, kwargs)
+        return result
 
     def _run_general(
         self,
@@ -259,8 +293,6 @@ class Compiled(Dispatched):
         """Leave calls like this to PyTorch, which also words the error if it is the caller's."""
         result = self.function(*args, **kwargs)
         reason = f"{type(error).__name__}: {error}"
-        from ingot.frontend.jit.capture import Broken
-
         self.native.drop(found)
         found.tape, found.broken = None, Broken(reason, "")
         self._complain(reason, None)

@@ -20,10 +20,11 @@ from ingot.frontend.jit.program import Program, compile_tape
 from ingot.frontend.jit.structure import Shape, builder_of, mutable_containers, take_apart
 from ingot.frontend.jit.surroundings import Surroundings, look_around
 from ingot.frontend.jit.tape import Argument, Made, Tape
+from ingot.frontend.jit.trial import Trial
 from ingot.runtime.compiler import JitCompiler
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Specialisation:
     """A recorded call and what came of it."""
 
@@ -38,6 +39,7 @@ class Specialisation:
     compile_seconds: float = 0.0
     record_seconds: float = 0.0
     calls: int = 0
+    trial: Trial = field(default_factory=Trial)
     lock: threading.Lock = field(default_factory=threading.Lock)
     build_result: Callable[[Sequence[Any]], Any] | None = None
     looked_at: frozenset[int] = frozenset()

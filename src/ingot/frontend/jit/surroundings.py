@@ -26,7 +26,7 @@ import torch
 from torch.nn.modules import module as torch_modules
 
 from ingot.frontend.jit.code import assigned_names, global_names, is_librarys, methods, with_inner
-from ingot.frontend.jit.watch import NOTHING, SIMPLE, Items, Slots, Watch, contents
+from ingot.frontend.jit.watch import NOTHING, SIMPLE, Identities, Items, Slots, Watch, contents
 
 _DEEPEST = 60
 _MOST_PLACES = 100_000
@@ -258,7 +258,7 @@ class Surroundings:
                 return
             take: Callable[[], Any] = values.tobytes
         elif isinstance(values, deque):
-            take = lambda: [id(value) for value in values]
+            take = lambda: Identities(values)
         else:
             take = lambda: bytes(values) if isinstance(values, bytearray) else frozenset(values)
         self.watch.copies.append((take, take(), name))

@@ -8,7 +8,7 @@ are compared with a copy.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
@@ -83,6 +83,20 @@ class Slots(dict[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         return getattr(self._value, key, default)
+
+
+class Identities:
+    """The objects of a container; equal to those of another if they are the same objects in the same order."""
+
+    def __init__(self, values: Iterable[Any]):
+        self._values = list(values)  # kept alive, so that no other object takes the identity of one of them
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Identities) or len(self._values) != len(other._values):
+            return False
+        return all(one is another for one, another in zip(self._values, other._values, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def contents(cell: types.CellType) -> Any:

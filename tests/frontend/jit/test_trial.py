@@ -1,0 +1,83 @@
+"""Programs take turns with eager calls at first, and the quicker way is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import ingot
+from ingot.frontend.jit import trial
+from ingot.frontend.jit.trial import Trial
+
+
+def compiled_of(function: Any) -> Any:
+    return function._compiled
+
+
+def run(eager: list[float], program: list[float]) -> Trial:
+    found = Trial(rounds=3)
+    found.note_program(1.0)  # compiles, and does not count
+    while not found.is_over:
+        if found.is_eagers_turn:
+            found.eager.append(eager[len(found.eager)])
+        else:
+            found.note_program(program[len(found.program)])
+    return found
+
+
+def test_the_best_calls_decide():
+    assert run([3.0, 1.0, 3.0], [2.0, 2.0, 2.0]).prefers_eager
+    assert not run([3.0, 2.1, 3.0], [9.0, 2.0, 9.0]).prefers_eager
+
+
+def test_eager_must_be_clearly_quicker():
+    assert not run([0.95, 0.95, 0.95], [1.0, 1.0, 1.0]).prefers_eager
+
+
+def test_ways_take_turns():
+    found = Trial(rounds=2)
+    assert not found.is_eagers_turn  # nothing is compiled yet
+    found.note_program(1.0)
+    turns = []
+    while not found.is_over:
+        turns.append(found.is_eagers_turn)
+        (found.eager.append if found.is_eagers_turn else found.note_program)(1.0)
+    assert turns == [True, False, True, False]
+
+
+@pytest.mark.parametrize("quicker", ["eager", "program"])
+def test_the_quicker_way_is_kept(quicker: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(trial, "ROUNDS", 2)
+    monkeypatch.setattr(Trial, "prefers_eager", property(lambda self: self.is_over and quicker == "eager"))
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2 + 1)
+
+    jitted: Any = ingot.jit(function)
+    for number in range(12):
+        x = torch.randn(8, 8) + number
+        torch.testing.assert_close(jitted(x), function(x))
+    (kind,) = compiled_of(jitted).specialisations.values()
+    assert len(kind.trial.eager) == len(kind.trial.program) == 2
+    assert (kind.tape is None) == (quicker == "eager")
+    assert ("eager PyTorch is quicker here" in jitted.explain()) == (quicker == "eager")
+
+
+def test_evaluation_and_training_are_both_kept():
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5), torch.nn.ReLU())
+    jitted = ingot.jit(module)
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        for _ in range(6):
+            jitted.eval()
+            for _ in range(2):
+                torch.testing.assert_close(jitted(x), module(x))
+            jitted.train()
+            for _ in range(2):
+                torch.manual_seed(0)
+                result = jitted(x)
+                torch.manual_seed(0)
+                torch.testing.assert_close(result, module(x))
+    assert compiled_of(jitted.forward).recordings == 2
