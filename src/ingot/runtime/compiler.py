@@ -23,8 +23,9 @@ from ingot.codegen.llvm.nests import CompiledKernel
 from ingot.fusion.rules import FusionRules, Pattern
 from ingot.ir.graph import Graph
 from ingot.ir.interpreter import Interpreter
-from ingot.ir.node import Node
+from ingot.ir.node import Node, is_structure
 from ingot.ir.verifier import verify
+from ingot.ops import Kind
 from ingot.passes.pipeline import PassReport, optimize
 from ingot.runtime.kernels import Kernel, kernels
 from ingot.runtime.native.records import Record
@@ -124,6 +125,17 @@ class CompiledModule:
     def through_torch(self) -> list[Node]:
         """The operations that PyTorch computes, because no code is generated for them."""
         return self._plan.through_torch() if isinstance(self._plan, Plan) else list(self.optimized_graph.nodes)
+
+    def copied_outputs(self) -> list[int]:
+        """The outputs that are inputs or views of them, and have to be copied to be results."""
+        found = []
+        for index, output in enumerate(self.optimized_graph.outputs):
+            node = output.node
+            while node.op.kind is Kind.VIEW and len(node.operands) == 1:
+                (node,) = node.operands
+            if output.alias_input is None and is_structure(node, "input"):
+                found.append(index)
+        return found
 
     def kernels(self) -> list[Kernel]:
         """The kernels it consists of, besides what runs through PyTorch."""

@@ -27,8 +27,8 @@ from ingot.ir.interpreter import Interpreter, Tally, Value, free_after
 from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
 from ingot.ops import Kind
+from ingot.runtime.destinations import empty_without_memory, find_destinations
 from ingot.runtime.in_place import results_in_place, writers_last
-from ingot.runtime.joins import empty_without_memory, find_joins
 from ingot.runtime.kernels import Kernel, KernelFault, kernels, launch, scheduled
 from ingot.runtime.native.pool import empty
 
@@ -48,8 +48,8 @@ class Plan(Interpreter):
         overwrites = any(output.alias_input is not None for output in graph.outputs)
         self._later = {id(step): self.steps[place + 1 :] for place, step in enumerate(self.steps) if overwrites}
         """Where inputs are overwritten, the steps that follow each step."""
-        self.joins = find_joins(graph, self.steps)
-        """Where results of kernels belong that are joined into one."""
+        self.destinations = find_destinations(graph, self.steps)
+        """Where results of kernels belong that are joined or permuted."""
         reads = [_reads(step) for step in self.steps]
         makes = [_makes(step) for step in self.steps]
         self._frees = free_after(graph, reads, makes)
@@ -59,7 +59,7 @@ class Plan(Interpreter):
 
     def through_torch(self) -> list[Node]:
         """The operations that PyTorch computes; views and numbers cost nothing and do not count."""
-        steps = [step for step in self.steps if not isinstance(step, Kernel) and step not in self.joins]
+        steps = [step for step in self.steps if not isinstance(step, Kernel) and step not in self.destinations]
         return [node for node in steps if not isinstance(node.type, ScalarType) and not _is_free(node)]
 
     def kernels(self) -> list[Kernel]:
@@ -78,7 +78,11 @@ class Plan(Interpreter):
         lines = []
         for step in self.steps:
             if not isinstance(step, Kernel):
-                how = "made of parts that are written where they belong" if step in self.joins else "through PyTorch"
+                how = (
+                    "made of parts that are written where they belong"
+                    if step in self.destinations
+                    else "through PyTorch"
+                )
                 lines.append(f"{step.op.name} {how}: {step.type}")
                 continue
             count = len(step.program.statements)
@@ -101,8 +105,8 @@ class Plan(Interpreter):
             if isinstance(step, Kernel):
                 run = self._interpret if self.refuses(step) else self._run_kernel
                 run(step, values, binding, tally, timed)
-            elif step in self.joins:
-                values[step] = self.joins.finish(step, values, binding.sizes, empty)
+            elif step in self.destinations:
+                values[step] = self.destinations.finish(step, values, binding.sizes, empty)
             else:
                 values[step] = self._step(step, values, binding, tally, timed)
             for freed in frees:
@@ -123,14 +127,14 @@ class Plan(Interpreter):
                     if any(sizes.evaluate(size, binding.sizes) == 0 for size in step.cluster.space):
                         return
                     tensors = [_tensor(foreseen[read.node]) for read in step.lowered.tensors]
-                    targets = self.joins.targets(step, foreseen, binding.sizes, empty_without_memory)
+                    targets = self.destinations.targets(step, foreseen, binding.sizes, empty_without_memory)
                     call, outputs = scheduled(step, tensors, binding.sizes, targets)
                     # What goes wrong is reported when the kernel is run.
                     threads.submit(kernels.get, step.program, call.schedule)
                     made = [torch.empty(shape, dtype=to_torch(dtype), device="meta") for shape, dtype in outputs]
                     made = [targets.get(index, tensor) for index, tensor in enumerate(made)]
                     foreseen.update(zip(step.cluster.outputs, made, strict=True))
-                elif step in self.joins:
+                elif step in self.destinations:
                     continue
                 elif step.op.kind is Kind.VIEW or isinstance(step.type, ScalarType):
                     foreseen[step] = self._step(step, foreseen, binding, None, False)
@@ -152,7 +156,7 @@ class Plan(Interpreter):
         try:
             later = self._later.get(id(step))
             overwritten = {} if later is None else results_in_place(self.graph, step, later, values, binding.sizes)
-            targets = overwritten | self.joins.targets(step, values, binding.sizes, empty)
+            targets = overwritten | self.destinations.targets(step, values, binding.sizes, empty)
             results = launch(step, tensors, scalars, binding.sizes, targets)
         except CodegenError as error:
             warnings.warn(f"running through PyTorch instead: {error}", stacklevel=2)

@@ -24,7 +24,7 @@ from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
 from ingot.ops import Kind
 from ingot.runtime.arena import Lifetime, plan_arena
-from ingot.runtime.joins import empty_without_memory
+from ingot.runtime.destinations import empty_without_memory
 from ingot.runtime.kernels import Kernel, PreparedCall, prepare, word_of
 from ingot.runtime.native.prototypes import DTYPES, Prototype, prototype
 from ingot.runtime.native.records import (
@@ -162,7 +162,7 @@ class _Recording:
         tensors = [self.values[read.node] for read in kernel.lowered.tensors]
         for tensor in tensors:
             self.buffers[_storage(tensor)].last = number
-        targets = self.plan.joins.targets(kernel, self.values, bound, empty_without_memory)
+        targets = self.plan.destinations.targets(kernel, self.values, bound, empty_without_memory)
         call = prepare(kernel, tensors, bound, targets)
         self.calls.append((kernel, call))
         for index, (node, (shape, dtype)) in enumerate(zip(kernel.cluster.outputs, call.outputs, strict=True)):
@@ -174,8 +174,8 @@ class _Recording:
             self.buffers.setdefault(_storage(made), _Buffer(nbytes, first=number)).last = number
 
     def _run_node(self, node: Node, binding: Binding) -> None:
-        if node in self.plan.joins:
-            if not self.plan.joins.is_complete(node, self.values):
+        if node in self.plan.destinations:
+            if not self.plan.destinations.is_complete(node, self.values):
                 raise _NeedsPython
             return
         if any(operand in self.passed for operand in node.operands):

@@ -399,3 +399,22 @@ def test_settings_that_are_left_changed() -> None:
         with torch.enable_grad():
             complaints(lambda: compiled(_x()))
             assert not torch.is_grad_enabled()
+
+
+def test_tensors_are_turned_in_place() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x * 2
+        y.t_().add_(1)
+        z = torch.exp(x).unsqueeze_(0).transpose_(0, 2)
+        return y, z.squeeze_(2) @ x
+
+    check(function, lambda: [torch.randn(3, 4)])
+    check(lambda x, y: torch.matmul(x, y) + 1, lambda: [torch.randn(4), torch.randn(4, 3)])
+
+
+def test_arguments_that_are_turned_in_place_are_left_to_eager() -> None:
+    compiled = ingot.jit(lambda x: x.t_() * 2)
+    for _ in range(3):
+        x = torch.randn(2, 3)
+        complaints(lambda x=x: same(compiled(x), x * 2))
+        assert x.shape == (3, 2)

@@ -270,6 +270,9 @@ class Recording:
             if torch.Tag.data_dependent_output in target.tags and self._is_constant(args, kwargs):
                 self.tape.reads_constants = True
                 return target(*args, **kwargs)
+            view = turned_view(target)
+            if view is not None and self._is_own(args[0]):
+                return self._turn(view, target(*args, **kwargs), args, kwargs)
             why_not = refusal(target, args, kwargs) or (len(self.tape.events) >= _MOST_EVENTS and "the call never ends")
             if why_not:
                 self.stop(why_not)
@@ -293,6 +296,21 @@ class Recording:
             self._note_constants(event, is_mutable(target))
             self.tape.events.append(event)
         return result
+
+    def _is_own(self, tensor: torch.Tensor) -> bool:
+        """Whether the call itself has made a tensor."""
+        register = self._find(tensor)
+        return register is not None and not self.tape.note(register).is_leaf
+
+    def _turn(self, view: Any, tensor: torch.Tensor, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
+        """A tensor that has been given another shape in place: from now on it is a view of what it was."""
+        before = self._find(tensor)
+        assert before is not None
+        made = self._add(tensor, Made(len(self.tape.events)), self.tape.note(before).storage)
+        event = Event(view, (before, *args[1:]), dict(kwargs), made, user_place(), self.handed)
+        self._note_constants(event, is_write=False)
+        self.tape.events.append(event)
+        return tensor
 
     def _lift(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor that Python made of numbers: later calls copy what it held, as they may write into it."""
@@ -433,6 +451,19 @@ _LIFTS = frozenset({"aten::lift", "aten::lift_fresh", "aten::lift_fresh_copy"})
 _RESHAPES_IN_PLACE = frozenset(
     f"aten::{name}" for name in ("set_", "resize_", "resize_as_", "resize", "t_", "transpose_", "squeeze_")
 ) | frozenset(f"aten::{name}" for name in ("unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "set_data"))
+
+
+_TURNS_IN_PLACE = frozenset({"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"})
+
+
+@cache
+def turned_view(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """The view that an operation makes of its first argument, where it gives the argument itself another shape."""
+    name = target.overloadpacket.__name__
+    if target.namespace != "aten" or name not in _TURNS_IN_PLACE:
+        return None
+    packet = getattr(torch.ops.aten, name.removesuffix("_"))
+    return getattr(packet, target._overloadname, None) or getattr(packet, "int", None)
 
 
 def _has_fixed_shape(target: torch._ops.OpOverload, args: Sequence[Any]) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.tape import Event, Made, Register, Surrounding, Tape, registers_in
+from ingot.frontend.jit.tape import Event, Made, Register, Surrounding, Tape, registers_in, renumbered
 
 _aten: Any = torch.ops.aten
 _CONVOLUTION = _aten.convolution.default
@@ -35,7 +35,7 @@ def freeze(tape: Tape) -> Tape:
         freezer = _Freezer(tape, list(tape.events), _weights(tape))
         freezer.fold_normalizations()
         freezer.pack()
-    return _renumbered(tape, [event for event in freezer.events if event is not None])
+    return renumbered(tape, [event for event in freezer.events if event is not None])
 
 
 def _weights(tape: Tape) -> dict[Register, torch.Tensor]:
@@ -215,16 +215,6 @@ def _uses_statistics(event: Event) -> bool:
     name = event.target.overloadpacket.__name__
     flag = _NORMALIZATIONS.get(name)
     return name in _NORMALIZATIONS and (flag is None or event.arguments[flag] is False)
-
-
-def _renumbered(tape: Tape, events: list[Event]) -> Tape:
-    """The tape with these events; registers are told which of them makes them now."""
-    tensors = list(tape.tensors)
-    for index, event in enumerate(events):
-        for made in event.products():
-            if isinstance(tensors[made.index].origin, Made) and made not in event.operands():
-                tensors[made.index] = dataclasses.replace(tensors[made.index], origin=Made(index))
-    return dataclasses.replace(tape, tensors=tensors, events=events)
 
 
 def _find(namespace: str, name: str) -> Any:

@@ -17,8 +17,9 @@ import torch
 
 from ingot.base.sizes import Size, SizeExpression
 from ingot.frontend.jit.freezing import freeze
-from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
+from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes, quicker_linear
 from ingot.frontend.jit.planning import Call, Region, Steps, plan_steps
+from ingot.frontend.jit.products import gather_products
 from ingot.frontend.jit.regions import RegionGraph, build_region
 from ingot.frontend.jit.tape import Argument, Register, Surrounding, Tape, Variable, stride_order
 from ingot.frontend.jit.versions import Operation, OperationKind, Version, find_versions
@@ -57,7 +58,7 @@ class Program:
 
 
 class _Copies(Exception):
-    """A region would have PyTorch copy what it joins."""
+    """A region would have PyTorch copy tensors, which is quicker without a region."""
 
     def __init__(self, events: frozenset[int]):
         super().__init__()
@@ -67,10 +68,9 @@ class _Copies(Exception):
 def compile_tape(tape: Tape, compiler: JitCompiler, is_frozen: bool = False) -> Program:
     """The program that does what a tape did, or does as long as weights keep their values, if it is frozen.
 
-    Joins that a region would have to copy are calls.
+    What a region would have PyTorch copy are calls.
     """
-    if is_frozen:
-        tape = freeze(tape)
+    tape = gather_products(freeze(tape) if is_frozen else tape)
     called: frozenset[int] = frozenset()
     while True:
         try:
@@ -116,9 +116,7 @@ class _Writer:
         built: RegionGraph = build_region(region)
         self.conditions += built.conditions
         module = self.compiler.compile(built.graph)
-        joins = frozenset(operation.index for operation in region.operations if operation.is_join)
-        if joins and module.through_torch():
-            raise _Copies(joins)
+        self._refuse_copies(region, module)
         function = self._bind(f"region{len(self.modules)}", module)
         self.modules.append(module)
         inputs = ", ".join([*map(self.name, region.inputs), *map(self._value, built.numbers)])
@@ -129,14 +127,22 @@ class _Writer:
             if layout is not None:
                 self.lines.append(f"{self.name(version)} = {self.name(version)}.permute({layout})")
 
+    def _refuse_copies(self, region: Region, module: CompiledModule) -> None:
+        """See that PyTorch is asked directly for what a region would have it do: joining, and copying what exists."""
+        copies = {region.outputs[index].producer for index in module.copied_outputs()}
+        if module.through_torch():
+            copies |= {operation for operation in region.operations if operation.is_join}
+        if copies:
+            raise _Copies(frozenset(operation.index for operation in copies if operation is not None))
+
     def call(self, operation: Operation) -> None:
-        called = operation.event.target
-        function = self._bind(str(called).replace(".", "_"), DIRECT.get(called, called._op))
+        called, quicker = operation.event.target, quicker_linear(operation)
+        function = self._bind(str(called).replace(".", "_"), quicker or DIRECT.get(called, called._op))
         schema = operation.event.target._schema
         given = [self._value(value) for value in operation.arguments]
         keywords = {argument.name for argument in schema.arguments}
         given += [f"{name}={self._value(value)}" for name, value in operation.keywords.items() if name in keywords]
-        given += self._memory(operation)
+        given += self._memory(operation, quicker is not None)
         target = self._target(operation)
         self.lines.append(f"{target}{function}({', '.join(given)})")
         self._check_sizes(operation)
@@ -151,13 +157,14 @@ class _Writer:
                 raising = f"raise {self._bind('Unforeseen', Unforeseen)}"
                 self.lines.append(f"if {self.name(version)}.shape != {self._value(version.note.sizes)}: {raising}")
 
-    def _memory(self, operation: Operation) -> list[str]:
+    def _memory(self, operation: Operation, is_needed: bool) -> list[str]:
         """`out=` with memory that was used before, for operations that can write there, where it pays."""
         result = operation.results
         if operation.event.target not in INTO_MEMORY or not isinstance(result, Version):
             return []
         note = result.note
-        if note.nbytes < FEWEST_BYTES or stride_order(note) is not None or not has_proven_sizes(operation):
+        is_large = is_needed or note.nbytes >= FEWEST_BYTES
+        if not is_large or stride_order(note) is not None or not has_proven_sizes(operation):
             return []
         dtype = self._bind(str(note.dtype).replace(".", "_"), note.dtype)
         return [f"out={self._bind('empty', empty)}({self._value(note.sizes)}, {dtype})"]

@@ -11,6 +11,7 @@ that several were unified into, some sizes are expressions and some numbers vari
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -200,3 +201,13 @@ def _text(value: Any) -> str:
         inner = ", ".join(map(_text, value))
         return f"[{inner}]" if isinstance(value, list) else f"({inner})"
     return repr(value)
+
+
+def renumbered(tape: Tape, events: list[Event]) -> Tape:
+    """The tape with these events; registers are told which of them makes them now."""
+    tensors = list(tape.tensors)
+    for index, event in enumerate(events):
+        for made in event.products():
+            if isinstance(tensors[made.index].origin, Made) and made not in event.operands():
+                tensors[made.index] = dataclasses.replace(tensors[made.index], origin=Made(index))
+    return dataclasses.replace(tape, tensors=tensors, events=events)

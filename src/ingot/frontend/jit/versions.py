@@ -24,7 +24,7 @@ import torch
 from ingot.base.errors import IngotError, UnsupportedError
 from ingot.base.numbers import number_type
 from ingot.base.sizes import Size
-from ingot.base.types import ScalarType
+from ingot.base.types import ScalarType, TensorType
 from ingot.codegen.llvm.support import supports
 from ingot.frontend.aten import lowering_for
 from ingot.frontend.aten.overloads import functional_form
@@ -385,6 +385,8 @@ def _is_generated(node: Node) -> bool:
     """Whether a node costs nothing or becomes machine code; PyTorch itself is quicker at everything else."""
     if isinstance(node.type, ScalarType) or (node.op.kind is Kind.VIEW and len(node.operands) == 1):
         return node.op.name != "pad"
+    if isinstance(node.type, TensorType) and 0 in node.type.shape:
+        return True  # a result that PyTorch leaves empty
     return node.op.kind is Kind.STRUCTURE or supports(node)
 
 

@@ -76,3 +76,42 @@ def test_the_same_part_twice_is_copied():
     module = JitCompiler().compile(builder.build())
     x = torch.randn(4, 3)
     torch.testing.assert_close(module.execute([x])[0], torch.cat([x.exp(), x.exp()], 1))
+
+
+def test_permuted_results_are_written_in_their_order():
+    builder = GraphBuilder()
+    x, y = builder.input((3, 5, 7)), builder.input((7,))
+    builder.output(builder.ops.permute(builder.ops.exp(x) * y, (2, 0, 1)))
+    module = JitCompiler().compile(builder.build())
+    inputs = [torch.randn(3, 5, 7), torch.randn(7)]
+    for _ in range(3):
+        (result,) = module.execute(inputs)
+        torch.testing.assert_close(result, (inputs[0].exp() * inputs[1]).permute(2, 0, 1))
+        assert result.is_contiguous()
+    assert module.record_for(inputs) is not None
+
+
+def test_joined_parts_are_written_into_a_permuted_result():
+    builder = GraphBuilder()
+    x, y = builder.input((4, 6)), builder.input((3, 6))
+    joined = builder.ops.cat([builder.ops.exp(x), y * 2], 0)
+    builder.output(builder.ops.permute(joined, (1, 0)))
+    module = JitCompiler().compile(builder.build())
+    inputs = [torch.randn(4, 6), torch.randn(3, 6)]
+    for _ in range(3):
+        (result,) = module.execute(inputs)
+        torch.testing.assert_close(result, torch.cat([inputs[0].exp(), inputs[1] * 2]).t())
+        assert result.is_contiguous()
+    assert module.record_for(inputs) is not None
+
+
+def test_a_permuted_value_that_is_returned_as_it_is_too_has_memory_of_its_own():
+    builder = GraphBuilder()
+    x = builder.input((4, 6))
+    value = builder.ops.exp(x)
+    builder.output(builder.ops.permute(value, (1, 0)), value)
+    module = JitCompiler().compile(builder.build())
+    x = torch.randn(4, 6)
+    turned, plain = module.execute([x])
+    turned.zero_()
+    torch.testing.assert_close(plain, x.exp())
