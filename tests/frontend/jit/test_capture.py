@@ -418,3 +418,14 @@ def test_arguments_that_are_turned_in_place_are_left_to_eager() -> None:
         x = torch.randn(2, 3)
         complaints(lambda x=x: same(compiled(x), x * 2))
         assert x.shape == (3, 2)
+
+
+def test_writes_that_read_what_they_write_go_in_eagers_order() -> None:
+    check(lambda x: x.add_(x.diagonal()), lambda: [torch.arange(16.0).view(4, 4)])
+    check(lambda x: (x * 1).mul_(x.t()), lambda: [torch.arange(16.0).view(4, 4)])
+
+    def on_a_temporary(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return y.add_(y.diagonal())
+
+    check(on_a_temporary, lambda: [torch.arange(16.0).view(4, 4)])

@@ -272,11 +272,12 @@ def _functional(
         return None
     overload, written = found
     arguments, keywords = event.arguments, {k: v for k, v in event.keywords.items() if k != "out" or written != "out"}
-    note = tape.note(target)
+    note, operands = tape.note(target), {operand.index for operand in event.operands()}
     for other, other_note in enumerate(tape.tensors):
         is_alias = other_note.storage == note.storage and other != target.index
         is_earlier = not isinstance(other_note.origin, Made) or other_note.origin.event <= index
-        if is_alias and is_earlier and uses[other] > index:
+        # What it reads may be what it has just written; the order in which PyTorch goes decides.
+        if is_alias and is_earlier and (uses[other] > index or other in operands):
             return None
     if _overlaps_itself(note) or (note.storage in _leaf_storages(tape) and not note.is_leaf):
         return None
