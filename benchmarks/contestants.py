@@ -16,13 +16,14 @@ from benchmarks.cases import Case
 from benchmarks.measuring import Call, seconds
 from benchmarks.results import COMPILE, EAGER, INGOT, JIT
 from ingot import DataType, FusionDefinition, jit
+from ingot.frontend.jit.trial import ROUNDS
 
 HALVES = {torch.bfloat16: DataType.BFloat16, torch.float16: DataType.Half}
 HALF_TOLERANCES = {torch.bfloat16: 4e-2, torch.float16: 5e-3}
 """Eager rounds after every operation, ingot once: results differ by a few roundings."""
 
-JIT_CALLS = 3
-"""After these calls nothing is new to a function compiled by ingot.jit: recorded, compiled, run."""
+JIT_CALLS = 2 * ROUNDS + 4
+"""After these calls nothing is new to a function compiled by ingot.jit: recorded, compiled, tried, run."""
 
 
 class WrongResult(Exception):

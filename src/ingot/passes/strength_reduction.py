@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from ingot.base.dtypes import DataType
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
+from ingot.ops import Kind
+from ingot.passes.readers import base_of
 from ingot.passes.rewriting import (
     PassResult,
     Rule,
@@ -72,10 +74,15 @@ def reduce_integer_power(node: Node) -> Node | None:
 
 
 def divide_by_power_of_two(node: Node) -> Node | None:
-    """x / 4.0 -> x * 0.25, where the reciprocal is a normal number: both round the same real number once"""
+    """x / 4.0 -> x * 0.25, where the reciprocal is a normal number: both round the same real number once
+
+    A mean stays one: a division per row costs nothing, and kernels know what to do with means.
+    """
     if not is_op(node, "div") or not dtype_of(node).is_float:
         return None
     x, divisor = node.operands
+    if base_of(x).op.kind is Kind.REDUCTION:
+        return None
     known = uniform_value(divisor)
     if known is None or not math.isfinite(known) or abs(math.frexp(known)[0]) != 0.5:
         return None
