@@ -21,19 +21,21 @@ __all__ = [
     "IngotError",
     "JitCompiler",
     "disable",
+    "explain",
     "jit",
     "memory",
     "reset",
 ]
 _AT_FIRST_USE = {
     "disable": "ingot.frontend.jit.switch",
+    "explain": "ingot.frontend.jit.forms",
     "jit": "ingot.frontend.jit.forms",
     "reset": "ingot.frontend.jit.switch",
 }
 """What is imported when it is asked for, so that `import ingot` stays quick, and where it lies."""
 
 if TYPE_CHECKING:
-    from ingot.frontend.jit.forms import jit
+    from ingot.frontend.jit.forms import explain, jit
     from ingot.frontend.jit.switch import disable, reset
 
 

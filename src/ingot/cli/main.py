@@ -13,7 +13,7 @@ from rich.table import Table
 import ingot
 from ingot.base.config import FLAGS
 from ingot.base.dtypes import in_order
-from ingot.base.environment import CHECKS, DUMPS
+from ingot.base.environment import CHECKS, DUMPS, LOGS
 from ingot.base.errors import IngotError
 from ingot.ir.graph import Graph
 from ingot.ir.parser import parse
@@ -54,9 +54,14 @@ def flags() -> None:
     for flag in FLAGS:
         listing.add_row(flag.name, escape(repr(flag.default)), flag.accepts, flag.meaning)
     variables = Table("variable", "word", "meaning", title="Environment: words separated by commas")
-    for name, words in (("INGOT_DUMP", DUMPS), ("INGOT_CHECK", CHECKS)):
+    for name, verb, words in (
+        ("INGOT_DUMP", "prints", DUMPS),
+        ("INGOT_CHECK", "checks", CHECKS),
+        ("INGOT_LOGS", "prints", LOGS),
+        ("INGOT_DISABLE", "makes", {"1": "compiled functions call their originals"}),
+    ):
         for word, meaning in words.items():
-            variables.add_row(name, word, f"{'prints' if name == 'INGOT_DUMP' else 'checks'} {meaning}")
+            variables.add_row(name, word, f"{verb} {meaning}")
     console().print(listing, variables)
 
 

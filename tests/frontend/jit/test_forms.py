@@ -380,3 +380,18 @@ def test_functions_of_torch_are_compiled():
     for _ in range(3):
         x, y = torch.randn(3), torch.randn(3)
         torch.testing.assert_close(add(x, y, alpha=2), x + 2 * y)
+
+
+def test_explain_calls_with_copies_and_tells_what_became_of_it():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x.add_(1)) * 2
+
+    x = torch.zeros(3)
+    text = ingot.explain(function, x)
+    assert x.sum() == 0
+    assert "3 operations became 1 kernel and 0 calls of PyTorch's" in text
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    with torch.no_grad():
+        assert "aten.linear.default" in ingot.explain(module, torch.randn(2, 4))
+    with pytest.warns(match="runs eagerly"):
+        assert "turns a tensor's value into a Python value" in ingot.explain(lambda x: x * x.sum().item(), x)

@@ -20,7 +20,8 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from ingot.frontend.jit.explaining import explain, inspect
+from ingot.frontend.jit.explaining import explain as explain_compiled
+from ingot.frontend.jit.explaining import inspect
 from ingot.frontend.jit.function import Compiled, require_callable
 from ingot.frontend.jit.options import Options
 from ingot.frontend.jit.switch import is_off
@@ -78,6 +79,19 @@ def jit(obj: Any = None, **options: Any) -> Any:
     return _compile(obj, settings)
 
 
+def explain(subject: Any, *args: Any, **kwargs: Any) -> str:
+    """Call something twice with copies of these arguments, and tell what became of it.
+
+    What is not compiled yet is compiled for the occasion, with the usual options.
+    """
+    compiled = subject if isinstance(subject, Jitted) else jit(subject)
+    for _ in range(2):
+        given, named = copy.deepcopy((args, kwargs))
+        compiled(*given, **named)
+    called: Any = compiled.forward if isinstance(compiled, torch.nn.Module) else compiled
+    return called.explain()
+
+
 def _compile(subject: Any, options: Options) -> Any:
     if isinstance(subject, staticmethod | classmethod):
         return type(subject)(_compile(subject.__func__, options))
@@ -133,7 +147,7 @@ class Jitted(Dispatched):
 
     def explain(self) -> str:
         """What became of the function so far: kernels, what was left to PyTorch and why, bytes, times."""
-        return explain(self._compiled)
+        return explain_compiled(self._compiled)
 
     def inspect(self, stage: str) -> str:
         """The text of a stage, for every kind of call that has been compiled.

@@ -174,7 +174,10 @@ class Compiled(Dispatched):
             return self._abandon(found, error, args, kwargs)
         assert found.build_result is not None
         result = found.build_result(results)
-        trial.note_program(time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        if not trial.is_warm:  # kernels are compiled when they are first called
+            found.compile_seconds += seconds
+        trial.note_program(seconds)
         if trial.prefers_eager:
             found.tape, found.broken = None, Broken(trial.text, "")
             log("fallbacks", f"{self.name} runs eagerly: {trial.text}")
