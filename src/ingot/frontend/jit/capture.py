@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from ingot.base.errors import CaptureError
 from ingot.frontend.jit.code import is_librarys
+from ingot.frontend.jit.questions import OBLIVIOUS, READS_MEMORY, READS_SIZES
 from ingot.frontend.jit.scalars import marks_in
 from ingot.frontend.jit.state import state_of_torch
 from ingot.frontend.jit.structure import take_apart
@@ -33,106 +34,6 @@ from ingot.frontend.jit.witness import Witness
 
 _MOST_EVENTS = 100_000
 """A longer recording is a loop that should not be unrolled."""
-
-_READS_SIZES = frozenset(
-    {"shape", "size", "numel", "nelement", "__len__", "stride", "storage_offset", "nbytes", "is_contiguous"}
-)
-_READS_MEMORY = frozenset(
-    {
-        "numpy",
-        "tolist",
-        "__array__",
-        "data_ptr",
-        "untyped_storage",
-        "storage",
-        "_typed_storage",
-        "__repr__",
-        "__str__",
-        "__format__",
-        "__dlpack__",
-        "__reduce_ex__",
-        "__deepcopy__",
-        "share_memory_",
-        "requires_grad_",
-        "data",
-        "grad",
-        "register_hook",
-        "backward",
-        "set_",
-        "_version",
-        "grad_fn",
-        "is_leaf",
-        "retain_grad",
-        "_base",
-        "is_shared",
-        "is_inference",
-    }
-)
-_OBLIVIOUS = frozenset(
-    [
-        "relu",
-        "relu6",
-        "gelu",
-        "silu",
-        "elu",
-        "celu",
-        "selu",
-        "leaky_relu",
-        "hardswish",
-        "hardsigmoid",
-        "hardtanh",
-        "softplus",
-        "mish",
-        "logsigmoid",
-        "tanhshrink",
-        "softsign",
-        "sigmoid",
-        "tanh",
-        "softmax",
-        "log_softmax",
-        "softmin",
-        "layer_norm",
-        "group_norm",
-        "rms_norm",
-        "dropout",
-        "alpha_dropout",
-        "mse_loss",
-        "l1_loss",
-        "smooth_l1_loss",
-        "huber_loss",
-        "embedding",
-        "batch_norm",
-        "glu",
-        "linear",
-        "threshold",
-        "normalize",
-        "unflatten",
-        "split",
-        "pad",
-        "max_pool1d",
-        "max_pool2d",
-        "max_pool3d",
-        "adaptive_avg_pool2d",
-        "adaptive_avg_pool3d",
-        "adaptive_max_pool2d",
-        "dropout1d",
-        "dropout2d",
-        "cross_entropy",
-        "nll_loss",
-        "kl_div",
-        "multi_head_attention_forward",
-        "__rsub__",
-        "__rdiv__",
-        "__rpow__",
-        "__rtruediv__",
-        "__rfloordiv__",
-        "__rmatmul__",
-        "__pow__",
-        "__radd__",
-        "__rmul__",
-    ]
-)
-"""Functions of torch that are written in Python and do not take another way for other sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +160,9 @@ class Recording:
             name = attribute
         if name == "requires_grad" and not is_librarys(sys._getframe(2).f_globals.get("__name__")):
             self.stop("it asks whether a tensor requires gradients, which may be otherwise at the next call")
-        if name in _READS_MEMORY:
+        if name in READS_MEMORY:
             self.stop(f"{name} looks at a tensor's memory, which generated code does not pass through Python")
-        elif name in _READS_SIZES or (isinstance(function, types.FunctionType) and name not in _OBLIVIOUS):
+        elif name in READS_SIZES or (isinstance(function, types.FunctionType) and name not in OBLIVIOUS):
             self.tape.reads_sizes = True
 
     def operate(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -11,7 +11,6 @@ in the library's own order are used where measuring finds them quicker; they are
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,14 +18,13 @@ from typing import Any
 
 import torch
 
+from ingot.frontend.jit.racing import is_clearly_quicker
 from ingot.frontend.jit.tape import Event, Made, Register, Surrounding, Tape, registers_in, renumbered
 
 _aten: Any = torch.ops.aten
 _CONVOLUTION = _aten.convolution.default
 _NORMALIZATIONS = {"native_batch_norm": 5, "_native_batch_norm_legit_no_training": None}
 """Batch norms that use running statistics, and the position of the flag that says so where there is one."""
-_CLEARLY = 0.97
-"""Share of the plain way's time that the other way must stay below."""
 
 
 def freeze(tape: Tape) -> Tape:
@@ -130,7 +128,7 @@ class _Freezer:
         try:
             packed = pack(weight, padding, stride, dilation, groups, list(shape))
             settings = (padding, stride, dilation, groups, activation, [], "")
-            is_quicker = _is_quicker(lambda given: call(given, packed, bias, *settings), plain, [shape])
+            is_quicker = _is_quicker(lambda given: call(given, packed, bias, *settings), plain, shape)
         except RuntimeError:  # the library does not have it for these sizes
             return
         if is_quicker:
@@ -150,7 +148,7 @@ class _Freezer:
             is_quicker = _is_quicker(
                 lambda given: call(given, packed, bias, "none", [], ""),
                 lambda given: torch.addmm(bias, given, transposed),
-                [shape],
+                shape,
             )
         except RuntimeError:
             return
@@ -223,15 +221,7 @@ def _find(namespace: str, name: str) -> Any:
     return getattr(packet, "default", None)
 
 
-def _is_quicker(
-    candidate: Callable[..., Any], plain: Callable[..., Any], shapes: list[tuple[int, ...]], rounds: int = 5
-) -> bool:
-    """Whether one way clearly takes less time than the other on float32 tensors of these shapes."""
-    given = [torch.randn(shape) for shape in shapes]
-    best = {candidate: float("inf"), plain: float("inf")}
-    for _ in range(rounds):
-        for way in best:
-            start = time.perf_counter()
-            way(*given)
-            best[way] = min(best[way], time.perf_counter() - start)
-    return best[candidate] < _CLEARLY * best[plain]
+def _is_quicker(candidate: Callable[..., Any], plain: Callable[..., Any], shape: tuple[int, ...]) -> bool:
+    """Whether one way clearly takes less time than the other on a float32 tensor of this shape."""
+    given = torch.randn(shape)
+    return is_clearly_quicker(lambda: candidate(given), lambda: plain(given))

@@ -129,6 +129,8 @@ class Compiled(Dispatched):
             self._shortcuts.pop(key, None)
             if self.specialisations.pop(key, None) is None:
                 return None
+            while key not in self._aside and len(self._aside) >= MOST_SPECIALISATIONS:
+                self._aside.pop(next(iter(self._aside)))
             aside = self._aside.setdefault(key, deque(maxlen=MOST_ASIDE))
             other = next((one for one in aside if one.changed() is None), None)
             if other is not None:

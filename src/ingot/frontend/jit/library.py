@@ -7,14 +7,14 @@ the system from finding new pages at every call.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
 
 from ingot.base.sizes import SizeExpression
+from ingot.frontend.jit.racing import is_clearly_quicker
 from ingot.frontend.jit.tape import all_of
 from ingot.frontend.jit.versions import Operation, Version
 from ingot.runtime.native.pool import empty
@@ -89,7 +89,6 @@ def swapped_linear(
 _MOST_ROWS = 128
 _FEWEST_WEIGHTS = 1 << 20
 """Bytes of weights; smaller ones stay in the caches, where both ways are as quick."""
-_CLEARLY = 0.9
 
 
 @cache
@@ -97,14 +96,10 @@ def _is_quicker_swapped(rows: int, columns: int, inner: int, threads: int) -> bo
     """Whether the swapped product takes clearly less time than linear, by the best of a few calls."""
     x, weight, bias = torch.randn(rows, inner), torch.randn(columns, inner), torch.randn(columns)
     out = torch.empty(rows, columns)
-    best = [float("inf")] * 2
     with torch.no_grad():
-        for _ in range(5):
-            for way, call in enumerate((torch.nn.functional.linear, partial(swapped_linear, out=out))):
-                start = time.perf_counter()
-                call(x, weight, bias)
-                best[way] = min(best[way], time.perf_counter() - start)
-    return best[1] < _CLEARLY * best[0]
+        return is_clearly_quicker(
+            lambda: swapped_linear(x, weight, bias, out=out), lambda: torch.nn.functional.linear(x, weight, bias)
+        )
 
 
 def has_proven_sizes(operation: Operation) -> bool:

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from ingot.frontend.jit.tape import Register
+from ingot.frontend.jit.tape import Register, all_of, written_arguments
 from ingot.frontend.jit.versions import Operation, OperationKind, Version, Versions
 
 
@@ -126,15 +125,20 @@ class _Planner:
         """Compute what waits and reads memory that is about to be overwritten, or is to be written there."""
         if not storages:
             return
-        waiting = [
+        self._flush(
+            made
+            for operation in self._waiting()
+            if any(version.note.storage in storages for version in (*operation.operands, *operation.products))
+            for made in operation.products
+        )
+
+    def _waiting(self) -> list[Operation]:
+        """Pure operations that have come up, are needed, and have not run."""
+        return [
             operation
             for operation in self.versions.operations[: self.position]
-            if operation.kind is OperationKind.PURE
-            and operation.is_live
-            and operation not in self.done
-            and any(version.note.storage in storages for version in (*operation.operands, *operation.products))
+            if operation.kind is OperationKind.PURE and operation.is_live and operation not in self.done
         ]
-        self._flush([made for operation in waiting for made in operation.products])
 
     # --- regions ------------------------------------------------------------------------------------------------------
 
@@ -206,12 +210,8 @@ class _Planner:
         storages = {version.note.storage for version in writes}
         return [
             made
-            for operation in self.versions.operations[: self.position]
-            if operation.kind is OperationKind.PURE
-            and operation.is_live
-            and operation not in self.done
-            and operation not in taken
-            and any(version.note.storage in storages for version in operation.operands)
+            for operation in self._waiting()
+            if operation not in taken and any(version.note.storage in storages for version in operation.operands)
             for made in operation.products
         ]
 
@@ -246,12 +246,4 @@ class _Planner:
 
 def _written(operation: Operation) -> list[Version]:
     """The operands a call writes into."""
-    schema = operation.target._schema
-    found: list[Version] = []
-    for position, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value: Any = operation.keywords.get(argument.name)
-            if position < len(operation.arguments) and not argument.kwarg_only:
-                value = operation.arguments[position]
-            found += [value] if isinstance(value, Version) else [v for v in value or () if isinstance(v, Version)]
-    return found
+    return list(all_of(Version, written_arguments(operation.target, operation.arguments, operation.keywords)))

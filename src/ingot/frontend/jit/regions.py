@@ -2,7 +2,7 @@
 
 In: a region, and sizes that are to stay open. Out: a graph with the region's inputs and outputs, in order. A result
 that eager PyTorch lays out in another order than row-major is computed in that order: the graph's output is the
-permuted tensor, and `Layout` says how to turn it back, which costs nothing.
+permuted tensor, and its layout says how to turn it back, which costs nothing.
 """
 
 from __future__ import annotations

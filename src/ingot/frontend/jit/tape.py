@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -211,3 +211,13 @@ def renumbered(tape: Tape, events: list[Event]) -> Tape:
             if isinstance(tensors[made.index].origin, Made) and made not in event.operands():
                 tensors[made.index] = dataclasses.replace(tensors[made.index], origin=Made(index))
     return dataclasses.replace(tape, tensors=tensors, events=events)
+
+
+def written_arguments(target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
+    """Those of an operator's arguments that it writes into, by its schema."""
+    found = []
+    for position, argument in enumerate(target._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            is_positional = position < len(arguments) and not argument.kwarg_only
+            found.append(arguments[position] if is_positional else keywords.get(argument.name))
+    return found

@@ -38,6 +38,7 @@ from ingot.frontend.jit.tape import (
     all_of,
     registers_in,
     replace_registers,
+    written_arguments,
 )
 from ingot.ir.builder import Builder
 from ingot.ir.handles import Handle
@@ -235,15 +236,7 @@ def _is_idle(operation: Operation) -> bool:
 
 def _mutated(event: Event) -> list[Register]:
     """The registers an event writes into."""
-    schema = event.target._schema
-    found: list[Register] = []
-    for position, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = event.keywords.get(argument.name)
-            if position < len(event.arguments) and not argument.kwarg_only:
-                value = event.arguments[position]
-            found += registers_in(value)
-    return found
+    return list(registers_in(written_arguments(event.target, event.arguments, event.keywords)))
 
 
 def _is_view(tape: Tape, event: Event) -> bool:
