@@ -81,7 +81,8 @@ class _Machines(threading.local):
 _machines = _Machines()
 
 
-def _target_machine(host: Host) -> binding.TargetMachine:
+def target_machine(host: Host) -> binding.TargetMachine:
+    """LLVM's code generator for a processor, of this thread's own."""
     found = _machines.by_host.get(host)
     if found is None:
         found = _machines.by_host[host] = _new_target_machine(host.triple, host.name, host.features)
@@ -97,7 +98,7 @@ def _new_target_machine(triple: str, name: str, features: str) -> binding.Target
 
 @lru_cache
 def _data_layout(host: Host) -> str:
-    return str(_target_machine(host).target_data)
+    return str(target_machine(host).target_data)
 
 
 def _optimized(text: str, host: Host) -> binding.ModuleRef:
@@ -109,7 +110,7 @@ def _optimized(text: str, host: Host) -> binding.ModuleRef:
     module = unlocked.parse(text, binding.create_context())
     module.verify()
     builder = binding.create_pass_builder(
-        _target_machine(host), binding.create_pipeline_tuning_options(speed_level=_LEVEL)
+        target_machine(host), binding.create_pipeline_tuning_options(speed_level=_LEVEL)
     )
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
@@ -121,7 +122,7 @@ def _optimized(text: str, host: Host) -> binding.ModuleRef:
 
 def assembly_of(text: str, host: Host) -> str:
     """The machine code of a module's text, as text."""
-    return unlocked.emit(_target_machine(host), _optimized(text, host), assembly=True).decode()
+    return unlocked.emit(target_machine(host), _optimized(text, host), assembly=True).decode()
 
 
 class Compiled:
@@ -131,7 +132,7 @@ class Compiled:
         self._text = str(module)
         self._host = module.host
         _check_that_functions_exist(module)
-        object_code = unlocked.emit(_target_machine(self._host), _optimized(self._text, self._host))
+        object_code = unlocked.emit(target_machine(self._host), _optimized(self._text, self._host))
         _check_that_routines_exist(object_code)
         self._engine = _loaded(object_code)
 

@@ -115,18 +115,18 @@ class IRBuilder:
 
     def load(self, pointer: Value, align: int | None = None) -> Value:
         type = pointer.type.pointee
-        return self._assigned(type, f"load {type.text}, ptr {pointer.reference}{_aligned(align)}")
+        return self._assigned(type, f"load {type.text}, {pointer.type.text} {pointer.reference}{_aligned(align)}")
 
     def store(self, value: Value, pointer: Value, align: int | None = None, streams: bool = False) -> None:
         """`streams` writes past the caches."""
         how = f", !nontemporal {self.module.metadata('i32 1')}" if streams else ""
         stored = f"{value.type.text} {value.reference}"
-        self.block.lines.append(f"  store {stored}, ptr {pointer.reference}{_aligned(align)}{how}")
+        self.block.lines.append(f"  store {stored}, {pointer.type.text} {pointer.reference}{_aligned(align)}{how}")
 
     def gep(self, pointer: Value, index: Value) -> Value:
         """So many elements further on."""
-        element, distance = pointer.type.pointee.text, f"{index.type.text} {index.reference}"
-        return self._computed(pointer.type, f"getelementptr {element}, ptr {pointer.reference}, {distance}")
+        element, place = pointer.type.pointee.text, f"{pointer.type.text} {pointer.reference}"
+        return self._computed(pointer.type, f"getelementptr {element}, {place}, {index.type.text} {index.reference}")
 
     def fence(self) -> None:
         """What was written before is seen before what is written after."""

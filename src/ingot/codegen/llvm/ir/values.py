@@ -59,10 +59,10 @@ class VectorType(Type):
 
 
 class PointerType(Type):
-    text = "ptr"
-
-    def __init__(self, pointee: Type | FunctionType):
-        self.pointee = pointee
+    def __init__(self, pointee: Type | FunctionType, space: int = 0):
+        """`space` is the kind of memory, where a processor has several: on a GPU 1 is that of tensors, 3 is shared."""
+        self.pointee, self.space = pointee, space
+        self.text = f"ptr addrspace({space})" if space else "ptr"
 
 
 class FunctionType:

@@ -1,0 +1,54 @@
+"""GPUs that code is made for, and LLVM making PTX for them: text that the driver turns into machine code.
+
+A GPU is a `Host` like any other processor, so that everything that is written for one asks the same questions of both.
+No toolkit takes part: the LLVM in this process knows GPUs, and the driver has an assembler.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from llvmlite import binding
+
+from ingot.codegen.llvm import unlocked
+from ingot.codegen.llvm.host import Host, target_machine
+
+_TRIPLE = "nvptx64-nvidia-cuda"
+OLDEST = (7, 0)
+"""The first generation whose threads go their own ways and whose shuffles name who takes part."""
+_NEWEST_KNOWN = (12, 0)
+
+
+@lru_cache
+def gpu(capability: tuple[int, int]) -> Host:
+    """A GPU by its compute capability; those newer than LLVM knows run code for the newest it does."""
+    _initialize()
+    major, minor = min(capability, _NEWEST_KNOWN)
+    name = f"sm_{major}{minor}"
+    return Host(_TRIPLE, name, "", vector_bits=128, converts_half=True, has_fma=True, has_rounding=True)
+
+
+@lru_cache(maxsize=1)
+def _initialize() -> None:
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+
+
+def optimized(text: str, host: Host) -> binding.ModuleRef:
+    """The module of a text after the passes that generated code needs; the driver's assembler does the rest."""
+    module = unlocked.parse(text, binding.create_context())
+    module.verify()
+    builder = binding.create_pass_builder(target_machine(host), binding.create_pipeline_tuning_options(speed_level=2))
+    passes = binding.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_new_gvn_pass()
+    unlocked.run_passes(passes, module, builder)
+    return module
+
+
+def ptx_of(text: str, host: Host) -> str:
+    """The PTX of a module's text."""
+    return unlocked.emit(target_machine(host), optimized(text, host), assembly=True).decode()
