@@ -14,7 +14,7 @@ from tests.ops import generation
 from tests.ops.generation import Refusal
 from tests.property.random_graphs import seeded_graph
 
-pytestmark = pytest.mark.gpu
+pytestmark = pytest.mark.cuda
 
 PUBLIC = [op for op in table().values() if op.is_public]
 SHAPES = ((3, 4), (2, 3, 5), (33,), (), (0, 3))

@@ -1,0 +1,17 @@
+"""What all tests share: those marked `cuda` need an NVIDIA GPU that torch can use, and are skipped where there is none.
+
+torch is asked rather than ingot, so that a GPU which ingot alone fails to find makes tests fail instead of skipping them.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+
+def pytest_collection_modifyitems(items):
+    marked = [item for item in items if item.get_closest_marker("cuda")]
+    if not marked or torch.cuda.is_available():
+        return
+    for item in marked:
+        item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
