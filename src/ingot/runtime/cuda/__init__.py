@@ -1,0 +1,1 @@
+"""Kernels on NVIDIA devices: the driver, loaded modules, and launching."""

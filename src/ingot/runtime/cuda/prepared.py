@@ -1,0 +1,52 @@
+"""A CUDA kernel made ready for tensors of certain types, sizes and strides.
+
+Whoever schedules and compiles a kernel makes one of these; whoever launches it, in Python or natively, needs nothing
+else but addresses, numbers and a stream. It holds for one device: the handles of its functions belong to the context
+they were loaded in. Nothing in it depends on where tensors lie, so it can be made for tensors without memory, and the
+device is said apart from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ingot.runtime.kernels import OutputTypes
+
+Extent = tuple[int, int, int]
+"""How many there are along x, y and z."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One function run by a grid of thread blocks."""
+
+    function: int
+    """The driver's handle of it."""
+    grid: Extent
+    """Thread blocks."""
+    block: Extent
+    """Threads of each."""
+    shared_bytes: int = 0
+    """Dynamic shared memory of a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLaunches:
+    """A call of a kernel; addresses and scalars are still to come. Its launches follow each other on one stream, and
+    each is given all words, by value, as its one parameter."""
+
+    launches: tuple[Launch, ...]
+    words: tuple[int, ...]
+    addresses: tuple[int, ...]
+    """The word for each buffer's address: outputs first, then inputs."""
+    scalars: tuple[int, ...]
+    """The word for each scalar."""
+    outputs: OutputTypes
+    """Shape and type of each result, which is row-major."""
+    keeps: Any = None
+    """What must live as long as the functions are called."""
+    workspace_bytes: int = 0
+    """Memory that the launches share, whose content means nothing before and after them."""
+    workspace_word: int | None = None
+    """The word for its address; None if they need none."""
