@@ -1,6 +1,6 @@
 """What all tests share: those marked `cuda` need an NVIDIA GPU that torch can use, and are skipped where there is none.
 
-torch is asked rather than ingot, so that a GPU which ingot alone fails to find makes tests fail instead of skipping them.
+torch is asked rather than ingot, so that where ingot alone fails to find a GPU, tests fail instead of being skipped.
 """
 
 from __future__ import annotations
