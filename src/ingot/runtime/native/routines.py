@@ -76,8 +76,9 @@ class Library:
         """Make machine code of all routines. It is never thrown away: a tensor may outlive everything else in Python,
         and its memory goes back through here."""
         machine = host()
+        # Level 1: unlike level 0, it keeps values in registers, which is a tenth of a small call.
         target = binding.Target.from_triple(machine.triple).create_target_machine(
-            cpu=machine.name, features=machine.features, opt=0, reloc="pic", codemodel="jitdefault", jit=True
+            cpu=machine.name, features=machine.features, opt=1, reloc="pic", codemodel="jitdefault", jit=True
         )
         module = binding.parse_assembly(self.text, binding.create_context())
         module.verify()
