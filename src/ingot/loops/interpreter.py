@@ -27,6 +27,7 @@ from ingot.loops.nest import (
     Accumulate,
     At,
     AxisPosition,
+    Barrier,
     Begin,
     Compute,
     Extent,
@@ -130,7 +131,7 @@ class _Machine:
                 case Keep(scratch, value):
                     memory, index = self._place(instruction, scratch, scope)
                     memory.array[index], memory.written[index] = self._value(value, scope).array, True
-                case Prefetch():
+                case Prefetch() | Barrier():
                     pass  # it may point anywhere, and changes nothing
                 case Begin(accumulator):
                     scope.accumulators[accumulator] = self._identity(accumulator, scope)

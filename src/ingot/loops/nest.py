@@ -2,8 +2,9 @@
 
     nest        := buffers, scalars, scratches, accumulators, body
     body        := instruction*
-    instruction := loop | at | load | store | compute | keep | recall | prefetch | begin | accumulate | finish
-    loop        := 'parallel' | 'serial' | 'vector', axes, which of them go in blocks, body
+    instruction := loop | at | load | store | compute | keep | recall | prefetch | begin | accumulate | finish | barrier
+    loop        := kind, axes, which of them go in blocks, body
+    kind        := 'parallel' | 'serial' | 'vector' on a processor, 'grid' | 'blocks' | 'threads' | 'serial' on a GPU
 
 A loop over several axes visits all combinations, the last axis fastest. An axis that goes in blocks is visited block by
 block; an inner loop over the same axis then visits the block's elements. Registers are assigned once and can be used in
@@ -12,6 +13,13 @@ positions of all loops around and the buffer's strides, which are arguments of a
 Scratch memory belongs to one iteration of the parallel loop around it. An accumulator that is begun outside a parallel
 loop and used inside it gathers per block of iterations, and the blocks are combined in their order, so results do not
 depend on the number of threads.
+
+On a GPU iterations are spread over threads, some neighbouring elements of the last axis to each at a time: those of a
+grid loop over all threads there are; those of a blocks loop over blocks of threads, or over the teams of a block; and
+those of a threads loop inside it over the threads of that block or team, the same ones to the same threads in every
+such loop. So scratch memory that lies in registers is there again in the next loop, and shared memory is where threads
+give values to each other, with a barrier between writing and reading. Finishing an accumulator combines what the
+threads of a team have gathered.
 """
 
 from __future__ import annotations
@@ -71,6 +79,16 @@ class Buffer:
     is_output: bool
 
 
+class Place(Enum):
+    """Where scratch memory lies."""
+
+    MEMORY = "memory"
+    REGISTERS = "registers"
+    """Of a GPU's threads, each of which holds what it will need itself."""
+    SHARED = "shared"
+    """Memory of a block of a GPU's threads."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scratch:
     """Memory of one iteration of a parallel loop, dense along some axes: all of them, or the current block."""
@@ -78,6 +96,11 @@ class Scratch:
     name: str
     dtype: DataType
     axes: tuple[int, ...]
+    place: Place = Place.MEMORY
+
+    def text(self) -> str:
+        where = "" if self.place is Place.MEMORY else f" in {self.place.value}"
+        return f"scratch {self.name}: {self.dtype.text}[{', '.join(f'i{axis}' for axis in self.axes)}]{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +206,21 @@ class Finish:
         return f"{self.register} = finish {nest.accumulators[self.accumulator].name}: {self.register.dtype.text}"
 
 
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All threads of a block arrive here before any goes on."""
+
+    def text(self, nest: Nest) -> str:
+        return "barrier"
+
+
 class LoopKind(Enum):
     PARALLEL = "parallel"
     SERIAL = "serial"
     VECTOR = "vector"
+    GRID = "grid"
+    BLOCKS = "blocks"
+    THREADS = "threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +231,15 @@ class Loop:
     """Those of the axes that go block by block."""
     body: tuple[Instruction, ...]
     at_once: int = 1
-    """Iterations of a serial loop that run side by side in the one vector loop it holds."""
+    """Iterations side by side: of a serial loop in the one vector loop it holds, of a grid loop in a thread."""
+    lanes: int = 1
+    """Neighbouring elements of the last axis that one thread of a GPU takes together."""
 
     def text(self, nest: Nest) -> str:
         heads = [f"block of i{axis}" if axis in self.blocked else f"i{axis} in 0..n{axis}" for axis in self.axes]
+        together = f" by {self.lanes}" if self.lanes > 1 else ""
         unrolled = f", {self.at_once} at once" if self.at_once > 1 else ""
-        return f"{self.kind.value} for {', '.join(heads)}{unrolled}"
+        return f"{self.kind.value} for {', '.join(heads)}{together}{unrolled}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +257,7 @@ class At:
         return f"at i{self.axis} = {self.position}"
 
 
-Instruction = Load | Store | Compute | Keep | Recall | Prefetch | Begin | Accumulate | Finish | Loop | At
+Instruction = Load | Store | Compute | Keep | Recall | Prefetch | Begin | Accumulate | Finish | Barrier | Loop | At
 
 
 @dataclass(frozen=True)
@@ -238,7 +275,7 @@ class Nest:
         buffers = ", ".join(f"{buffer.name}: {buffer.dtype.text}" for buffer in self.buffers)
         scalars = "".join(f", scalar{index}: {dtype.text}" for index, dtype in enumerate(self.scalars))
         lines = [f"kernel({buffers}{scalars}) {{"]
-        lines += [f"  scratch {scratch.name}: {scratch.dtype.text}{_along(scratch.axes)}" for scratch in self.scratches]
+        lines += [f"  {scratch.text()}" for scratch in self.scratches]
         lines += [line for instruction in self.body for line in _lines(instruction, self, "  ")]
         return "\n".join([*lines, "}"])
 
@@ -262,10 +299,6 @@ def values_read(instruction: Instruction) -> tuple[Value, ...]:
 
 def register_made(instruction: Instruction) -> Register | None:
     return instruction.register if isinstance(instruction, Load | Compute | Recall | Finish) else None
-
-
-def _along(axes: tuple[int, ...]) -> str:
-    return f"[{', '.join(f'i{axis}' for axis in axes)}]"
 
 
 def _lines(instruction: Instruction, nest: Nest, indent: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from ingot.fusion.groups import Level
 from ingot.loops.keeping import kept_statements
 from ingot.loops.nesting import SIDE_BY_SIDE
 from ingot.loops.one_pass import in_one_pass
+from ingot.loops.ordering import LoopAxis, LoopOrder
 from ingot.loops.program import Program
 from ingot.loops.schedule import MOST_LANES, Form, Motion, Schedule
 
@@ -54,15 +55,6 @@ class Call:
         return math.prod(self.sizes)
 
 
-@dataclass
-class _Loop:
-    size: int
-    strides: tuple[int, ...]
-    """Of each buffer, in bytes."""
-    counted: tuple[int, ...] = ()
-    """Which of the program's counted axes this is."""
-
-
 def schedule_call(
     program: Program,
     sizes: Sequence[int],
@@ -78,7 +70,7 @@ def schedule_call(
     return _Choice(program, sizes, strides, reduced, counted, is_aligned).call()
 
 
-class _Choice:
+class _Choice(LoopOrder):
     def __init__(
         self,
         program: Program,
@@ -88,43 +80,8 @@ class _Choice:
         counted: Sequence[int],
         is_aligned: bool,
     ):
-        self.program = program
+        super().__init__(program, sizes, strides, reduced, counted)
         self.is_aligned = is_aligned
-        levels = [program.level_of(result) for result in program.outputs] + [given.level for given in program.inputs]
-        self.widths = [dtype.bytes for dtype in program.buffers]
-        self.outputs = [b for b in range(len(program.outputs)) if levels[b] is Level.ELEMENT]
-        self.inputs = [b for b in range(len(program.outputs), len(levels)) if levels[b] is Level.ELEMENT]
-        loops = [
-            (axis in reduced, _Loop(size, tuple(s[axis] for s in strides), _positions(counted, axis)))
-            for axis, size in enumerate(sizes)
-            if size != 1 or axis in counted
-        ]
-        self.outer = self._merged([loop for is_inner, loop in loops if not is_inner])
-        self.inner = self._merged([loop for is_inner, loop in loops if is_inner])
-        if not program.has_rows:
-            self.outer, self.inner = self.outer[:-1], self.outer[-1:]
-        if not self.inner:
-            self.inner = [_Loop(1, (0,) * len(self.widths))]
-
-    def _merged(self, loops: list[_Loop]) -> list[_Loop]:
-        """In the order of memory, neighbours as one loop where every buffer allows it."""
-
-        def distance(loop: _Loop) -> tuple[int, int]:
-            return -sum(loop.strides[b] for b in self.outputs), -sum(loop.strides[b] for b in self.inputs)
-
-        merged: list[_Loop] = []
-        for loop in sorted(loops, key=distance):
-            before = merged[-1] if merged else None
-            if (
-                before is not None
-                and not before.counted
-                and not loop.counted
-                and all(far == near * loop.size for far, near in zip(before.strides, loop.strides, strict=True))
-            ):
-                merged[-1] = _Loop(before.size * loop.size, loop.strides)
-            else:
-                merged.append(loop)
-        return merged
 
     # --- the form -----------------------------------------------------------------------------------------------------
 
@@ -145,14 +102,14 @@ class _Choice:
             return self._split()
         return self._rows(length)
 
-    def _score(self, loop: _Loop) -> int:
+    def _score(self, loop: LoopAxis) -> int:
         """How well elements lie for vectors along a loop."""
         return sum(
             2 if loop.strides[b] == self.widths[b] else loop.strides[b] == 0 for b in (*self.outputs, *self.inputs)
         )
 
     def _flat(self) -> Call:
-        blocks = self._sizes()
+        blocks = self.sizes
         blocks[-1] = min(FLAT_BLOCK, _rounded(blocks[-1]))
         return self._made(Form.FLAT, self.inner[-1], blocks, 1, streams=self._streams())
 
@@ -165,7 +122,7 @@ class _Choice:
         return self._made(
             Form.ROWS,
             self.inner[-1],
-            self._sizes(),
+            self.sizes,
             grain,
             streams=self._streams(),
             keeps=keeps,
@@ -179,14 +136,14 @@ class _Choice:
         return self.program.stages > 1 and is_long and rows * row_bytes > PREFETCHED_BYTES
 
     def _split(self) -> Call:
-        blocks = self._sizes()
+        blocks = self.sizes
         first, inside = self.inner[0].size, math.prod(loop.size for loop in self.inner[1:])
         wanted = max(-(-SPLIT_BLOCK // inside), -(-first // MOST_PARTIALS))
         blocks[len(self.outer)] = _rounded(wanted) if len(self.inner) == 1 else wanted
         return self._made(Form.SPLIT, self.inner[-1], blocks, 1, streams=self._streams(), one_pass=True)
 
     def _columns(self) -> Call:
-        blocks = self._sizes()
+        blocks = self.sizes
         last, others = self.outer[-1].size, math.prod(loop.size for loop in self.outer[:-1])
         block = min(COLUMN_BLOCK, _rounded(-(-last * min(others, FEW_ROWS) // FEW_ROWS)), _rounded(last))
         blocks[len(self.outer) - 1] = block
@@ -208,7 +165,7 @@ class _Choice:
 
     def _tiled(self, number: int, turned: list[int]) -> Call:
         self.outer.append(self.outer.pop(number))
-        blocks = self._sizes()
+        blocks = self.sizes
         blocks[-2:] = TILE, TILE
         return self._made(
             Form.TILED, self.inner[-1], blocks, 1, streams=self._streams() and TILE % ALIGNED == 0, turned=turned
@@ -220,12 +177,9 @@ class _Choice:
     def _has_totals(self) -> bool:
         return any(s.is_reduction and s.level is Level.TOTAL for s in self.program.statements)
 
-    def _sizes(self) -> list[int]:
-        return [loop.size for loop in (*self.outer, *self.inner)]
-
     def _streams(self) -> bool:
         """Whether results are too large for the caches, and their rows begin where a vector may be streamed to."""
-        loops = [*self.outer, *self.inner]
+        loops = self.loops
         total = sum(math.prod(loop.size for loop in loops) * self.widths[b] for b in self.outputs)
         return (
             self.is_aligned
@@ -238,7 +192,7 @@ class _Choice:
 
     def _comes_out_even(self, form: Form, blocks: list[int]) -> bool:
         """Whether there is something, and nothing is left over, in any loop that takes several elements at once."""
-        sizes, last = self._sizes(), len(blocks) - 1
+        sizes, last = self.sizes, len(blocks) - 1
         axes = {Form.COLUMNS: (len(self.outer) - 1,), Form.TILED: (last - 1, last)}.get(form, (last,))
         beside = math.prod(loop.size for loop in self.inner) if form is Form.COLUMNS else 0
         is_multiple = all(sizes[axis] % MOST_LANES == blocks[axis] % MOST_LANES == 0 < sizes[axis] for axis in axes)
@@ -247,7 +201,7 @@ class _Choice:
     def _made(
         self,
         form: Form,
-        vector: _Loop,
+        vector: LoopAxis,
         blocks: list[int],
         grain: int,
         streams: bool = False,
@@ -256,31 +210,24 @@ class _Choice:
         prefetches: bool = False,
         turned: Sequence[int] = (),
     ) -> Call:
-        loops = [*self.outer, *self.inner]
-        counted = {position: number for number, loop in enumerate(loops) for position in loop.counted}
         schedule = Schedule(
             form,
             len(self.outer),
             len(self.inner),
-            tuple(_motion(vector.strides[b], width) for b, width in enumerate(self.widths)),
+            tuple(motion_of(vector.strides[b], width) for b, width in enumerate(self.widths)),
             streams,
             keeps,
             one_pass,
             prefetches,
-            tuple(counted[position] for position in sorted(counted)),
+            self.counted,
             tuple(turned),
             self._comes_out_even(form, blocks),
         )
-        strides = tuple(tuple(loop.strides[b] for loop in loops) for b in range(len(self.widths)))
-        return Call(schedule, tuple(loop.size for loop in loops), tuple(blocks), strides, grain)
+        return Call(schedule, tuple(self.sizes), tuple(blocks), self.strides, grain)
 
 
-def _motion(stride: int, width: int) -> Motion:
+def motion_of(stride: int, width: int) -> Motion:
     return Motion.NEXT if stride == width else Motion.STILL if stride == 0 else Motion.STRIDED
-
-
-def _positions(counted: Sequence[int], axis: int) -> tuple[int, ...]:
-    return tuple(position for position, found in enumerate(counted) if found == axis)
 
 
 def _rounded(count: int) -> int:
