@@ -178,7 +178,7 @@ def test_there_is_no_layout_where_a_place_is_not_found(monkeypatch, name):
 def test_there_is_no_layout_where_samples_disagree(monkeypatch):
     find = tensor_layout.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]
     assert find() == tensor_layout()
-    monkeypatch.setattr(layout, "_keys", lambda tensor: 0x1234567)
+    monkeypatch.setattr(layout, "dispatch_keys", lambda tensor: 0x1234567)
     assert find() is None
     monkeypatch.undo()
     monkeypatch.setattr(layout.sysconfig, "get_config_var", lambda name: 1)

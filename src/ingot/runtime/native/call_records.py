@@ -19,7 +19,7 @@ import torch
 
 from ingot.runtime.native.callables import Convention
 from ingot.runtime.native.conditions import Places
-from ingot.runtime.native.records import MOST_STACK_WORDS, Guard, NumberGuard, Placed, Record, TensorGuard
+from ingot.runtime.native.records import GUARD_WORDS, MOST_STACK_WORDS, Guard, NumberGuard, Placed, Record, TensorGuard
 from ingot.runtime.native.routines import make_immortal
 
 # The words of a record of a call.
@@ -29,10 +29,10 @@ KERNELS, KERNELS_TABLE, SOURCES, FUNCTION, PASSED_COUNT, PASSED = range(14, 20)
 
 # A tensor: its leaf, or itself if it is a surrounding one; the first leaf that is the same tensor; its class.
 TENSOR_SOURCE, TENSOR_FIRST, TENSOR_CLASS, TENSOR_GUARD = range(4)
-TENSOR_WORDS = TENSOR_GUARD + 4
+TENSOR_WORDS = TENSOR_GUARD + GUARD_WORDS
 # Any other argument: its leaf, how it is compared, and with what.
 OTHER_LEAF, OTHER_KIND, OTHER_EXPECTED, OTHER_GUARD = range(4)
-OTHER_WORDS = OTHER_GUARD + 4
+OTHER_WORDS = OTHER_GUARD + GUARD_WORDS
 SAME_OBJECT, SAME_TEXT, SAME_BITS, ANY_NUMBER = range(4)
 # What a kernel's record is given: a leaf, or else a number.
 SOURCE_LEAF, SOURCE_NUMBER = range(2)

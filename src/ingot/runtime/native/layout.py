@@ -75,7 +75,7 @@ def tensor_layout() -> TensorLayout | None:
         for tensor in samples
     )
     searched = (
-        _only(_places(tensor, _keys(tensor)) for tensor in samples),
+        _only(_places(tensor, dispatch_keys(tensor)) for tensor in samples),
         _rank_word(),
         _only(_places(tensor, int(tensor.storage_offset())) for tensor in shifted),
         _only(_places(tensor, tensor.untyped_storage()._cdata) for tensor in shifted),
@@ -86,7 +86,7 @@ def tensor_layout() -> TensorLayout | None:
     if implementation != _FIRST_FIELD or len(found) < len(searched):
         return None
     keys, rank, offset, storage, data, dtype = found
-    plain = tuple(sorted({_keys(tensor) for tensor in samples[:3]}, reverse=True))
+    plain = tuple(sorted({dispatch_keys(tensor) for tensor in samples[:3]}, reverse=True))
     codes = {known: _quarters(torch.empty(0, dtype=known))[dtype] for known in DTYPES}
     return TensorLayout(implementation, keys, plain, rank, offset, storage, data, dtype, codes)
 
@@ -169,7 +169,7 @@ def _sample_tensors() -> list[torch.Tensor]:
         ]
 
 
-def _keys(tensor: torch.Tensor) -> int:
+def dispatch_keys(tensor: torch.Tensor) -> int:
     return torch._C._dispatch_keys(tensor).raw_repr()
 
 

@@ -85,13 +85,14 @@ class MatchingEmitter:
         return routine
 
     def _is_of_kind(self, routine: Routine, guard: Value, tensor: Value, rank: Value) -> Condition:
-        """Whether a tensor is an ordinary one of the guard's dtype and rank."""
+        """Whether a tensor is an ordinary one of the guard's device, dtype and rank."""
         keys = routine.load(tensor, self._layout.keys_word)
-        is_plain = routine.compare(keys, "==", self._layout.plain_keys[0])
-        for plain in self._layout.plain_keys[1:]:
-            is_plain = routine.either(is_plain, routine.compare(keys, "==", plain))
-        word, quarter = divmod(self._layout.dtype_quarter, 4)
-        code = routine.common_bits(routine.shift_right(routine.load(tensor, word), 16 * quarter), 0xFFFF)
+        is_plain = routine.either(
+            routine.compare(keys, "==", routine.load(guard, records.GUARD_KEYS)),
+            routine.compare(keys, "==", routine.load(guard, records.GUARD_INFERENCE_KEYS)),
+        )
+        bits = routine.load(tensor, self._layout.dtype_quarter // 4)
+        code = routine.common_bits(bits, routine.load(guard, records.GUARD_MASK))
         other_type = routine.differing_bits(code, routine.load(guard, records.GUARD_TYPE))
         other_rank = routine.differing_bits(routine.load(tensor, self._layout.rank_word), rank)
         is_same = routine.compare(routine.united_bits(other_type, other_rank), "==", 0)

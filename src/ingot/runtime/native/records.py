@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 
+from ingot.runtime.native.devices import device_kind
 from ingot.runtime.native.layout import tensor_layout
 from ingot.runtime.native.prototypes import DTYPES, Prototype
 
-# What stands for the type of a number where a tensor has the code of its dtype, which is not negative.
+# What stands for the type of a number where a tensor has the bits of its dtype and device.
 FLOAT, INT, BOOL = -1, -2, -3
 
 # The words of a record.
@@ -27,8 +28,9 @@ IN_FLIGHT, GUARDS, PROTOTYPES, ARENA_BYTES, CONVERSION_COUNT, CONVERSIONS = rang
 STEP_COUNT, STEPS, MOST_WORDS, IS_LONG, STATISTICS, LAUNCHES, BYTES_MOVED = range(6, 13)
 
 GUARD_TYPE, GUARD_RANK, GUARD_AXES, GUARD_ITEM_BYTES = range(4)
+GUARD_MASK, GUARD_KEYS, GUARD_INFERENCE_KEYS = range(4, 7)
 GUARD_LOWEST, GUARD_HIGHEST = 2, 3
-GUARD_WORDS = 4
+GUARD_WORDS = 7
 AXIS_SIZE, AXIS_STRIDE, AXIS_MASK = range(3)
 AXIS_WORDS = 3
 
@@ -46,23 +48,26 @@ THREADS_WORD, FAULT_WORD = range(2)
 EXECUTIONS, NANOSECONDS, TOTAL_LAUNCHES, TOTAL_BYTES = range(4)
 STATISTICS_WORDS = 4
 
+_CPU = torch.device("cpu")
+
 MOST_STACK_WORDS = 8192
 """More than this a call does not put on the stack; threads may have little of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorGuard:
-    """An ordinary CPU tensor of exactly these sizes and strides, as far as its elements lie elsewhere by them."""
+    """An ordinary tensor of exactly these sizes and strides, as far as its elements lie elsewhere by them."""
 
     dtype: torch.dtype
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     is_strict: bool = False
     """Whether strides count that no element lies elsewhere by."""
+    device: torch.device = _CPU
 
     @classmethod
     def like(cls, tensor: torch.Tensor, is_strict: bool = False) -> TensorGuard:
-        return cls(tensor.dtype, tuple(tensor.shape), tensor.stride(), is_strict)
+        return cls(tensor.dtype, tuple(tensor.shape), tensor.stride(), is_strict, tensor.device)
 
     @property
     def is_empty(self) -> bool:
@@ -70,8 +75,8 @@ class TensorGuard:
 
     @property
     def is_known(self) -> bool:
-        """Whether native code knows the dtype."""
-        return self.dtype in DTYPES
+        """Whether native code knows the dtype and the device."""
+        return self.dtype in DTYPES and device_kind(self.device) is not None
 
     def axes(self) -> list[int]:
         words = []
@@ -179,12 +184,13 @@ class Placed:
     def guard_words(self, guard: Guard) -> list[int]:
         """A guard as native code reads it."""
         if isinstance(guard, NumberGuard):
-            return [NUMBER_TYPES[guard.type], 0, guard.lowest, guard.highest]
-        layout = tensor_layout()
-        assert layout is not None, "records are made where there is a launcher"
+            return [NUMBER_TYPES[guard.type], 0, guard.lowest, guard.highest, 0, 0, 0]
+        layout, kind = tensor_layout(), device_kind(guard.device)
+        assert layout is not None and kind is not None, "records are made where there is a launcher"
         # Where there are no elements it does not matter where they are.
         item_bytes = 0 if guard.is_empty else guard.dtype.itemsize
-        return [layout.dtype_codes[guard.dtype], len(guard.sizes), self.place(guard.axes()), item_bytes]
+        code = layout.dtype_codes[guard.dtype] << kind.dtype_shift | kind.bits
+        return [code, len(guard.sizes), self.place(guard.axes()), item_bytes, kind.mask, *kind.keys]
 
 
 class Record(Placed):
