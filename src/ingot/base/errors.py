@@ -68,6 +68,10 @@ class CodegenError(IngotError):
     """No machine code could be made for a kernel; what it computes runs through PyTorch instead."""
 
 
+class CudaError(IngotError):
+    """NVIDIA's driver is missing or refused a call; the message names that, the kernel and where its PTX is kept."""
+
+
 class LoopError(IngotError):
     """The loops of a kernel would read or write where they must not: outside a buffer, twice, or before it is there."""
 

@@ -11,7 +11,6 @@ import ctypes
 import math
 import struct
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -34,6 +33,7 @@ from ingot.loops.bounds import check_bounds
 from ingot.loops.program import Lowered, Program, lower
 from ingot.loops.schedule import Schedule
 from ingot.loops.scheduling import ALIGNED, PARALLEL_ELEMENTS, Call, schedule_call
+from ingot.runtime.native.once import OncePerKey
 from ingot.runtime.native.pool import empty
 from ingot.runtime.native.prototypes import row_major_strides
 from ingot.runtime.threads import bind_openmp, thread_count
@@ -43,34 +43,26 @@ class KernelCache:
     """Compiled kernels of the process, by what they compute and how they move. Thread-safe."""
 
     def __init__(self) -> None:
-        self._compiled: dict[tuple[str, Schedule], CompiledKernel] = {}
-        self._lock = threading.Lock()
-        self._in_progress: dict[tuple[str, Schedule], threading.Lock] = {}
+        self._compiled: OncePerKey[tuple[str, Schedule], CompiledKernel] = OncePerKey()
 
     def get(self, program: Program, schedule: Schedule) -> CompiledKernel:
         """The compiled kernel; compiled now if it is new, by one thread while others wait for it."""
-        key = (program.digest, schedule)
-        found = self._compiled.get(key)
-        if found is not None:
-            return found
-        with self._lock:
-            progress = self._in_progress.setdefault(key, threading.Lock())
-        with progress:
-            found = self._compiled.get(key)
-            if found is None:
-                bind_openmp()
-                try:
-                    found = self._compiled[key] = compile_kernel(program, schedule)
-                except Exception as error:  # whatever LLVM has to say
-                    raise CodegenError(f"no machine code for this kernel: {error}\n{program.text}") from error
-        return found
+        return self._compiled.get((program.digest, schedule), lambda: _compiled(program, schedule))
 
     def variants(self, program: Program) -> list[CompiledKernel]:
         """Every compiled form of a program, for people who want to look at it."""
-        return [compiled for (digest, _), compiled in list(self._compiled.items()) if digest == program.digest]
+        return [compiled for (digest, _), compiled in list(self._compiled.made.items()) if digest == program.digest]
 
     def __len__(self) -> int:
-        return len(self._compiled)
+        return len(self._compiled.made)
+
+
+def _compiled(program: Program, schedule: Schedule) -> CompiledKernel:
+    bind_openmp()
+    try:
+        return compile_kernel(program, schedule)
+    except Exception as error:  # whatever LLVM has to say
+        raise CodegenError(f"no machine code for this kernel: {error}\n{program.text}") from error
 
 
 kernels = KernelCache()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import TypeVar
+from typing import Generic, TypeVar
 
+Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")
 
 
@@ -24,3 +25,24 @@ def once(make: Callable[[], Made]) -> Callable[[], Made]:
         return made[0]
 
     return get
+
+
+class OncePerKey(Generic[Key, Made]):
+    """Things made once for each key. Different keys are made at the same time, and a failure is tried again."""
+
+    def __init__(self) -> None:
+        self.made: dict[Key, Made] = {}
+        self._lock = threading.Lock()
+        self._in_progress: dict[Key, threading.Lock] = {}
+
+    def get(self, key: Key, make: Callable[[], Made]) -> Made:
+        """What was made for a key; made now if it is new, by one thread while others wait for it."""
+        found = self.made.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            progress = self._in_progress.setdefault(key, threading.Lock())
+        with progress:
+            if key not in self.made:
+                self.made[key] = make()
+            return self.made[key]

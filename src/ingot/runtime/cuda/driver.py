@@ -1,0 +1,205 @@
+"""NVIDIA's driver, through ctypes: the few functions that are called, the devices there are, and their contexts.
+
+The library is loaded at first use, never at import. Every call goes through `Driver.call`, where its code is checked:
+what fails is a `CudaError` that names the function and has the driver's own words. A device's context is the primary
+one, which is torch's too, so memory and streams are shared with it; whatever context was current stays so.
+
+Once a process has initialised the driver its forked children cannot use it, which `driver` says in each of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from ctypes import POINTER, byref, c_char_p, c_int, c_uint, c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+from ingot.base.errors import CudaError
+from ingot.runtime.native.once import OncePerKey, once
+
+PROTOTYPES: Mapping[str, tuple[type, ...]] = {
+    "cuInit": (c_uint,),
+    "cuGetErrorName": (c_int, POINTER(c_char_p)),
+    "cuGetErrorString": (c_int, POINTER(c_char_p)),
+    "cuDeviceGetCount": (POINTER(c_int),),
+    "cuDeviceGet": (POINTER(c_int), c_int),
+    "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
+    "cuDevicePrimaryCtxRetain": (POINTER(c_void_p), c_int),
+    "cuCtxGetCurrent": (POINTER(c_void_p),),
+    "cuCtxPushCurrent": (c_void_p,),
+    "cuCtxPopCurrent": (POINTER(c_void_p),),
+    "cuThreadExchangeStreamCaptureMode": (POINTER(c_int),),
+    "cuModuleLoadDataEx": (POINTER(c_void_p), c_void_p, c_uint, POINTER(c_int), POINTER(c_void_p)),
+    "cuModuleGetFunction": (POINTER(c_void_p), c_void_p, c_char_p),
+    "cuModuleUnload": (c_void_p,),
+    "cuFuncGetAttribute": (POINTER(c_int), c_int, c_void_p),
+    "cuFuncSetAttribute": (c_void_p, c_int, c_int),
+    "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, POINTER(c_void_p), c_void_p),
+}
+"""The functions that are called, by their documented names, and the types of their arguments. All return a code."""
+_SYMBOLS = {"cuCtxPushCurrent": "cuCtxPushCurrent_v2", "cuCtxPopCurrent": "cuCtxPopCurrent_v2"}
+"""Names in the library where they differ from the documented ones: without the suffix these are functions of old."""
+_ATTRIBUTES = {
+    "multiprocessors": 16,
+    "threads_per_multiprocessor": 39,
+    "registers_per_multiprocessor": 82,
+    "shared_bytes_per_block": 97,
+    "l2_bytes": 38,
+    "warp_size": 10,
+}
+"""What a `Device` says, and the number under which the driver is asked for it."""
+_MAY_BE_OLDER = "it may be the fault of a kernel launched earlier: run with CUDA_LAUNCH_BLOCKING=1 to see of which"
+_ADVICE = {
+    2: "free memory of the device, for example with torch.cuda.empty_cache()",
+    3: "a forked process cannot use CUDA if its parent has: start processes by spawning them",
+    100: "nvidia-smi lists the devices there are; CUDA_VISIBLE_DEVICES may hide them",
+    221: "the driver's own assembler, libnvidia-ptxjitcompiler, is not installed: it comes with the driver",
+    222: "the driver is older than the code made for it: update the driver",
+    701: "a thread block has more threads than its registers and shared memory allow",
+    **dict.fromkeys((700, 702, 710, *range(714, 720)), _MAY_BE_OLDER),
+}
+"""What to do about a code, where there is something to be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What the scheduling of kernels depends on."""
+
+    index: int
+    """Its number, as torch counts."""
+    capability: tuple[int, int]
+    """The generation of its machine code: (9, 0) for sm_90."""
+    multiprocessors: int
+    threads_per_multiprocessor: int
+    registers_per_multiprocessor: int
+    """Of 32 bits each."""
+    shared_bytes_per_block: int
+    """The most that a thread block may have of shared memory, if it asks for it."""
+    l2_bytes: int
+    warp_size: int
+
+
+class Driver:
+    """The driver's functions, initialised, in the process that did so."""
+
+    def __init__(self, functions: Mapping[str, Any]) -> None:
+        """`functions` are ctypes functions of the types in PROTOTYPES, by its names."""
+        self._functions = functions
+        self._contexts: OncePerKey[int, int] = OncePerKey()
+        self._devices: OncePerKey[int, Device] = OncePerKey()
+        self.call("cuInit", 0)
+        self.process = os.getpid()
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver; a `CudaError` unless it succeeds."""
+        code = self._functions[name](*arguments)
+        if code:
+            raise self.error(name, code)
+
+    def error(self, name: str, code: int) -> CudaError:
+        """What a function's code means, for people."""
+        called, words = self._text("cuGetErrorName", code), self._text("cuGetErrorString", code)
+        advice = f"; {_ADVICE[code]}" if code in _ADVICE else ""
+        return CudaError(f"{name} failed with {called} ({code}): {words}{advice}")
+
+    def _text(self, name: str, code: int) -> str:
+        text = c_char_p()
+        self._functions[name](code, byref(text))  # leaves the text null for a code that it does not know
+        return text.value.decode() if text.value else "an unknown error"
+
+    def address_of(self, name: str) -> int:
+        """Where a function of the driver begins, for native code that calls it."""
+        return ctypes.cast(self._functions[name], c_void_p).value or 0
+
+    def device_count(self) -> int:
+        count = c_int()
+        self.call("cuDeviceGetCount", byref(count))
+        return count.value
+
+    def device(self, index: int) -> Device:
+        """The device of a number."""
+        return self._devices.get(index, lambda: self._describe(index))
+
+    def _describe(self, index: int) -> Device:
+        handle = self._handle(index)
+
+        def ask(attribute: int) -> int:
+            value = c_int()
+            self.call("cuDeviceGetAttribute", byref(value), attribute, handle)
+            return value.value
+
+        return Device(index, (ask(75), ask(76)), **{name: ask(number) for name, number in _ATTRIBUTES.items()})
+
+    def context(self, index: int) -> int:
+        """The primary context of a device. It is held as long as the process lives, as torch does."""
+        return self._contexts.get(index, lambda: self._retain(index))
+
+    def _retain(self, index: int) -> int:
+        context = c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", byref(context), self._handle(index))
+        return context.value or 0
+
+    def _handle(self, index: int) -> int:
+        handle = c_int()
+        self.call("cuDeviceGet", byref(handle), index)
+        return handle.value
+
+    @contextmanager
+    def current(self, context: int) -> Iterator[None]:
+        """A block within which a context is this thread's current one; afterwards the one before is again."""
+        found = c_void_p()
+        self.call("cuCtxGetCurrent", byref(found))
+        if found.value == context:
+            yield
+            return
+        self.call("cuCtxPushCurrent", context)
+        try:
+            yield
+        finally:
+            self.call("cuCtxPopCurrent", byref(found))
+
+
+@once
+def _loaded() -> Driver:
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        library = ctypes.CDLL(name)
+        functions = {function: getattr(library, _SYMBOLS.get(function, function)) for function in PROTOTYPES}
+    except (OSError, AttributeError) as error:
+        raise CudaError(f"no driver for NVIDIA devices, or too old a one: {error}; install or update it") from error
+    for function, types in PROTOTYPES.items():
+        functions[function].argtypes, functions[function].restype = types, c_int
+    return Driver(functions)
+
+
+def driver() -> Driver:
+    """The driver, initialised at first use; a `CudaError` where there is none and in a forked child."""
+    found = _loaded()
+    if found.process != os.getpid():
+        raise CudaError(
+            "CUDA was used before this process was forked, and a forked child cannot use it: start processes by "
+            "spawning them, as with multiprocessing.get_context('spawn')"
+        )
+    return found
+
+
+def is_available() -> bool:
+    """Whether there are a driver and a device. Asking initialises the driver: children forked later cannot use it."""
+    try:
+        return driver().device_count() > 0
+    except CudaError:
+        return False
+
+
+def address_of(name: str) -> int:
+    """Where a function of the driver begins, for native code that calls it."""
+    return driver().address_of(name)
+
+
+def device(index: int) -> Device:
+    """The device of a number, as torch counts."""
+    return driver().device(index)

@@ -1,0 +1,191 @@
+"""PTX as functions of a device, and launching them.
+
+In: the PTX of a kernel and the names of its entries. Out: one `LoadedFunction` for each, in that order. Equal PTX is
+loaded once for a device, whichever threads ask for it. Modules are never unloaded: records, CUDA graphs and launches
+still on their way hold nothing but handles, so nobody could say when the last user of one is gone; and a kernel's code
+is a few kilobytes.
+
+A fault names the kernel, and its PTX is kept in a file for whoever looks into it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import byref, c_int, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingot.base.errors import CudaError
+from ingot.runtime.cuda.driver import Driver, driver
+from ingot.runtime.cuda.prepared import Extent
+from ingot.runtime.native.once import OncePerKey, once
+
+_LOG_BYTES = 8192
+_INFORMATION_LOG, _INFORMATION_LOG_BYTES, _ERROR_LOG, _ERROR_LOG_BYTES = range(3, 7)
+_THREADS, _SHARED_BYTES, _LOCAL_BYTES, _REGISTERS, _DYNAMIC_SHARED_BYTES = 0, 1, 3, 4, 8
+_RELAXED_CAPTURE = 2
+"""Options, attributes and modes, as the driver numbers them."""
+_DYNAMIC_SHARED_MEMORY = ".extern .shared"
+"""How PTX declares shared memory whose size a launch decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFunction:
+    """An entry of a kernel, in the context of one device."""
+
+    handle: int
+    """By which the driver knows it."""
+    entry: str
+    name: str
+    """The kernel's name, for people."""
+    device: int
+    context: int
+    ptx: str
+    registers: int
+    """Of each thread."""
+    local_bytes: int
+    """Of each thread, in the device's memory: registers that did not fit."""
+    shared_bytes: int
+    """Of each block, besides what a launch asks for."""
+    threads: int
+    """The most that a block can have, with the registers it needs."""
+
+
+class Modules:
+    """Loaded PTX of the process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._loaded: OncePerKey[tuple[str, int, tuple[str, ...]], tuple[LoadedFunction, ...]] = OncePerKey()
+        self._functions: dict[int, LoadedFunction] = {}
+
+    def load(self, ptx: str, entries: Sequence[str], device: int, name: str) -> tuple[LoadedFunction, ...]:
+        """The entries of a kernel, on a device."""
+        key = (_digest(ptx), device, tuple(entries))
+        return self._loaded.get(key, lambda: self._load(ptx, entries, device, name))
+
+    def _load(self, ptx: str, entries: Sequence[str], device: int, name: str) -> tuple[LoadedFunction, ...]:
+        functions = _load(driver(), ptx, entries, device, name)
+        self._functions.update((function.handle, function) for function in functions)
+        return functions
+
+    def launch(
+        self, function: int, grid: Extent, block: Extent, shared_bytes: int, words: ctypes.Array[Any], stream: int
+    ) -> None:
+        """Put a function, by its handle, on a stream of its device. The words are copied: they may change at once."""
+        loaded, found = self._functions[function], driver()
+        parameters = (c_void_p * 1)(ctypes.addressof(words))
+        try:
+            with found.current(loaded.context):
+                found.call("cuLaunchKernel", function, *grid, *block, shared_bytes, stream, parameters, None)
+        except CudaError as error:
+            raise _about(error, loaded.name, loaded.device, loaded.ptx) from None
+
+    def launch_error(self, function: int, code: int) -> CudaError:
+        """What to raise for the code of a launch that native code made."""
+        loaded = self._functions[function]
+        return _about(driver().error("cuLaunchKernel", code), loaded.name, loaded.device, loaded.ptx)
+
+
+modules = Modules()
+load, launch, launch_error = modules.load, modules.launch, modules.launch_error
+
+
+def _load(driver: Driver, ptx: str, entries: Sequence[str], device: int, name: str) -> tuple[LoadedFunction, ...]:
+    try:
+        context = driver.context(device)
+        with driver.current(context), _unseen_by_capture(driver):
+            module = _module(driver, ptx)
+            try:
+                return tuple(_function(driver, module, ptx, entry, device, name) for entry in entries)
+            except CudaError:
+                driver.call("cuModuleUnload", module)
+                raise
+    except CudaError as error:
+        raise _about(error, name, device, ptx) from None
+
+
+@contextmanager
+def _unseen_by_capture(driver: Driver) -> Iterator[None]:
+    """A block whose calls do not spoil a CUDA graph that is being captured, here or in another thread: loading may
+    allocate, which a capture forbids unless told that it is none of its business."""
+    mode = c_int(_RELAXED_CAPTURE)
+    driver.call("cuThreadExchangeStreamCaptureMode", byref(mode))
+    try:
+        yield
+    finally:
+        driver.call("cuThreadExchangeStreamCaptureMode", byref(mode))
+
+
+def _module(driver: Driver, ptx: str) -> c_void_p:
+    """PTX turned into machine code by the driver; what its assembler has to say is part of the error."""
+    module = c_void_p()
+    logs = [ctypes.create_string_buffer(_LOG_BYTES) for _ in range(2)]
+    options = (c_int * 4)(_INFORMATION_LOG, _INFORMATION_LOG_BYTES, _ERROR_LOG, _ERROR_LOG_BYTES)
+    values = (c_void_p * 4)(*(value for log in logs for value in (ctypes.addressof(log), _LOG_BYTES)))
+    try:
+        driver.call("cuModuleLoadDataEx", byref(module), ptx.encode(), len(options), options, values)
+    except CudaError as error:
+        said = [log.value.decode(errors="replace").strip() for log in logs]
+        raise CudaError("\n".join([str(error), *filter(None, said)])) from None
+    return module
+
+
+def _function(driver: Driver, module: c_void_p, ptx: str, entry: str, device: int, name: str) -> LoadedFunction:
+    handle = c_void_p()
+    driver.call("cuModuleGetFunction", byref(handle), module, entry.encode())
+
+    def ask(attribute: int) -> int:
+        value = c_int()
+        driver.call("cuFuncGetAttribute", byref(value), attribute, handle)
+        return value.value
+
+    shared_bytes = ask(_SHARED_BYTES)
+    if _DYNAMIC_SHARED_MEMORY in ptx:
+        # Without being asked the driver allows 48 KB. It is a bound alone: a launch occupies what it asks for.
+        allowed = driver.device(device).shared_bytes_per_block - shared_bytes
+        driver.call("cuFuncSetAttribute", handle, _DYNAMIC_SHARED_BYTES, allowed)
+    return LoadedFunction(
+        handle.value or 0,
+        entry,
+        name,
+        device,
+        driver.context(device),
+        ptx,
+        registers=ask(_REGISTERS),
+        local_bytes=ask(_LOCAL_BYTES),
+        shared_bytes=shared_bytes,
+        threads=ask(_THREADS),
+    )
+
+
+def _about(error: CudaError, name: str, device: int, ptx: str) -> CudaError:
+    """The same error, which also says of which kernel it is and where that one's PTX is kept."""
+    error.within(f"kernel {name} on cuda:{device}, {_kept(ptx, name)}")
+    return error
+
+
+def _kept(ptx: str, name: str) -> str:
+    """Where the PTX of a kernel is, after it was written there."""
+    readable = re.sub(r"[^\w+.-]", "_", name)[:80]
+    try:
+        path = _directory() / f"{readable}-{_digest(ptx)[:12]}.ptx"
+        path.write_text(ptx)
+    except OSError as error:
+        return f"whose PTX could not be kept: {error}"
+    return f"whose PTX is kept in {path}"
+
+
+@once
+def _directory() -> Path:
+    """A directory that nobody else can read, made when something has failed."""
+    return Path(tempfile.mkdtemp(prefix="ingot-"))
+
+
+def _digest(ptx: str) -> str:
+    return hashlib.sha256(ptx.encode()).hexdigest()
