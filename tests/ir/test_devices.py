@@ -30,6 +30,16 @@ def test_the_tensors_decide(tensors):
     assert _common_device([], None) == torch.device("cpu")
 
 
+def test_tensors_that_act_as_numbers_do_not_decide(tensors):
+    assert _common_device([tensors(0, "cpu"), 2.0], "cuda:1") == torch.device("cuda:1")
+    assert _common_device([tensors(0, "cpu")], None) == torch.device("cpu")
+
+
+def test_a_device_without_a_number_is_the_current_one(tensors, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    assert _common_device([], "cuda") == torch.device("cuda:3")
+
+
 @pytest.mark.parametrize(
     "places", [[(1, "cuda:0"), (1, "cpu")], [(1, "cuda:0"), (1, "cuda:1")], [(0, "cuda:0"), (1, "cuda:1")]]
 )

@@ -28,7 +28,8 @@ class Binding:
 
 
 def bind(graph: Graph, inputs: Sequence[Any], device: torch.device | str | None = None) -> Binding:
-    """Check the arguments and work out sizes and device; `device` matters only where no tensor decides it."""
+    """Check the arguments and work out sizes and device; `device` matters only where no tensor decides it: where there
+    are none, or only such that act as numbers."""
     if len(inputs) != len(graph.inputs):
         declared = ", ".join(str(node.type) for node in graph.inputs) or "none"
         raise InputError(f"expected {len(graph.inputs)} inputs ({declared}), got {len(inputs)}")
@@ -110,7 +111,7 @@ def _check_scalar(position: int, dtype: DataType, value: Any) -> None:
 def _common_device(inputs: Sequence[Any], device: torch.device | str | None) -> torch.device:
     """The device of the tensors. Tensors without dimensions may stay on the CPU, as in PyTorch."""
     tensors = [(position, value) for position, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
-    deciding = [pair for pair in tensors if pair[1].dim() or pair[1].device.type != "cpu"] or tensors
+    deciding = [pair for pair in tensors if pair[1].dim() or pair[1].device.type != "cpu"]
     for position, value in deciding[1:]:
         if value.device != deciding[0][1].device:
             raise InputError(
@@ -119,7 +120,10 @@ def _common_device(inputs: Sequence[Any], device: torch.device | str | None) -> 
             )
     if deciding:
         return deciding[0][1].device
-    return torch.device(device) if device is not None else torch.device("cpu")
+    wanted = torch.device(device if device is not None else "cpu")
+    if wanted.type == "cuda" and wanted.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return wanted
 
 
 def _origins(graph: Graph, *wanted: sizes.Size) -> str:

@@ -73,7 +73,7 @@ class Interpreter:
         with torch.no_grad():
             values: dict[Node, Value] = {}
             for node, value in zip(self.graph.inputs, inputs, strict=True):
-                values[node] = value.to(binding.device) if isinstance(value, torch.Tensor) else value
+                values[node] = _brought(value, binding.device) if isinstance(value, torch.Tensor) else value
             self._execute(values, binding, tally, timed)
             return self._deliver(_as_results(self.graph.outputs, values, inputs), inputs)
 
@@ -86,7 +86,7 @@ class Interpreter:
 
     def _step(self, node: Node, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> Value:
         operands = [_value_of(operand, values) for operand in node.operands]
-        start = _clock(binding.device) if timed else 0.0
+        start = clock(binding.device) if timed else 0.0
         try:
             result = _EVALUATE[node.op.kind](node, operands, binding)
         except (RuntimeError, IndexError, ValueError, TypeError, ZeroDivisionError) as error:
@@ -96,7 +96,7 @@ class Interpreter:
         if tally is not None:
             _count(node, operands, result, tally)
             if timed:
-                tally.spend(node.op.name, _clock(binding.device) - start)
+                tally.spend(node.op.name, clock(binding.device) - start)
         return result
 
     def _deliver(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
@@ -212,12 +212,23 @@ def _value_of(node: Node, values: dict[Node, Value]) -> Value:
     return values[node] if constant is None else constant
 
 
+def _brought(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor on the device of a run. One that acts as a number comes along without waiting for what the device still
+    has to do; pinned memory, which is read later, is waited for."""
+    if tensor.device == device:
+        return tensor
+    return tensor.to(device, non_blocking=not tensor.is_pinned())
+
+
 def _as_tensor(value: Value, node: Node, device: torch.device) -> torch.Tensor:
     """A scalar as a tensor without dimensions, so that every function of torch takes it."""
     if isinstance(value, torch.Tensor):
         return value
     assert isinstance(node.type, ScalarType)
-    return torch.tensor(value, dtype=to_torch(node.type.dtype), device=device)
+    dtype = to_torch(node.type.dtype)
+    if device.type == "cpu":
+        return torch.tensor(value, dtype=dtype)
+    return torch.full((), value, dtype=dtype, device=device)  # written there, where `tensor` would wait for a copy
 
 
 def _spread(tensor: torch.Tensor) -> torch.Tensor:
@@ -304,7 +315,8 @@ def _count(node: Node, operands: list[Value], result: Value, tally: Tally) -> No
             tally.bytes_moved += value.numel() * value.element_size()
 
 
-def _clock(device: torch.device) -> float:
+def clock(device: torch.device) -> float:
+    """Seconds since some moment, when all that a device was given to do is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

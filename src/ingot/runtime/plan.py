@@ -1,12 +1,12 @@
 """Plans: a graph as kernels and single operations, in the order they run.
 
-On the CPU clusters run as generated kernels; everything else, and everything on other devices, runs through the
-interpreter's own evaluation. A plan gives what the interpreter gives, faster.
+Clusters run as generated kernels on devices that have a backend; everything else, and everything on other devices, runs
+through the interpreter's own evaluation. A plan gives what the interpreter gives, faster. It belongs to no device: the
+tensors of a run say where it takes place.
 """
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,14 +23,14 @@ from ingot.fusion.clusters import Cluster, find_clusters
 from ingot.fusion.rules import FusionRules
 from ingot.ir.binding import Binding
 from ingot.ir.graph import Graph
-from ingot.ir.interpreter import Interpreter, Tally, Value, free_after
+from ingot.ir.interpreter import Interpreter, Tally, Value, clock, free_after
 from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
 from ingot.ops import Kind
 from ingot.runtime.destinations import empty_without_memory, find_destinations
+from ingot.runtime.devices import Backend, backend_for, current
 from ingot.runtime.in_place import results_in_place, writers_last
-from ingot.runtime.kernels import Kernel, KernelFault, kernels, launch, scheduled
-from ingot.runtime.native.pool import empty
+from ingot.runtime.kernels import Kernel, KernelFault
 
 MOST_COMPILING = 8
 """Threads that compile at once."""
@@ -53,9 +53,10 @@ class Plan(Interpreter):
         reads = [_reads(step) for step in self.steps]
         makes = [_makes(step) for step in self.steps]
         self._frees = free_after(graph, reads, makes)
-        self._refused: set[str] = set()
-        """Kernels that could not be compiled."""
-        self._has_run = False
+        self._refused: set[tuple[str, str]] = set()
+        """Kernels that could not be compiled, by the kind of device and what they compute."""
+        self._ran_on: set[str] = set()
+        """The kinds of devices that kernels have been compiled for."""
 
     def through_torch(self) -> list[Node]:
         """The operations that PyTorch computes; views and numbers cost nothing and do not count."""
@@ -65,9 +66,9 @@ class Plan(Interpreter):
     def kernels(self) -> list[Kernel]:
         return [step for step in self.steps if isinstance(step, Kernel)]
 
-    def refuses(self, kernel: Kernel) -> bool:
-        """Whether there is no machine code for a kernel."""
-        return kernel.program.digest in self._refused
+    def refuses(self, kernel: Kernel, device: str = "cpu") -> bool:
+        """Whether there is no machine code for a kernel on a kind of device."""
+        return (device, kernel.program.digest) in self._refused
 
     def evaluate(self, node: Node, values: dict[Node, Value], binding: Binding) -> Value:
         """The value of a single operation, given those before it."""
@@ -95,24 +96,34 @@ class Plan(Interpreter):
         return "\n".join(lines)
 
     def _execute(self, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> None:
-        if binding.device.type != "cpu" or not all(map(is_plain, values.values())):
+        backend = backend_for(binding.device)
+        if backend is None or not all(map(is_plain, values.values())):
             super()._execute(values, binding, tally, timed)
             return
-        if not self._has_run:
-            self._has_run = True
-            self._compile_ahead(values, binding)
+        with current(binding.device):
+            self._run_steps(backend, values, binding, tally, timed)
+
+    def _run_steps(
+        self, backend: Backend, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
+    ) -> None:
+        kind = binding.device.type
+        if kind not in self._ran_on:
+            self._ran_on.add(kind)
+            self._compile_ahead(backend, values, binding)
         for step, frees in zip(self.steps, self._frees, strict=True):
             if isinstance(step, Kernel):
-                run = self._interpret if self.refuses(step) else self._run_kernel
-                run(step, values, binding, tally, timed)
+                if self.refuses(step, kind):
+                    self._interpret(step, values, binding, tally, timed)
+                else:
+                    self._run_kernel(backend, step, values, binding, tally, timed)
             elif step in self.destinations:
-                values[step] = self.destinations.finish(step, values, binding.sizes, empty)
+                values[step] = self.destinations.finish(step, values, binding.sizes, backend.empty)
             else:
                 values[step] = self._step(step, values, binding, tally, timed)
             for freed in frees:
                 del values[freed]
 
-    def _compile_ahead(self, values: dict[Node, Value], binding: Binding) -> None:
+    def _compile_ahead(self, backend: Backend, values: dict[Node, Value], binding: Binding) -> None:
         """Compile the kernels of the first run on several threads, as far as their tensors can be foreseen.
 
         Tensors without memory stand for those of the run: all that counts is their types, sizes and strides.
@@ -128,9 +139,8 @@ class Plan(Interpreter):
                         return
                     tensors = [_tensor(foreseen[read.node]) for read in step.lowered.tensors]
                     targets = self.destinations.targets(step, foreseen, binding.sizes, empty_without_memory)
-                    call, outputs = scheduled(step, tensors, binding.sizes, targets)
-                    # What goes wrong is reported when the kernel is run.
-                    threads.submit(kernels.get, step.program, call.schedule)
+                    compile_, outputs = backend.foresee(step, tensors, binding.sizes, targets)
+                    threads.submit(compile_)  # what goes wrong is reported when the kernel is run
                     made = [torch.empty(shape, dtype=to_torch(dtype), device="meta") for shape, dtype in outputs]
                     made = [targets.get(index, tensor) for index, tensor in enumerate(made)]
                     foreseen.update(zip(step.cluster.outputs, made, strict=True))
@@ -145,22 +155,28 @@ class Plan(Interpreter):
                     return
 
     def _run_kernel(
-        self, step: Kernel, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
+        self,
+        backend: Backend,
+        step: Kernel,
+        values: dict[Node, Value],
+        binding: Binding,
+        tally: Tally | None,
+        timed: bool,
     ) -> None:
         if any(sizes.evaluate(size, binding.sizes) == 0 for size in step.cluster.space):
             self._interpret(step, values, binding, tally, timed)  # which knows what may be reduced from nothing
             return
         tensors = [_tensor(values[read.node]) for read in step.lowered.tensors]
         scalars = [_number(values[node]) for node in step.lowered.scalars]
-        start = time.perf_counter() if timed else 0.0
+        start = clock(binding.device) if timed else 0.0
         try:
             later = self._later.get(id(step))
             overwritten = {} if later is None else results_in_place(self.graph, step, later, values, binding.sizes)
-            targets = overwritten | self.destinations.targets(step, values, binding.sizes, empty)
-            results = launch(step, tensors, scalars, binding.sizes, targets)
+            targets = overwritten | self.destinations.targets(step, values, binding.sizes, backend.empty)
+            results = backend.launch(step, tensors, scalars, binding.sizes, targets)
         except CodegenError as error:
             warnings.warn(f"running through PyTorch instead: {error}", stacklevel=2)
-            self._refused.add(step.program.digest)
+            self._refused.add((binding.device.type, step.program.digest))
             self._interpret(step, values, binding, tally, timed)
             return
         except KernelFault:
@@ -173,7 +189,7 @@ class Plan(Interpreter):
             tally.launches += 1
             tally.bytes_moved += sum(tensor.nbytes for tensor in (*tensors, *results))
             if timed:
-                tally.spend(step.name, time.perf_counter() - start)
+                tally.spend(step.name, clock(binding.device) - start)
 
     def _interpret(
         self, step: Kernel, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
