@@ -30,6 +30,7 @@ from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
 from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.bounds import check_bounds
+from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.program import Lowered, Program, lower
 from ingot.loops.schedule import Schedule
 from ingot.loops.scheduling import ALIGNED, PARALLEL_ELEMENTS, Call, schedule_call
@@ -172,6 +173,21 @@ def scheduled(
     targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
 ) -> tuple[Call, OutputTypes]:
     """How a kernel is called for tensors, and shape and type of its results."""
+    space, strides, outputs = laid_out(kernel, tensors, bound, targets)
+    # New memory is aligned; what is written in place may begin anywhere.
+    is_aligned = all(_is_aligned(target) for target in targets.values())
+    counted = kernel.lowered.counted
+    call = schedule_call(kernel.program, space, strides, kernel.cluster.reduced, counted, is_aligned)
+    return call, outputs
+
+
+def laid_out(
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    bound: Mapping[str, int],
+    targets: Mapping[int, torch.Tensor],
+) -> tuple[list[int], list[list[int]], OutputTypes]:
+    """The sizes of a kernel's space, the strides of its buffers in bytes, and shape and type of its results."""
     cluster, program = kernel.cluster, kernel.program
     space = [sizes.evaluate(size, bound) for size in cluster.space]
     outputs = []
@@ -183,17 +199,18 @@ def scheduled(
         strides.append(_along_axes(cluster.places[node], moves, result.dtype.bytes, len(space)))
     for read, tensor in zip(kernel.lowered.tensors, tensors, strict=True):
         strides.append(_along_axes(read.place, tensor.stride(), tensor.element_size(), len(space)))
-    # New memory is aligned; what is written in place may begin anywhere.
-    is_aligned = all(_is_aligned(target) for target in targets.values())
-    call = schedule_call(program, space, strides, cluster.reduced, kernel.lowered.counted, is_aligned)
-    return call, tuple(outputs)
+    return space, strides, tuple(outputs)
 
 
 def _is_aligned(target: torch.Tensor) -> bool:
     """Whether a tensor begins where vectors may; new memory does, so for tensors without memory the offset decides."""
-    is_here = target.device.type != "meta"
-    begin = target.data_ptr() if is_here else target.storage_offset() * target.element_size()
-    return begin % ALIGNED == 0
+    return address_of(target) % ALIGNED == 0
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Where a tensor begins; where one without memory would, after the beginning of new memory."""
+    is_here = tensor.device.type != "meta"
+    return int(tensor.data_ptr() if is_here else tensor.storage_offset() * tensor.element_size())
 
 
 def extents(
@@ -250,13 +267,19 @@ _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def _words(call: Call, layout: WordLayout, buffers: int) -> tuple[int, ...]:
-    words = [0] * layout.count
+    words = words_of(call, layout, buffers)
     words[THREADS], words[GRAIN] = 1, call.grain
+    return tuple(words)
+
+
+def words_of(call: Call | GpuCall, layout: WordLayout, buffers: int) -> list[int]:
+    """The words for sizes, blocks and strides."""
+    words = [0] * layout.count
     for axis, (size, block) in enumerate(zip(call.sizes, call.blocks, strict=True)):
         words[layout.size(axis)], words[layout.block(axis)] = size, block
         for buffer in range(buffers):
             words[layout.stride(buffer, axis)] = call.strides[buffer][axis]
-    return tuple(words)
+    return words
 
 
 def _along_axes(place: Place, strides: Sequence[int], width: int, axes: int) -> list[int]:

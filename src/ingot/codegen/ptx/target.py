@@ -25,7 +25,17 @@ def gpu(capability: tuple[int, int]) -> Host:
     _initialize()
     major, minor = min(capability, _NEWEST_KNOWN)
     name = f"sm_{major}{minor}"
-    return Host(_TRIPLE, name, "", vector_bits=128, converts_half=True, has_fma=True, has_rounding=True)
+    return Host(
+        _TRIPLE,
+        name,
+        "",
+        vector_bits=128,
+        converts_half=True,
+        has_fma=True,
+        has_rounding=True,
+        has_approximations=True,
+        packs_bfloat16=capability >= (8, 0),
+    )
 
 
 @lru_cache(maxsize=1)

@@ -2,8 +2,8 @@
 
 Whoever schedules and compiles a kernel makes one of these; whoever launches it, in Python or natively, needs nothing
 else but addresses, numbers and a stream. It holds for one device: the handles of its functions belong to the context
-they were loaded in. Nothing in it depends on where tensors lie, so it can be made for tensors without memory, and the
-device is said apart from them.
+they were loaded in. Of where tensors lie it asks only that their addresses are multiples of some power of two, so it
+can be made for tensors without memory, and the device is said apart from them.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ class PreparedLaunches:
     """The word for each scalar."""
     outputs: OutputTypes
     """Shape and type of each result, which is row-major."""
+    alignments: tuple[int, ...] = ()
+    """What each buffer's address must be a multiple of, outputs first; new memory always is. A launch with any other
+    address would fail, and take the device's context with it: whoever launches checks."""
     keeps: Any = None
     """What must live as long as the functions are called."""
     workspace_bytes: int = 0

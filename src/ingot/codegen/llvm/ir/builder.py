@@ -107,6 +107,12 @@ class IRBuilder:
             return Value(result, "")
         return self._assigned(result, expression)
 
+    def assembly(self, text: str, constraints: str, result: Type, operands: Sequence[Value]) -> Value:
+        """An instruction of the processor's own that touches nothing but registers, as its assembly language has it."""
+        given = ", ".join(f"{operand.type.text} {operand.reference}" for operand in operands)
+        called = f'call {result.text} asm "{text}", "{constraints}"({given}) memory(none)'
+        return self._computed(result, called)
+
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def alloca(self, type: Type, size: Value | None = None, align: int | None = None) -> Value:

@@ -41,7 +41,8 @@ class Block:
 class Function(Value):
     """A function of a module; only declared as long as it has no blocks."""
 
-    __slots__ = ("_names", "arguments", "attributes", "blocks", "is_internal", "kind", "module", "name")
+    __slots__ = ("_convention", "_names", "_passing", "arguments", "attributes", "blocks", "is_internal", "kind")
+    __slots__ += ("module", "name")
 
     def __init__(self, module: Module, kind: FunctionType, name: str):
         super().__init__(PointerType(kind), f"@{name}")
@@ -51,7 +52,14 @@ class Function(Value):
         self.is_internal = False
         self.blocks: list[Block] = []
         self._names = 0
+        self._convention = self._passing = ""
         module.functions[name] = self
+
+    def make_kernel(self, argument: str, threads: int) -> None:
+        """Something to launch on a GPU, in blocks of so many threads; its one argument is passed by value."""
+        self._convention = "ptx_kernel "
+        self._passing = f" byval({argument}) align 8"
+        self.attributes += f' "nvvm.maxntid"="{threads}"'
 
     def new_name(self) -> str:
         """A name nothing else in this function has."""
@@ -72,9 +80,11 @@ class Function(Value):
         if self.is_declaration:
             return f"declare {result} {self.reference}({', '.join(type.text for type in self.kind.arguments)})"
         linkage = "internal " if self.is_internal else ""
-        arguments = ", ".join(f"{argument.type.text} {argument.reference}" for argument in self.arguments)
+        given = (f"{argument.type.text}{self._passing} {argument.reference}" for argument in self.arguments)
+        arguments = ", ".join(given)
         blocks = "\n".join(map(str, self.blocks))
-        return f"define {linkage}{result} {self.reference}({arguments}) {self.attributes} {{\n{blocks}\n}}"
+        head = f"define {linkage}{self._convention}{result} {self.reference}({arguments}) {self.attributes}"
+        return f"{head} {{\n{blocks}\n}}"
 
 
 class Module:
@@ -82,12 +92,19 @@ class Module:
         self.triple, self.data_layout = triple, data_layout
         self.functions: dict[str, Function] = {}
         self._metadata: dict[str, str] = {}
+        self._arrays: dict[str, str] = {}
 
     def metadata(self, text: str) -> str:
         """The name of a piece of metadata."""
         return self._metadata.setdefault(text, f"!{len(self._metadata)}")
 
+    def shared_array(self, name: str, element: Type, count: int) -> Value:
+        """Memory of a block of a GPU's threads."""
+        kind = f"[{count} x {element.text}]"
+        self._arrays[name] = f"@{name} = internal addrspace(3) global {kind} undef, align 16"
+        return Value(PointerType(element, 3), f"@{name}")
+
     def __str__(self) -> str:
         head = f'target triple = "{self.triple}"', f'target datalayout = "{self.data_layout}"'
         metadata = (f"{name} = !{{{text}}}" for text, name in self._metadata.items())
-        return "\n".join((*head, *map(str, self.functions.values()), *metadata, ""))
+        return "\n".join((*head, *self._arrays.values(), *map(str, self.functions.values()), *metadata, ""))

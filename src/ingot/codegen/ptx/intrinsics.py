@@ -1,0 +1,61 @@
+"""What threads of a GPU can do that others cannot: ask who they are, wait, and read each other's registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingot.codegen.llvm import ir
+from ingot.codegen.llvm.instructions import Value
+
+_INDEX = ir.IntType(32)
+_EVERYBODY = -1
+
+
+def _intrinsic(builder: Any, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
+    function = builder.module.functions.get(name)
+    if function is None:
+        kind = ir.FunctionType(result, [argument.type for argument in arguments])
+        function = ir.Function(builder.module, kind, name)
+    return builder.call(function, arguments)
+
+
+def thread_number(builder: Any) -> ir.Value:
+    """Within its block."""
+    return _intrinsic(builder, "llvm.nvvm.read.ptx.sreg.tid.x", _INDEX)
+
+
+def block_number(builder: Any) -> ir.Value:
+    return _intrinsic(builder, "llvm.nvvm.read.ptx.sreg.ctaid.x", _INDEX)
+
+
+def barrier(builder: Any) -> None:
+    """All threads of the block arrive before any goes on; what they wrote to shared memory is seen by all."""
+    _intrinsic(builder, "llvm.nvvm.barrier.cta.sync.aligned.all", ir.VoidType(), _INDEX(0))
+
+
+def trap(builder: Any) -> None:
+    """End the kernel: what follows on this device fails, as after an assertion of PyTorch's."""
+    _intrinsic(builder, "llvm.trap", ir.VoidType())
+
+
+def of_neighbour(builder: Any, value: Value, distance: int) -> Value:
+    """The value of the thread of the same warp whose number differs in one bit."""
+    kind = value.code.type
+    bits = value.dtype.bits if value.dtype.name != "Bool" else 1
+    if bits == 64:
+        word = builder.bitcast(value.code, ir.IntType(64))
+        low = builder.trunc(word, _INDEX)
+        high = builder.trunc(builder.lshr(word, ir.IntType(64)(32)), _INDEX)
+        low, high = _exchanged(builder, low, distance), _exchanged(builder, high, distance)
+        upper = builder.shl(builder.zext(high, ir.IntType(64)), ir.IntType(64)(32))
+        return Value(builder.bitcast(builder.or_(upper, builder.zext(low, ir.IntType(64))), kind), value.dtype)
+    whole = builder.bitcast(value.code, ir.IntType(bits))
+    wide = whole if bits == 32 else builder.zext(whole, _INDEX)
+    taken = _exchanged(builder, wide, distance)
+    narrow = taken if bits == 32 else builder.trunc(taken, ir.IntType(bits))
+    return Value(builder.bitcast(narrow, kind), value.dtype)
+
+
+def _exchanged(builder: Any, word: ir.Value, distance: int) -> ir.Value:
+    name = "llvm.nvvm.shfl.sync.bfly.i32"
+    return _intrinsic(builder, name, _INDEX, _INDEX(_EVERYBODY), word, _INDEX(distance), _INDEX(31))

@@ -1,0 +1,195 @@
+"""Where a thread is, while its code is written: positions along the axes, and what lies there in memory.
+
+Positions and distances are 32 bits wide where a schedule says that they fit, else 64. The arguments of a kernel are
+one array of words, passed by value, which a GPU keeps where all threads read it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ingot.base.dtypes import DataType
+from ingot.codegen.llvm import ir
+from ingot.codegen.llvm.frame import WORD, in_memory, in_register
+from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.loops.arguments import WordLayout
+from ingot.loops.gpu.schedule import GpuSchedule
+from ingot.loops.nest import AxisPosition, Extent, Register
+from ingot.loops.nest import Value as Operand
+from ingot.loops.program import Argument, Known
+from ingot.loops.schedule import Motion
+
+TENSORS, SHARED = 1, 3
+"""LLVM's numbers for the memory that tensors lie in and for that of a block of threads."""
+BYTE = ir.IntType(8)
+INDEX = ir.IntType(32)
+WIDEST_ACCESS = 16
+
+
+class Arguments:
+    """The words of a call, each read once, where the function begins."""
+
+    def __init__(self, builder: Any, array: ir.Value, layout: WordLayout, schedule: GpuSchedule):
+        self._builder = builder
+        self._array = array
+        self.layout = layout
+        self.index = WORD if schedule.is_wide else INDEX
+        self._read: dict[int, ir.Value] = {}
+
+    def word(self, index: int) -> ir.Value:
+        if index not in self._read:
+            with self._builder.at_entry():
+                self._read[index] = self._builder.load(self._builder.gep(self._array, WORD(index)), align=8)
+        return self._read[index]
+
+    def _narrow(self, index: int) -> ir.Value:
+        word = self.word(index)
+        if self.index is WORD:
+            return word
+        with self._builder.at_entry():
+            return self._builder.trunc(word, self.index)
+
+    def size(self, axis: int) -> ir.Value:
+        return self._narrow(self.layout.size(axis))
+
+    def stride(self, buffer: int, axis: int) -> ir.Value:
+        return self._narrow(self.layout.stride(buffer, axis))
+
+    def address(self, buffer: int) -> ir.Value:
+        """Where a tensor begins."""
+        with self._builder.at_entry():
+            word = self.word(self.layout.address(buffer))
+            return self._builder.inttoptr(word, ir.PointerType(BYTE, TENSORS))
+
+    def scalar(self, argument: Argument) -> Value:
+        """A number from its word: floats lie there as doubles, whole numbers as 64 bits."""
+        word, builder = self.word(self.layout.scalar(argument.index)), self._builder
+        single = Instructions(builder, 1)
+        if argument.dtype.is_float:
+            return single.convert(Value(builder.bitcast(word, ir.DoubleType()), DataType.Double), argument.dtype)
+        if argument.dtype is DataType.Bool:
+            return Value(builder.icmp_unsigned("!=", word, WORD(0)), argument.dtype)
+        return single.convert(Value(word, DataType.Int), argument.dtype)
+
+
+@dataclass
+class ThreadPlace:
+    """One thread at one place of the loops: `lanes` neighbouring elements along the last axis, or a single one."""
+
+    builder: Any
+    arguments: Arguments
+    schedule: GpuSchedule
+    lanes: int = 1
+    positions: dict[int, ir.Value] = field(default_factory=dict)
+    registers: dict[Register, Value] = field(default_factory=dict)
+    is_inside: ir.Value | None = None
+    """Whether there are elements here at all; None where there always are. Where not, the thread is at others, which
+    it may read; what it makes of them is dropped."""
+
+    def inner(self, lanes: int, is_inside: ir.Value | None) -> ThreadPlace:
+        """The same place, one loop further in."""
+        both = self._both(self.is_inside, is_inside)
+        return replace(
+            self, lanes=lanes, positions=dict(self.positions), registers=dict(self.registers), is_inside=both
+        )
+
+    def _both(self, first: ir.Value | None, second: ir.Value | None) -> ir.Value | None:
+        if first is None or second is None:
+            return second if first is None else first
+        return self.builder.and_(first, second)
+
+    @property
+    def instructions(self) -> Instructions:
+        return Instructions(self.builder, self.lanes)
+
+    def enter(self, axes: Iterable[int], number: ir.Value, lanes: int) -> None:
+        """Take a number apart into positions; along the last axis it counts groups of so many lanes."""
+        builder, index = self.builder, self.arguments.index
+        axes = list(axes)
+        remaining = number
+        for place, axis in reversed(list(enumerate(axes))):
+            width = lanes if axis == axes[-1] else 1
+            position = remaining
+            if place:
+                extent = builder.udiv(self.arguments.size(axis), index(width))
+                position, remaining = builder.urem(remaining, extent), builder.udiv(remaining, extent)
+            self.positions[axis] = builder.mul(position, index(width))
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def load(self, buffer: int, dtype: DataType) -> Value:
+        element, motion = memory_type(dtype), self.schedule.motions[buffer]
+        if self.lanes == 1 or motion is Motion.STILL:
+            code = self.builder.load(self._pointer(buffer, element), align=dtype.bytes)
+            return in_register(self.builder, self.instructions.splat(code), dtype)
+        if motion is Motion.NEXT:
+            kind = self.instructions.wide(element)
+            align = min(self.lanes * dtype.bytes, WIDEST_ACCESS)
+            return in_register(self.builder, self.builder.load(self._pointer(buffer, kind), align=align), dtype)
+        code = ir.Constant(self.instructions.wide(element), ir.Undefined)
+        for lane, pointer in enumerate(self._pointers(buffer, element)):
+            code = self.builder.insert_element(code, self.builder.load(pointer, align=dtype.bytes), lane)
+        return in_register(self.builder, code, dtype)
+
+    def store(self, buffer: int, value: Value) -> None:
+        builder, width, motion = self.builder, value.dtype.bytes, self.schedule.motions[buffer]
+        code = in_memory(self.instructions, value)
+        if self.lanes == 1 or motion is Motion.NEXT:
+            align = min(self.lanes * width, WIDEST_ACCESS)
+            builder.store(code, self._pointer(buffer, code.type), align=align)
+            return
+        for lane, pointer in enumerate(self._pointers(buffer, memory_type(value.dtype))):
+            builder.store(builder.extract_element(code, lane), pointer, align=width)
+
+    def _pointer(self, buffer: int, kind: ir.Type) -> ir.Value:
+        """Where the first lane lies."""
+        distance: ir.Value | None = None
+        for axis, position in sorted(self.positions.items()):
+            step = self.builder.mul(position, self.arguments.stride(buffer, axis))
+            distance = step if distance is None else self.builder.add(distance, step)
+        base = self.arguments.address(buffer)
+        pointer = base if distance is None else self.builder.gep(base, distance)
+        return self.builder.bitcast(pointer, ir.PointerType(kind, TENSORS))
+
+    def _pointers(self, buffer: int, kind: ir.Type) -> list[ir.Value]:
+        """Where each lane lies."""
+        stride = self.arguments.stride(buffer, self.schedule.axes - 1)
+        first = self._pointer(buffer, BYTE)
+        index = self.arguments.index
+        places = [self.builder.gep(first, self.builder.mul(stride, index(lane))) for lane in range(self.lanes)]
+        return [self.builder.bitcast(place, ir.PointerType(kind, TENSORS)) for place in places]
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def value(self, operand: Operand) -> Value:
+        """The code of an operand, in every lane."""
+        instructions = self.instructions
+        if isinstance(operand, Known):
+            return instructions.literal(operand.value, operand.dtype)
+        if isinstance(operand, Argument):
+            return self._spread(self.arguments.scalar(operand))
+        if isinstance(operand, AxisPosition):
+            return instructions.convert(Value(self._positions_of_lanes(operand.axis), DataType.Int), operand.dtype)
+        if isinstance(operand, Extent):
+            count: ir.Value = WORD(1)
+            for axis in operand.axes:
+                count = self.builder.mul(count, self.arguments.word(self.arguments.layout.size(axis)))
+            single = Instructions(self.builder, 1)
+            return self._spread(single.convert(Value(count, DataType.Int), operand.dtype))
+        return self._spread(self.registers[operand])
+
+    def _spread(self, value: Value) -> Value:
+        """A value that may be the same for all lanes, in every one of them."""
+        is_single = self.lanes > 1 and not isinstance(value.code.type, ir.VectorType)
+        return Value(self.instructions.splat(value.code), value.dtype) if is_single else value
+
+    def _positions_of_lanes(self, axis: int) -> ir.Value:
+        position = self.positions[axis]
+        if self.arguments.index is not WORD:
+            position = self.builder.zext(position, WORD)
+        lanes = self.instructions.splat(position)
+        if self.lanes > 1 and axis == self.schedule.axes - 1:
+            lanes = self.builder.add(lanes, ir.Constant(lanes.type, list(range(self.lanes))))
+        return lanes

@@ -1,0 +1,107 @@
+"""Reductions over a team of threads: what each gathers by itself, and how they put it together.
+
+Within a warp threads read each other's registers, with numbers that differ in one bit at a time: after five such
+exchanges all of them have the same result. Where a team is several warps, each leaves its result in shared memory, and
+after a barrier all do the same again with those. The order is always the same, so results are, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingot.codegen.llvm import ir
+from ingot.codegen.llvm.accumulation import combined, identity
+from ingot.codegen.llvm.frame import in_memory, in_register
+from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.codegen.ptx import intrinsics
+from ingot.codegen.ptx.place import ThreadPlace
+from ingot.loops.gpu.schedule import WARP, GpuSchedule
+from ingot.loops.nest import Accumulator
+
+_INDEX = ir.IntType(32)
+
+
+class Gathered:
+    """What one thread has gathered, in as many lanes as its elements come in."""
+
+    def __init__(self, builder: Any, accumulator: Accumulator, lanes: int):
+        self.builder, self.accumulator, self.lanes = builder, accumulator, lanes
+        self._instructions = Instructions(builder, lanes)
+        with builder.at_entry():
+            kind = self._instructions.wide(memory_type(accumulator.dtype))
+            self._memory = builder.alloca(kind)
+        self._write(identity(self._instructions, accumulator))
+
+    def add(self, place: ThreadPlace, value: Value) -> None:
+        """The elements of a place, unless there are none."""
+        so_far = self._read()
+        total = combined(self._instructions, self.accumulator, so_far, value)
+        if place.is_inside is not None:
+            total = Value(self.builder.select(place.is_inside, total.code, so_far.code), total.dtype)
+        self._write(total)
+
+    def total(self) -> Value:
+        """All lanes combined."""
+        value, lanes, builder = self._read(), self.lanes, self.builder
+        while lanes > 1:
+            lanes //= 2
+            low, high = (_lanes(builder, value.code, range(first, first + lanes)) for first in (0, lanes))
+            instructions = Instructions(builder, lanes)
+            value = combined(instructions, self.accumulator, Value(low, value.dtype), Value(high, value.dtype))
+        return value
+
+    def _read(self) -> Value:
+        return in_register(self.builder, self.builder.load(self._memory), self.accumulator.dtype)
+
+    def _write(self, value: Value) -> None:
+        self.builder.store(in_memory(self._instructions, value), self._memory)
+
+
+class Team:
+    """The threads that share a row, as one of them sees it."""
+
+    def __init__(self, builder: Any, schedule: GpuSchedule):
+        self.builder, self.schedule = builder, schedule
+        self._thread = intrinsics.thread_number(builder)
+
+    @property
+    def number(self) -> ir.Value:
+        """Of this thread's team in its block."""
+        return self.builder.udiv(self._thread, _INDEX(self.schedule.team))
+
+    @property
+    def member(self) -> ir.Value:
+        """Which of its team this thread is."""
+        return self.builder.urem(self._thread, _INDEX(self.schedule.team))
+
+    def combined(self, gathered: Gathered, index: int) -> Value:
+        """What the whole team has gathered, for each of its threads."""
+        value = self._exchanged(gathered.accumulator, gathered.total(), min(self.schedule.team, WARP))
+        warps = self.schedule.team // WARP
+        return value if warps <= 1 else self._through_shared_memory(gathered.accumulator, value, warps, index)
+
+    def _exchanged(self, accumulator: Accumulator, value: Value, threads: int) -> Value:
+        single = Instructions(self.builder, 1)
+        distance = 1
+        while distance < threads:
+            other = intrinsics.of_neighbour(self.builder, value, distance)
+            value = combined(single, accumulator, value, other)
+            distance *= 2
+        return value
+
+    def _through_shared_memory(self, accumulator: Accumulator, value: Value, warps: int, index: int) -> Value:
+        builder, element = self.builder, memory_type(accumulator.dtype)
+        array = builder.module.shared_array(f"gathered{index}", element, warps)
+        warp, lane = builder.udiv(self._thread, _INDEX(WARP)), builder.urem(self._thread, _INDEX(WARP))
+        with builder.if_then(builder.icmp_unsigned("==", lane, _INDEX(0))):
+            code = in_memory(Instructions(builder, 1), value)
+            builder.store(code, builder.gep(array, warp))
+        intrinsics.barrier(builder)
+        mine = builder.load(builder.gep(array, builder.urem(lane, _INDEX(warps))))
+        return self._exchanged(accumulator, in_register(builder, mine, accumulator.dtype), warps)
+
+
+def _lanes(builder: Any, code: Any, lanes: range) -> ir.Value:
+    if len(lanes) == 1:
+        return builder.extract_element(code, lanes[0])
+    return builder.shuffle_vector(code, ir.Constant(code.type, ir.Undefined), lanes)

@@ -1,0 +1,62 @@
+"""From a program and a schedule for a GPU to a nest of loops.
+
+program: amax, exp, sum, div            blocks for i0 {
+schedule: teams                           begin acc0: amax            threads for i1 by 4 { ... keep, acc0 <- %0 }
+                                    ->    %1 = finish acc0
+                                          begin acc1: sum             threads for i1 by 4 { ... keep, acc1 <- %4 }
+                                          threads for i1 by 4 { recall ... store out0 }
+                                        }
+"""
+
+from __future__ import annotations
+
+from ingot.base.dtypes import DataType
+from ingot.loops.building import NestBuilder, Scope, loop
+from ingot.loops.gpu.keeping import kept_values
+from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.nest import LoopKind, Nest, Place
+from ingot.loops.one_pass import in_one_pass
+from ingot.loops.program import Program
+
+
+def build_gpu_nest(program: Program, schedule: GpuSchedule) -> Nest:
+    """The loops of a program under a schedule for a GPU."""
+    if schedule.one_pass:
+        program = in_one_pass(program)
+    builder = {GpuForm.GRID: _Grid, GpuForm.TEAMS: _Teams}[schedule.form](program, schedule)
+    return builder.build()
+
+
+class _GpuBuilder(NestBuilder):
+    def __init__(self, program: Program, schedule: GpuSchedule):
+        super().__init__(program, schedule, kept_values(program) if schedule.steps else ())
+        self.schedule = schedule
+
+    def scratch(self, dtype: DataType, axes: tuple[int, ...], place: Place = Place.REGISTERS) -> int:
+        return super().scratch(dtype, axes, place)
+
+
+class _Grid(_GpuBuilder):
+    """Elements spread over all threads."""
+
+    def write_loops(self) -> None:
+        elements = Scope()
+        self.write_pass(0, elements)
+        axes = tuple(range(self.schedule.axes))
+        lanes, at_once = self.schedule.lanes, self.schedule.at_once
+        self.top.body.append(loop(LoopKind.GRID, axes, elements.body, at_once=at_once, lanes=lanes))
+
+
+class _Teams(_GpuBuilder):
+    """A team of threads for each row."""
+
+    def write_loops(self) -> None:
+        self.row = Scope()
+        for stage in self.passes():
+            elements = Scope()
+            for index in self.reductions_of(stage):
+                self.begin(index, self.row)
+            self.write_pass(stage, elements)
+            self.row.body.append(loop(LoopKind.THREADS, self.row_axes, elements.body, lanes=self.schedule.lanes))
+        self.finish_row(self.row)
+        self.top.body.append(loop(LoopKind.BLOCKS, self.outer_axes, self.row.body))

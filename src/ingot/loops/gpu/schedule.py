@@ -1,0 +1,74 @@
+"""How a program is spread over the threads of a GPU.
+
+grid     no rows: elements spread over all threads there are
+teams    rows, of which each belongs to a team of threads: some neighbouring lanes, or a whole block
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ingot.loops.program import Program
+from ingot.loops.schedule import Motion
+
+WARP = 32
+"""Threads that go in step and can read each other's registers."""
+
+
+class GpuForm(Enum):
+    GRID = "grid"
+    TEAMS = "teams"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSchedule:
+    form: GpuForm
+    outer: int
+    """Axes that rows are counted along, numbered from 0; those inside a row follow."""
+    inner: int
+    motions: tuple[Motion, ...]
+    """One per buffer, outputs first, along the last axis."""
+    lanes: int
+    """Neighbouring elements of the last axis that a thread takes together."""
+    threads: int
+    """Of a block."""
+    at_once: int = 1
+    """How often a thread takes elements in the grid form, or before it turns back in long rows."""
+    team: int = 1
+    """Threads that share a row."""
+    steps: int = 0
+    """How often a team takes elements until it has its whole row, which then stays in registers between passes; 0 where
+    rows are longer: they are counted at run time, and read again in each pass."""
+    is_even: bool = False
+    """Whether elements come out even: every thread has all of its elements."""
+    has_rest: bool = False
+    """Whether some elements are left over at the end, fewer than a thread takes together."""
+    is_wide: bool = False
+    """Whether distances in memory take 64 bits."""
+    one_pass: bool = False
+    """Whether variances are gathered together with their means."""
+    counted: tuple[int, ...] = ()
+    """The axis of each position the program asks for."""
+
+    @property
+    def axes(self) -> int:
+        return self.outer + self.inner
+
+    @property
+    def teams(self) -> int:
+        """Rows that a block has at a time."""
+        return self.threads // self.team
+
+    def text(self, program: Program) -> str:
+        names = [f"out{i}" for i in range(len(program.outputs))] + [f"in{i}" for i in range(len(program.inputs))]
+        moves = ", ".join(f"{name} {motion.value}" for name, motion in zip(names, self.motions, strict=True))
+        shares = {
+            GpuForm.GRID: f"{self.at_once} times each",
+            GpuForm.TEAMS: f"teams of {self.team}, {self.steps or 'counted'} steps",
+        }[self.form]
+        extras = (", full" if self.is_even else "") + (", 64-bit distances" if self.is_wide else "")
+        return (
+            f"{self.form.value}: {self.outer} + {self.inner} axes; blocks of {self.threads} threads, {shares}, "
+            f"{self.lanes} elements together; along i{self.axes - 1}: {moves}{extras}"
+        )

@@ -1,0 +1,213 @@
+"""Choosing a schedule for one call on a GPU: from sizes, strides and addresses to threads, blocks and lanes.
+
+In: a program, the sizes of its space, the strides and the alignment of its buffers. Out: a schedule and the numbers
+that go with it. Threads take 16 bytes at a time where neighbouring elements lie so that they can; distances are 32 bits
+wide where they fit. Nothing depends on the device's size, so results are the same on all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ingot.base.errors import CodegenError
+from ingot.fusion.groups import Level
+from ingot.loops.gpu.keeping import kept_values
+from ingot.loops.gpu.schedule import WARP, GpuForm, GpuSchedule
+from ingot.loops.one_pass import in_one_pass
+from ingot.loops.ordering import LoopAxis, LoopOrder
+from ingot.loops.program import Program
+from ingot.loops.scheduling import motion_of
+
+ACCESS = 16
+"""Bytes that a thread reads or writes at most with one instruction."""
+THREADS = 256
+MOST_THREADS = 1024
+KEPT_WORDS = 40
+"""32-bit registers of a thread that may hold a row between passes: with a thousand threads each has 64 in all."""
+FEW_STEPS, MOST_STEPS = 4, 8
+BYTES_IN_FLIGHT = 32
+"""How much a thread asks for before it waits."""
+TURNS_AT_ONCE = 4
+"""Steps of a long row that run side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCall:
+    """A schedule and the numbers it is called with."""
+
+    schedule: GpuSchedule
+    sizes: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+    """In bytes: per buffer, outputs first, and per loop."""
+    grid: int
+    """Blocks of threads."""
+    alignments: tuple[int, ...]
+    """What the address of each buffer must be a multiple of."""
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.sizes)
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """No axis goes in blocks."""
+        return (0,) * len(self.sizes)
+
+
+def schedule_gpu_call(
+    program: Program,
+    sizes: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    reduced: frozenset[int],
+    counted: Sequence[int],
+    addresses: Sequence[int],
+) -> GpuCall:
+    """The schedule for buffers (outputs first) with these strides, in bytes, along the axes of a space.
+
+    Of the addresses only the last bits count; for what is not there yet 0 stands for new memory.
+    """
+    if any(s.is_reduction and s.level is Level.TOTAL for s in program.statements):
+        raise CodegenError("totals over all rows are not generated for GPUs yet")
+    return _Choice(program, sizes, strides, reduced, counted, addresses).call()
+
+
+class _Choice(LoopOrder):
+    def __init__(
+        self,
+        program: Program,
+        sizes: Sequence[int],
+        strides: Sequence[Sequence[int]],
+        reduced: frozenset[int],
+        counted: Sequence[int],
+        addresses: Sequence[int],
+    ):
+        super().__init__(program, sizes, strides, reduced, counted)
+        self.addresses = addresses
+        self.vector = self.inner[-1]
+
+    def call(self) -> GpuCall:
+        return self._teams() if self.program.has_rows else self._grid()
+
+    # --- forms --------------------------------------------------------------------------------------------------------
+
+    def _grid(self) -> GpuCall:
+        is_single = len(self.loops) == 1
+        lanes = self._lanes(may_leave_rest=is_single)
+        units = math.prod(self.sizes[:-1]) * (self.vector.size // lanes)
+        read = sum(lanes * self.widths[buffer] for buffer in self.inputs)
+        at_once = 1
+        while at_once * read < BYTES_IN_FLIGHT and at_once < 8 and units > THREADS * at_once * 1024:
+            at_once *= 2
+        share = THREADS * at_once
+        return self._made(
+            GpuForm.GRID,
+            lanes,
+            -(-units // share),
+            threads=THREADS,
+            at_once=at_once,
+            is_even=units % share == 0,
+            has_rest=self.vector.size % lanes != 0,
+        )
+
+    def _teams(self) -> GpuCall:
+        lanes = self._lanes(may_leave_rest=False)
+        rows = math.prod(loop.size for loop in self.outer)
+        units = math.prod(loop.size for loop in self.inner) // lanes
+        kept = sum(max(value.dtype.bytes, 1) for value in kept_values(self.program))
+        most = max(min(MOST_STEPS, KEPT_WORDS * 4 // max(kept * lanes, 1)), 1)
+        team = _team(units, most)
+        steps = -(-units // team)
+        if steps > most:
+            steps = 0
+        threads = team if team > WARP else 4 * WARP
+        teams = threads // team
+        return self._made(
+            GpuForm.TEAMS,
+            lanes,
+            -(-rows // teams),
+            threads=threads,
+            at_once=TURNS_AT_ONCE,
+            team=team,
+            steps=steps,
+            is_even=steps * team == units and rows % teams == 0,
+            one_pass=steps == 0 and in_one_pass(self.program) is not self.program,
+        )
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _lanes(self, may_leave_rest: bool) -> int:
+        """How many neighbours a thread takes: as many as one access of the widest buffer holds, if all lie well."""
+        dense = [b for b in range(len(self.widths)) if self.vector.strides[b] == self.widths[b]]
+        lanes = ACCESS // max((self.widths[b] for b in dense), default=ACCESS)
+        while lanes > 1 and not self._fits(lanes, dense, may_leave_rest):
+            lanes //= 2
+        return lanes
+
+    def _fits(self, lanes: int, dense: Sequence[int], may_leave_rest: bool) -> bool:
+        if self.vector.size < lanes or (self.vector.size % lanes and not may_leave_rest):
+            return False
+        others = [loop for loop in self.loops if loop is not self.vector]
+        return all(
+            number % (lanes * self.widths[b]) == 0
+            for b in dense
+            for number in (self.addresses[b], *(loop.strides[b] for loop in others))
+        )
+
+    def _farthest(self, buffer: int) -> int:
+        return sum(abs(loop.strides[buffer]) * (loop.size - 1) for loop in self.loops) + self.widths[buffer]
+
+    def _made(
+        self,
+        form: GpuForm,
+        lanes: int,
+        grid: int,
+        threads: int,
+        at_once: int = 1,
+        team: int = 1,
+        steps: int = 0,
+        is_even: bool = False,
+        has_rest: bool = False,
+        one_pass: bool = False,
+    ) -> GpuCall:
+        is_wide = (
+            max(map(self._farthest, range(len(self.widths))), default=0) >= 1 << 31
+            or math.prod(self.sizes) + MOST_THREADS * MOST_STEPS * lanes >= 1 << 31
+        )
+        motions = tuple(motion_of(self.vector.strides[b], width) for b, width in enumerate(self.widths))
+        schedule = GpuSchedule(
+            form,
+            len(self.outer),
+            len(self.inner),
+            motions,
+            lanes,
+            threads,
+            at_once,
+            team,
+            steps,
+            is_even,
+            has_rest,
+            is_wide,
+            one_pass,
+            self.counted,
+        )
+        alignments = tuple(
+            lanes * width if _is_dense(self.vector, b, width) else width for b, width in enumerate(self.widths)
+        )
+        return GpuCall(schedule, tuple(self.sizes), self.strides, grid, alignments)
+
+
+def _is_dense(loop: LoopAxis, buffer: int, width: int) -> bool:
+    return loop.strides[buffer] == width
+
+
+def _team(units: int, most: int) -> int:
+    """Threads for a row of so many units: a part of a warp if that is enough, else some warps."""
+    few = min(FEW_STEPS, most)
+    team = 1
+    while team < WARP and team * few < units:
+        team *= 2
+    while team < MOST_THREADS and team * most < units:
+        team *= 2
+    return team

@@ -1,0 +1,142 @@
+"""Launching kernels on CUDA devices from Python: from tensors to a schedule, PTX and launches.
+
+In: a cluster with its program, and tensors of one device. Out: new result tensors, row-major, from torch's allocator,
+written on torch's current stream. It is the counterpart of `runtime.kernels` and gives the same results. Kernels are
+compiled once per program, schedule and generation of devices, and loaded once per device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import torch
+
+from ingot.base.errors import CodegenError
+from ingot.base.numbers import Number
+from ingot.codegen.llvm.host import Host
+from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
+from ingot.codegen.ptx.target import OLDEST, gpu
+from ingot.ir.torch_types import to_torch
+from ingot.loops.arguments import WordLayout
+from ingot.loops.gpu.schedule import GpuSchedule
+from ingot.loops.gpu.scheduling import GpuCall, schedule_gpu_call
+from ingot.loops.program import Program
+from ingot.runtime.cuda.driver import device
+from ingot.runtime.cuda.modules import launch as launch_function
+from ingot.runtime.cuda.modules import load
+from ingot.runtime.cuda.prepared import Launch, PreparedLaunches
+from ingot.runtime.kernels import Kernel, OutputTypes, address_of, laid_out, word_of, words_of
+from ingot.runtime.native.once import OncePerKey
+
+
+class GpuKernelCache:
+    """Compiled kernels of the process, by what they compute, how they are spread, and for which GPUs. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._compiled: OncePerKey[tuple[str, GpuSchedule, Host], GpuKernel] = OncePerKey()
+
+    def get(self, program: Program, schedule: GpuSchedule, host: Host) -> GpuKernel:
+        """The compiled kernel; compiled now if it is new, by one thread while others wait for it."""
+        return self._compiled.get((program.digest, schedule, host), lambda: _compiled(program, schedule, host))
+
+    def variants(self, program: Program) -> list[GpuKernel]:
+        """Every compiled form of a program, for people who want to look at it."""
+        return [kernel for kernel in list(self._compiled.made.values()) if kernel.program.digest == program.digest]
+
+
+def _compiled(program: Program, schedule: GpuSchedule, host: Host) -> GpuKernel:
+    try:
+        return compile_gpu_kernel(program, schedule, host)
+    except Exception as error:  # whatever LLVM has to say
+        raise CodegenError(f"no PTX for this kernel: {error}\n{program.text}") from error
+
+
+gpu_kernels = GpuKernelCache()
+
+
+def prepare(
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    bound: Mapping[str, int],
+    targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
+    index: int | None = None,
+) -> PreparedLaunches:
+    """The launches for tensors (in the order of the kernel's reads) where size symbols have these values.
+
+    `targets` are tensors that results are written to, by their number; all others are new and row-major. `index` is
+    the device's number, where the tensors do not say it because they have no memory.
+    """
+    if index is None:
+        index = (*tensors, *targets.values())[0].device.index
+    program = kernel.program
+    call, outputs = scheduled(kernel, tensors, bound, targets)
+    compiled = compiled_for(program, call, index)
+    loaded = load(compiled.ptx, compiled.entries, index, kernel.name)
+    layout = WordLayout.of(compiled.nest)
+    buffers = len(program.buffers)
+    block = (call.schedule.threads, 1, 1)
+    return PreparedLaunches(
+        tuple(Launch(function.handle, (call.grid, 1, 1), block) for function in loaded),
+        tuple(words_of(call, layout, buffers)),
+        tuple(layout.address(buffer) for buffer in range(buffers)),
+        tuple(layout.scalar(number) for number in range(len(program.scalars))),
+        outputs,
+        call.alignments,
+    )
+
+
+def compiled_for(program: Program, call: GpuCall, index: int) -> GpuKernel:
+    """The kernel for a call on a device."""
+    capability = device(index).capability
+    if capability < OLDEST:
+        raise CodegenError(f"cuda:{index} is of compute capability {capability}, and {OLDEST} is the first supported")
+    return gpu_kernels.get(program, call.schedule, gpu(capability))
+
+
+def scheduled(
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    bound: Mapping[str, int],
+    targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
+) -> tuple[GpuCall, OutputTypes]:
+    """How a kernel is called for tensors, and shape and type of its results."""
+    space, strides, outputs = laid_out(kernel, tensors, bound, targets)
+    addresses = [address_of(targets[number]) if number in targets else 0 for number in range(len(outputs))]
+    addresses += map(address_of, tensors)
+    lowered = kernel.lowered
+    call = schedule_gpu_call(lowered.program, space, strides, kernel.cluster.reduced, lowered.counted, addresses)
+    return call, outputs
+
+
+def launch(
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    scalars: Sequence[Number],
+    bound: Mapping[str, int],
+    targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
+    where: torch.device | None = None,
+) -> list[torch.Tensor]:
+    """Run a kernel on torch's current stream; the results are new, except those that have a target.
+
+    `where` is the device of results that depend on no tensor.
+    """
+    on = (*tensors, *targets.values())[0].device if where is None else where
+    prepared = prepare(kernel, tensors, bound, targets, on.index)
+    outputs = [
+        targets[number] if number in targets else torch.empty(shape, dtype=to_torch(dtype), device=on)
+        for number, (shape, dtype) in enumerate(prepared.outputs)
+    ]
+    words = (ctypes.c_int64 * len(prepared.words))(*prepared.words)
+    for place, tensor in zip(prepared.addresses, (*outputs, *tensors), strict=True):
+        words[place] = tensor.data_ptr()
+    for place, value, dtype in zip(prepared.scalars, scalars, kernel.program.scalars, strict=True):
+        words[place] = word_of(value, dtype)
+    workspace = torch.empty(prepared.workspace_bytes, dtype=torch.uint8, device=on)
+    if prepared.workspace_word is not None:
+        words[prepared.workspace_word] = workspace.data_ptr()
+    stream = torch.cuda.current_stream(on).cuda_stream
+    for each in prepared.launches:
+        launch_function(each.function, each.grid, each.block, each.shared_bytes, words, stream)
+    return outputs
