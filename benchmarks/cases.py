@@ -16,6 +16,10 @@ from torch.nn import functional
 
 FULL, POSITIVE, MASK, ROW = "full", "positive", "mask", "row"
 """Kinds of inputs: normal numbers, numbers around 1, truth values, all of the case's whole shape; and a single row."""
+HEADS, ANGLES, IMAGES, CHANNELS = "heads", "angles", "images", "channels"
+"""Rows taken apart into heads, and numbers for each row that all of its heads share; images of bytes that have about as
+many elements as the whole shape, and numbers around 1 for each of their channels."""
+HEAD, IMAGE = 128, (3, 512, 512)
 
 
 @dataclass(frozen=True)
@@ -23,27 +27,50 @@ class Case:
     name: str
     inputs: tuple[str, ...]
     eager: Callable[..., Any]
-    fused: Callable[..., Any]
-    """Takes the fusion's operators, then handles of the inputs."""
+    fused: Callable[..., Any] | None = None
+    """Takes the fusion's operators, then handles of the inputs; None for cases that are only called as functions."""
     tolerance: float = 1e-5
     memory_bound: bool = True
     """Whether moving the bytes should take longer than computing with them."""
     is_flat: bool = False
     """Whether the inputs are vectors instead of matrices; it makes no difference to what is computed."""
 
-    def tensors(self, rows: int, columns: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    def tensors(
+        self, rows: int, columns: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> list[torch.Tensor]:
         """Inputs of a size, the same at every call."""
-        generator = torch.Generator().manual_seed(20)
+        generator = torch.Generator(device).manual_seed(20)
         shape = (rows * columns,) if self.is_flat else (rows, columns)
         return [_tensor(kind, shape, dtype, generator) for kind in self.inputs]
 
 
 def _tensor(kind: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    shape = _shape(kind, shape)
+    device = generator.device
     if kind == MASK:
-        return torch.rand(shape, generator=generator) < 0.8
-    if kind == POSITIVE:
-        return (torch.rand(shape, generator=generator) + 0.5).to(dtype)
-    return torch.randn(shape[-1:] if kind == ROW else shape, generator=generator).to(dtype)
+        return torch.rand(shape, generator=generator, device=device) < 0.8
+    if kind == IMAGES:
+        return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8, device=device)
+    if kind in (POSITIVE, CHANNELS):
+        return (torch.rand(shape, generator=generator, device=device) + 0.5).to(dtype)
+    return torch.randn(shape, generator=generator, device=device).to(dtype)
+
+
+def _shape(kind: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of an input of a kind, given the case's."""
+    match kind:
+        case "row":
+            return shape[-1:]
+        case "heads":
+            return shape[0], max(1, shape[1] // HEAD), HEAD
+        case "angles":
+            return shape[0], 1, HEAD
+        case "images":
+            return max(1, math.prod(shape) // math.prod(IMAGE)), *IMAGE
+        case "channels":
+            return IMAGE[0], 1, 1
+        case _:
+            return shape
 
 
 def written_once(name: str, inputs: tuple[str, ...], body: Callable[..., Any], **more: Any) -> Case:

@@ -56,6 +56,7 @@ class Contest:
 def define(case: Case, tensors: Sequence[torch.Tensor]) -> FusionDefinition:
     """The case as a fusion; results have the dtype of the first input."""
     half = HALVES.get(tensors[0].dtype)
+    assert case.fused is not None, f"{case.name} is only called as a function"
     with FusionDefinition() as fd:
         results = case.fused(fd.ops, *(fd.from_pytorch(tensor) for tensor in tensors))
         for result in results if isinstance(results, tuple) else (results,):

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 Call = Callable[[], object]
+Clock = Callable[[Call, int], float]
+"""Takes a call and how often to make it, gives the seconds one call takes."""
 
 
 @dataclass(frozen=True)
@@ -46,27 +48,27 @@ class Effort:
     """Seconds a turn lasts at least: calls that are shorter are repeated until it is over."""
 
 
-def race(contestants: Mapping[str, Contestant], effort: Effort) -> dict[str, Timing]:
-    """Every contestant measured in every round. Each is called before the first round, so that nothing is new to it."""
-    repeats: dict[str, int] = {}
-    for name, contestant in contestants.items():
-        _prepare(contestant)
-        contestant.call()
-        repeats[name] = _calls_in_a_turn(contestant.call, effort.shortest_turn)
-    rounds: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(effort.rounds):
-        for name, contestant in contestants.items():
-            _prepare(contestant)
-            rounds[name].append(seconds(contestant.call, repeats[name]))
-    return {name: Timing(tuple(spent)) for name, spent in rounds.items()}
-
-
 def seconds(call: Call, repeats: int = 1) -> float:
     """Seconds a call takes, on average over calls in a row."""
     start = time.perf_counter()
     for _ in range(repeats):
         call()
     return (time.perf_counter() - start) / repeats
+
+
+def race(contestants: Mapping[str, Contestant], effort: Effort, clock: Clock = seconds) -> dict[str, Timing]:
+    """Every contestant measured in every round. Each is called before the first round, so that nothing is new to it."""
+    repeats: dict[str, int] = {}
+    for name, contestant in contestants.items():
+        _prepare(contestant)
+        contestant.call()
+        repeats[name] = _calls_in_a_turn(contestant.call, effort.shortest_turn, clock)
+    rounds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(effort.rounds):
+        for name, contestant in contestants.items():
+            _prepare(contestant)
+            rounds[name].append(clock(contestant.call, repeats[name]))
+    return {name: Timing(tuple(spent)) for name, spent in rounds.items()}
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:
@@ -78,9 +80,9 @@ def _prepare(contestant: Contestant) -> None:
         contestant.prepare()
 
 
-def _calls_in_a_turn(call: Call, shortest_turn: float) -> int:
+def _calls_in_a_turn(call: Call, shortest_turn: float, clock: Clock) -> int:
     repeats = 1
-    while (spent := seconds(call, repeats) * repeats) < shortest_turn:
+    while (spent := clock(call, repeats) * repeats) < shortest_turn:
         # Approached in steps, because the first calls of a kind are slower than the rest.
         repeats = max(repeats + 1, min(repeats * 10, math.ceil(repeats * shortest_turn / spent)))
     return repeats

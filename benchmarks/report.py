@@ -94,21 +94,21 @@ def large_sheet(title: str, rows: Sequence[Row]) -> Sheet:
         cells.append(
             (
                 row.name,
-                *(_milliseconds(row.seconds.get(name)) for name in (EAGER, COMPILE, INGOT)),
-                _ratio(row.over(EAGER)),
-                _ratio(row.over(COMPILE)),
-                _milliseconds(row.seconds.get(JIT)),
-                *(_ratio(row.over(name, JIT)) for name in (EAGER, COMPILE)),
+                *(milliseconds(row.seconds.get(name)) for name in (EAGER, COMPILE, INGOT)),
+                times(row.over(EAGER)),
+                times(row.over(COMPILE)),
+                milliseconds(row.seconds.get(JIT)),
+                *(times(row.over(name, JIT)) for name in (EAGER, COMPILE)),
                 _gigabytes(row.speed),
                 _share(row.speed, row.triad),
                 _share(row.speed, row.own_streams),
-                *(_milliseconds(row.compile_seconds.get(name)) for name in (INGOT, COMPILE)),
-                _ratio(row.compile_ratio),
+                *(milliseconds(row.compile_seconds.get(name)) for name in (INGOT, COMPILE)),
+                times(row.compile_ratio),
             )
         )
     others = (EAGER, COMPILE)
-    of_fusion, of_jit = ([_mean(row.over(other, who) for row in rows) for other in others] for who in (INGOT, JIT))
-    compiles = _mean(row.compile_ratio for row in rows)
+    of_fusion, of_jit = ([mean_ratio(row.over(other, who) for row in rows) for other in others] for who in (INGOT, JIT))
+    compiles = mean_ratio(row.compile_ratio for row in rows)
     cells.append(("geometric mean", "", "", "", *of_fusion, "", *of_jit, "", "", "", "", "", compiles))
     return Sheet(f"{title}, {rows[0].elements:,} float32 elements", columns, tuple(cells))
 
@@ -121,14 +121,14 @@ def half_sheet(rows: Sequence[Row]) -> Sheet:
     cells = [
         (
             row.name,
-            *(_milliseconds(row.seconds.get(name)) for name in (EAGER, COMPILE, INGOT, IN_FLOAT32)),
-            *(_ratio(row.over(name)) for name in (EAGER, COMPILE, IN_FLOAT32)),
+            *(milliseconds(row.seconds.get(name)) for name in (EAGER, COMPILE, INGOT, IN_FLOAT32)),
+            *(times(row.over(name)) for name in (EAGER, COMPILE, IN_FLOAT32)),
             _gigabytes(row.speed),
             _share(row.speed, row.own_streams),
         )
         for row in rows
     ]
-    means = (_mean(row.over(name) for row in rows) for name in (EAGER, COMPILE, IN_FLOAT32))
+    means = (mean_ratio(row.over(name) for row in rows) for name in (EAGER, COMPILE, IN_FLOAT32))
     cells.append(("geometric mean", "", "", "", "", *means, "", ""))
     return Sheet(f"Half types, {rows[0].elements:,} elements", columns, tuple(cells))
 
@@ -138,9 +138,9 @@ def small_sheet(rows: Sequence[Row]) -> Sheet:
     cells = (
         (
             row.name,
-            *(_microseconds(row.seconds.get(name)) for name in contestants),
-            *(_ratio(row.over(name)) for name in contestants[:3]),
-            *(_ratio(row.over(name, JIT)) for name in (EAGER, COMPILE)),
+            *(microseconds(row.seconds.get(name)) for name in contestants),
+            *(times(row.over(name)) for name in contestants[:3]),
+            *(times(row.over(name, JIT)) for name in (EAGER, COMPILE)),
         )
         for row in rows
     )
@@ -159,15 +159,15 @@ def models_sheet(rows: Sequence[Row]) -> Sheet:
     cells = [
         (
             row.name,
-            *(_milliseconds(row.seconds.get(name)) for name in (EAGER, COMPILE, JIT)),
-            *(_ratio(row.over(name, JIT)) for name in (EAGER, COMPILE)),
-            *(_milliseconds(row.second_result.get(name)) for name in (JIT, COMPILE)),
-            _ratio(row.second_result_ratio),
+            *(milliseconds(row.seconds.get(name)) for name in (EAGER, COMPILE, JIT)),
+            *(times(row.over(name, JIT)) for name in (EAGER, COMPILE)),
+            *(milliseconds(row.second_result.get(name)) for name in (JIT, COMPILE)),
+            times(row.second_result_ratio),
         )
         for row in rows
     ]
-    means = (_mean(row.over(name, JIT) for row in rows) for name in (EAGER, COMPILE))
-    cells.append(("geometric mean", "", "", "", *means, "", "", _mean(row.second_result_ratio for row in rows)))
+    means = (mean_ratio(row.over(name, JIT) for row in rows) for name in (EAGER, COMPILE))
+    cells.append(("geometric mean", "", "", "", *means, "", "", mean_ratio(row.second_result_ratio for row in rows)))
     return Sheet("Models in eval mode, without gradients", columns, tuple(cells))
 
 
@@ -176,7 +176,7 @@ def linear_sheet(rows: Sequence[Row]) -> Sheet:
         (
             row.name,
             *(f"{row.seconds[name] / row.elements * 1e9:.3f}" for name in (EAGER, INGOT)),
-            _ratio(row.over(EAGER)),
+            times(row.over(EAGER)),
             _gigabytes(row.speed),
         )
         for row in rows
@@ -190,9 +190,9 @@ def pool_sheet(rows: Sequence[Row]) -> Sheet:
     cells = (
         (
             row.name,
-            *(_milliseconds(row.seconds[name]) for name in contestants),
-            _ratio(row.over(FRESH_RESULTS)),
-            _ratio(row.over(INGOT, HUGE_INPUTS)),
+            *(milliseconds(row.seconds[name]) for name in contestants),
+            times(row.over(FRESH_RESULTS)),
+            times(row.over(INGOT, HUGE_INPUTS)),
         )
         for row in rows
     )
@@ -211,11 +211,11 @@ _SHEETS = {
 }
 
 
-def _milliseconds(seconds: float | None) -> str:
+def milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1e3:,.1f}"
 
 
-def _microseconds(seconds: float | None) -> str:
+def microseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1e6:,.2f}"
 
 
@@ -223,7 +223,7 @@ def _gigabytes(speed: float) -> str:
     return f"{speed / 1e9:.1f}"
 
 
-def _ratio(ratio: float | None) -> str:
+def times(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:,.1f}x" if ratio >= 10 else f"{ratio:.2f}x"
 
 
@@ -231,9 +231,9 @@ def _share(speed: float, limit: float | None) -> str:
     return "" if limit is None else f"{speed / limit:.0%}"
 
 
-def _mean(ratios) -> str:
+def mean_ratio(ratios) -> str:
     measured = [ratio for ratio in ratios if ratio is not None]
-    return _ratio(geometric_mean(measured)) if measured else ""
+    return times(geometric_mean(measured)) if measured else ""
 
 
 def _markdown_row(cells: Sequence[str]) -> str:

@@ -38,12 +38,24 @@ class Row:
     memory_bound: bool = False
     second_result: Mapping[str, float] = field(default_factory=dict)
     """Seconds until a contestant that starts from nothing has given its second result, by contestant."""
+    floor: float | None = None
+    """Seconds that moving the bytes takes at the speed of a copy, in the same rounds."""
+    kernels: int | None = None
+    """Kernels that ingot.jit has generated for the case and runs; none where it leaves the case to PyTorch."""
+    reason: str = ""
+    """Why it leaves the case to PyTorch, where it does."""
 
     def over(self, other: str, contestant: str = INGOT) -> float | None:
         """How many times as long the other one takes; None if it was not measured."""
         if other not in self.seconds or contestant not in self.seconds:
             return None
         return self.seconds[other] / self.seconds[contestant]
+
+    def over_floor(self, contestant: str) -> float | None:
+        """How many times as long as moving the bytes a contestant takes; None if that was not measured."""
+        if self.floor is None or contestant not in self.seconds:
+            return None
+        return self.seconds[contestant] / self.floor
 
     @property
     def speed(self) -> float:

@@ -50,7 +50,7 @@ def targets(results: Results) -> list[Target]:
         found += _large(f"{group}, ingot.jit", results.rows(group), JIT)
     rows = results.rows("pointwise")
     bound = ((row.name, row.speed / row.own_streams) for row in rows if row.memory_bound and row.own_streams)
-    found += _worst("pointwise bound by memory, share of its speed", bound, SHARE_OF_MEMORY)
+    found += worst("pointwise bound by memory, share of its speed", bound, SHARE_OF_MEMORY)
     compiled = [row.compile_seconds[INGOT] for row in results.rows("pointwise", "reductions")]
     if compiled:
         milliseconds = statistics.median(compiled) * 1e3
@@ -68,13 +68,13 @@ def targets(results: Results) -> list[Target]:
         if row.name == SMALL_CALL:
             spent = row.seconds[INGOT] * 1e6
             found.append(Target("a small call", spent, CALL_SECONDS * 1e6, " us", at_most=True, where=row.name))
-            found += _worst("a small call, over one eager torch.add", [(row.name, row.over(ONE_ADDITION))], 1.0)
-            found += _worst("a small call, over torch.compile", [(row.name, row.over(COMPILE))], CALL_RATIO)
+            found += worst("a small call, over one eager torch.add", [(row.name, row.over(ONE_ADDITION))], 1.0)
+            found += worst("a small call, over torch.compile", [(row.name, row.over(COMPILE))], CALL_RATIO)
     small = ((row.name, row.over(EAGER, JIT)) for row in results.rows("small"))
-    found += _worst("small calls through ingot.jit, over eager", small, 1.0)
+    found += worst("small calls through ingot.jit, over eager", small, 1.0)
     found += _models(results.rows("models"))
     halves = ((row.name, row.over(IN_FLOAT32)) for row in results.rows("half") if row.memory_bound)
-    found += _worst("half types bound by memory, over float32", halves, HALF_OVER_FLOAT32)
+    found += worst("half types bound by memory, over float32", halves, HALF_OVER_FLOAT32)
     return found + _no_cliff(results.rows("linear"))
 
 
@@ -83,34 +83,36 @@ def _large(text: str, rows: Sequence[Row], contestant: str) -> list[Target]:
     found: list[Target] = []
     wanted_means = MEANS[text.partition(",")[0]]
     for other, wanted in zip((EAGER, COMPILE), wanted_means, strict=True):
-        found += _worst(f"{text}, over {other}", ((row.name, row.over(other, contestant)) for row in rows), 1.0)
+        found += worst(f"{text}, over {other}", ((row.name, row.over(other, contestant)) for row in rows), 1.0)
         if wanted is not None:
-            found += _mean(f"{text}, over {other}", (row.over(other, contestant) for row in rows), wanted)
+            found += mean(f"{text}, over {other}", (row.over(other, contestant) for row in rows), wanted)
     return found
 
 
 def _models(rows: Sequence[Row]) -> list[Target]:
     sooner = (row.second_result_ratio for row in rows)
     return [
-        *_mean("models, over eager", (row.over(EAGER, JIT) for row in rows), MODELS_OVER_EAGER),
-        *_mean("models, over torch.compile", (row.over(COMPILE, JIT) for row in rows), MODELS_OVER_COMPILE),
-        *_mean("models, second result over torch.compile's", sooner, SECOND_RESULT_RATIO),
+        *mean("models, over eager", (row.over(EAGER, JIT) for row in rows), MODELS_OVER_EAGER),
+        *mean("models, over torch.compile", (row.over(COMPILE, JIT) for row in rows), MODELS_OVER_COMPILE),
+        *mean("models, second result over torch.compile's", sooner, SECOND_RESULT_RATIO),
     ]
 
 
-def _mean(text: str, ratios: Iterable[float | None], wanted: float) -> list[Target]:
+def mean(text: str, ratios: Iterable[float | None], wanted: float) -> list[Target]:
     """The geometric mean of the ratios that were measured."""
     measured = [ratio for ratio in ratios if ratio is not None]
     return [Target(f"{text}, geometric mean", geometric_mean(measured), wanted, "x")] if measured else []
 
 
-def _worst(text: str, ratios: Iterable[tuple[str, float | None]], wanted: float) -> list[Target]:
-    """The smallest ratio of those that were measured."""
-    measured = [(ratio, name) for name, ratio in ratios if ratio is not None]
-    if not measured:
+def worst(
+    text: str, measured: Iterable[tuple[str, float | None]], wanted: float, unit: str = "x", at_most: bool = False
+) -> list[Target]:
+    """The figure furthest from what is wanted, of those that were measured."""
+    figures = [(figure, name) for name, figure in measured if figure is not None]
+    if not figures:
         return []
-    ratio, name = min(measured)
-    return [Target(text, ratio, wanted, "x", where=name)]
+    figure, name = max(figures) if at_most else min(figures)
+    return [Target(text, figure, wanted, unit, at_most, name)]
 
 
 def _no_cliff(rows: Sequence[Row]) -> list[Target]:

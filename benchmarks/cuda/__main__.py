@@ -1,0 +1,94 @@
+"""`python -m benchmarks.cuda`: measure, print tables, say which targets are met, save what was asked for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+import benchmarks.cuda
+from benchmarks.cuda.clocks import device_clock
+from benchmarks.cuda.contests import first_use
+from benchmarks.cuda.groups import COPY, DTYPES, GROUPS, SMALL_GROUP, Bench
+from benchmarks.cuda.report import kernels_text, page, sheets
+from benchmarks.measuring import Effort, race
+from benchmarks.results import COMPILE, Results, Row, Speed, machine, save
+
+TABLE_WIDTH = 190
+"""Columns the tables need, whatever the output is."""
+QUICK_ROUNDS, ROUNDS = 3, 11
+SHORTEST_TURN = 3e-3
+
+
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda", description=benchmarks.cuda.__doc__)
+    parser.add_argument("--only", action="append", metavar="NAME", help="cases whose name has this in it; repeatable")
+    parser.add_argument("--dtype", action="append", choices=list(DTYPES), help="only this type; may be repeated")
+    parser.add_argument("--no-small", action="store_true", help="leave the host's time of small calls out")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out, which takes minutes")
+    parser.add_argument("--quick", action="store_true", help="small tensors and few rounds: figures of little meaning")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="save all figures")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="save the page, which is docs/cuda-benchmark.md")
+    return parser.parse_args(arguments)
+
+
+def bench_for(device: torch.device, quick: bool, with_compile: bool, only: Sequence[str]) -> Bench:
+    if quick:
+        return Bench(device, 256, 256, 1 << 20, Effort(QUICK_ROUNDS, 0.0), with_compile, tuple(only))
+    return Bench(device, 8192, 8192, 1 << 30, Effort(ROUNDS, SHORTEST_TURN), with_compile, tuple(only))
+
+
+def measure(bench: Bench, groups: Sequence[str], first: dict[str, float]) -> Results:
+    """All rows of some groups, each told as it is done."""
+    copy = race({COPY: bench.copy}, bench.effort, device_clock(bench.device))[COPY]
+    speed = Speed(COPY, 2 * bench.copy_bytes / copy.best, 2 * bench.copy_bytes / copy.median)
+    rows: dict[str, tuple[Row, ...]] = {}
+    for group in groups:
+        done: list[Row] = []
+        for job in GROUPS[group](bench):
+            done.append(job())
+            print(f"{group}, {done[-1].name}: right, {kernels_text(done[-1])}", file=sys.stderr, flush=True)
+        rows[group] = tuple(done)
+    return Results(machine() | _about(bench.device), (speed,), first, rows)
+
+
+def _about(device: torch.device) -> dict[str, str]:
+    if device.type != "cuda":
+        return {}
+    found = torch.cuda.get_device_properties(device)
+    return {"GPU": f"{found.name}, {found.multi_processor_count} multiprocessors", "CUDA": str(torch.version.cuda)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = options(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        # Nobody may find what an earlier run has compiled: not torch.compile, and not the driver, which keeps machine
+        # code made from PTX. All of these are read when they are first needed.
+        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder, "CUDA_CACHE_DISABLE": "1"}
+        if not torch.cuda.is_available():
+            print("this comparison needs an NVIDIA GPU; python -m benchmarks is the one for CPUs", file=sys.stderr)
+            return 2
+        device = torch.device("cuda", torch.cuda.current_device())
+        first = first_use(device, not chosen.no_compile)
+        bench = bench_for(device, chosen.quick, COMPILE in first, chosen.only or ())
+        groups = [*(chosen.dtype or DTYPES), *([] if chosen.no_small else [SMALL_GROUP])]
+        results = measure(bench, groups, first)
+    tables = sheets(results, chosen.quick)
+    console = Console(width=TABLE_WIDTH)
+    for table in tables:
+        console.print(table.for_terminal(), *table.remarks, "", sep="\n", highlight=False)
+    if chosen.json:
+        save(results, chosen.json)
+    if chosen.markdown:
+        chosen.markdown.write_text(page(tables))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
