@@ -47,17 +47,19 @@ def _process() -> ctypes.CDLL:
 
 
 class TensorExchange:
-    """torch's function to make a tensor from native memory (DLPack's C interface)."""
+    """torch's functions to make a tensor from native memory, and to tell its stream (DLPack's C interface)."""
 
     _NAME = b"dlpack_exchange_api"
     _MAJOR_VERSION = 1
 
     def __init__(self, table: int):
-        words = (ctypes.c_uint64 * 5).from_address(table)
+        words = (ctypes.c_uint64 * 7).from_address(table)
         self.version = words[0]
         """Major version in the lower half of the word, minor version in the upper."""
         self.to_python = Foreign(words[4], 32)
         """managed_tensor_to_py_object_no_sync"""
+        self.current_stream = Foreign(words[6], 32)
+        """current_work_stream"""
 
     @classmethod
     def find(cls) -> TensorExchange | None:

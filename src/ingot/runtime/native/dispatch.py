@@ -15,6 +15,7 @@ from typing import Any
 
 from ingot.runtime.native import call_records, layout
 from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.answering import now
 from ingot.runtime.native.call_matching import (
     CALL_WORDS,
     FOUND_SETTINGS,
@@ -36,7 +37,6 @@ from ingot.runtime.native.layout import TensorLayout, tensor_layout
 from ingot.runtime.native.matching import COUNT, INPUTS, MOST_RECORDS, OUTPUTS, RECORDS, make_room
 from ingot.runtime.native.once import once
 from ingot.runtime.native.routines import Foreign, Library, Routine, Value
-from ingot.runtime.native.running import now
 
 _CALL_WORD = 16
 """Where a class has the address that its objects are called through; confirmed by classes of this process."""

@@ -12,6 +12,7 @@ import os
 
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function, torch_function
+from ingot.runtime.native.answering import now
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
 from ingot.runtime.native.matching import (
     CONVENTION,
@@ -27,7 +28,7 @@ from ingot.runtime.native.matching import (
 from ingot.runtime.native.once import once
 from ingot.runtime.native.pool import Pool, pool
 from ingot.runtime.native.routines import Foreign, Library, Routine, Value
-from ingot.runtime.native.running import RunningEmitter, now
+from ingot.runtime.native.running import RunningEmitter
 
 
 class Modes:

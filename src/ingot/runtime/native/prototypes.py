@@ -50,8 +50,10 @@ class Prototype:
         self.nbytes = math.prod(shape) * dtype.itemsize
         self._words = (ctypes.c_int64 * (_HEADER_WORDS + 2 * rank))()
         self.address = ctypes.addressof(self._words)
-        sizes = self.address + _HEADER_WORDS * 8
-        header = type_word(dtype, rank), self.nbytes, sizes, sizes + rank * 8
+        self.sizes = self.address + _HEADER_WORDS * 8
+        """Where they are."""
+        self.strides = self.sizes + rank * 8
+        header = type_word(dtype, rank), self.nbytes, self.sizes, self.strides
         self._words[:] = [*header, *shape, *row_major_strides(shape)]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -26,6 +26,7 @@ FLOAT, INT, BOOL = -1, -2, -3
 # The words of a record.
 IN_FLIGHT, GUARDS, PROTOTYPES, ARENA_BYTES, CONVERSION_COUNT, CONVERSIONS = range(6)
 STEP_COUNT, STEPS, MOST_WORDS, IS_LONG, STATISTICS, LAUNCHES, BYTES_MOVED = range(6, 13)
+RUN, SITE = 13, 14
 
 GUARD_TYPE, GUARD_RANK, GUARD_AXES, GUARD_ITEM_BYTES = range(4)
 GUARD_MASK, GUARD_KEYS, GUARD_INFERENCE_KEYS = range(4, 7)
@@ -34,7 +35,7 @@ GUARD_WORDS = 7
 AXIS_SIZE, AXIS_STRIDE, AXIS_MASK = range(3)
 AXIS_WORDS = 3
 
-STEP_ENTRY, STEP_WORD_COUNT, STEP_TEMPLATE, STEP_PATCH_COUNT, STEP_PATCHES, STEP_IS_PARALLEL = range(6)
+STEP_ENTRY, STEP_IS_PARALLEL, STEP_WORD_COUNT, STEP_TEMPLATE, STEP_PATCH_COUNT, STEP_PATCHES = range(6)
 STEP_WORDS = 6
 PATCH_WORD, PATCH_SLOT, PATCH_OFFSET = range(3)
 PATCH_WORDS = 3
@@ -140,6 +141,36 @@ class Step:
     patches: tuple[Patch, ...]
     is_parallel: bool = False
 
+    def code(self, record: Placed) -> tuple[int, int]:
+        return self.entry, int(self.is_parallel)
+
+
+class AnyStep(Protocol):
+    """A kernel of whatever kind: words with patches, and what is done with them."""
+
+    @property
+    def words(self) -> tuple[int, ...]: ...
+
+    @property
+    def patches(self) -> tuple[Patch, ...]: ...
+
+    def code(self, record: Placed) -> tuple[int, int]:
+        """The first two words of a step."""
+        ...
+
+
+class Site(Protocol):
+    """Where a record's kernels run, if not on the CPU."""
+
+    @property
+    def run(self) -> int:
+        """The address of the native routine run(table, record, items, slots, start)."""
+        ...
+
+    def words(self, record: Placed, results: Sequence[Prototype], arena_bytes: int) -> list[int]:
+        """What that routine has to know."""
+        ...
+
 
 class RunStatistics:
     """What native calls have cost; several records add to one."""
@@ -200,7 +231,7 @@ class Record(Placed):
         self,
         guards: Sequence[Guard],
         results: Sequence[Prototype],
-        steps: Sequence[Step],
+        steps: Sequence[AnyStep],
         statistics: RunStatistics,
         *,
         arena_bytes: int = 0,
@@ -208,13 +239,14 @@ class Record(Placed):
         is_long: bool = False,
         bytes_moved: int = 0,
         keeps: Any = None,
+        site: Site | None = None,
     ):
         """`doubles` are the inputs to be had as doubles too. `keeps` is held as long as the record: what owns the
         machine code of the steps."""
         super().__init__()
         self.guards = tuple(guards)
         self.results = tuple(results)
-        self.keep(statistics, keeps)
+        self.keep(statistics, keeps, site)
         slots = Slots(len(guards), len(results))
         words = {
             GUARDS: self.place([word for guard in guards for word in self.guard_words(guard)]),
@@ -229,6 +261,8 @@ class Record(Placed):
             STATISTICS: statistics.address,
             LAUNCHES: len(steps),
             BYTES_MOVED: bytes_moved,
+            RUN: 0 if site is None else site.run,
+            SITE: 0 if site is None else self.place(site.words(self, results, arena_bytes)),
         }
         self._words = (ctypes.c_int64 * (1 + len(words)))(0, *words.values())
         self.address = ctypes.addressof(self._words)
@@ -238,13 +272,13 @@ class Record(Placed):
         """Whether a call is inside without the GIL."""
         return self._words[IN_FLIGHT] != 0
 
-    def _step_words(self, step: Step) -> list[int]:
+    def _step_words(self, step: AnyStep) -> list[int]:
         patches = [word for patch in step.patches for word in (patch.word, patch.slot, patch.offset)]
         template, placed = self.place(list(step.words)), self.place(patches)
-        return [step.entry, len(step.words), template, len(step.patches), placed, int(step.is_parallel)]
+        return [*step.code(self), len(step.words), template, len(step.patches), placed]
 
 
-def can_record(guards: Sequence[Guard], steps: Sequence[Step]) -> bool:
+def can_record(guards: Sequence[Guard], steps: Sequence[AnyStep]) -> bool:
     """Whether calls like these can be answered by a record: dtypes that native code knows, and not too many words."""
     known = all(guard.is_known for guard in guards if isinstance(guard, TensorGuard))
     return known and 8 * len(guards) + max((len(step.words) for step in steps), default=0) <= MOST_STACK_WORDS

@@ -239,11 +239,14 @@ class Routine:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def call(self, target: Routine | Foreign, *arguments: Value) -> Word:
-        """The result of another routine or of a C function of words; what C returns in fewer bits is widened."""
+    def call(self, target: Routine | Foreign | Word, *arguments: Value) -> Word:
+        """The result of another routine, be it at an address found on the way, or of a C function of words; what C
+        returns in fewer bits is widened."""
         listed = ", ".join(f"i64 {_text(argument)}" for argument in arguments)
         if isinstance(target, Routine):
             return self._word(f"call i64 @{target.name}({listed})")
+        if isinstance(target, Word):
+            return self._word(f"call i64 {self._pointer(target, 0)}({listed})")
         bits = target.result_bits
         result = self._name(f"call i{bits} inttoptr (i64 {target.address} to ptr)({listed})")
         return Word(result) if bits == 64 else self._word(f"zext i{bits} {result} to i64")

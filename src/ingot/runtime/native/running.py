@@ -1,22 +1,21 @@
-"""The launcher's native routines that run a record's steps and make its results."""
+"""The launcher's native routines that run a record's steps on the CPU and make its results."""
 
 from __future__ import annotations
 
-import time
-
 from ingot.runtime.native import pool_routines, records
-from ingot.runtime.native.addresses import python_function, system_function, torch_function
-from ingot.runtime.native.matching import CONVENTION, INPUTS, LIST_CONVENTION, OUTPUTS, POSITIONAL_CONVENTION
+from ingot.runtime.native.addresses import torch_function
+from ingot.runtime.native.answering import (
+    collect_results,
+    convert_numbers,
+    count_run,
+    fill_words,
+    give_up_tensors,
+    run_guarded,
+)
+from ingot.runtime.native.matching import INPUTS, OUTPUTS
 from ingot.runtime.native.pool import Pool
 from ingot.runtime.native.prototypes import PROTOTYPE_BYTES
-from ingot.runtime.native.routines import Foreign, Library, Routine, Value, Word
-
-
-def now(routine: Routine) -> Word:
-    """The time in nanoseconds, from some moment on."""
-    cells = routine.stack(2)
-    routine.call(system_function("clock_gettime", 32), time.CLOCK_MONOTONIC, cells)
-    return routine.add(routine.multiply(routine.load(cells, 0), 1_000_000_000), routine.load(cells, 1))
+from ingot.runtime.native.routines import Foreign, Library, Routine, Value
 
 
 def _thread_count_function() -> Foreign | None:
@@ -44,14 +43,17 @@ class RunningEmitter:
         """run(table, record, items, slots, start): the results of a record, or 0 if Python has to compute them."""
         routine = self._library.routine("run", 5)
         table, record, items, slots, start = routine.parameters
+        elsewhere = routine.load(record, records.RUN)
+        with routine.when(routine.compare(elsewhere, "!=", 0)):
+            routine.give_back(routine.call(elsewhere, *routine.parameters))
         inputs, outputs = routine.load(table, INPUTS), routine.load(table, OUTPUTS)
         blocks = routine.stack(routine.add(outputs, 1))
         fresh_slots = routine.add(slots, routine.multiply(inputs, 8))
         is_short = routine.call(take_memory, record, outputs, blocks, fresh_slots)
         with routine.when(routine.compare(is_short, "!=", 0)):
             routine.give_back(0)
-        self._convert(routine, record, slots)
-        fault = self._guarded_steps(routine, run_steps, record, items, inputs, slots)
+        convert_numbers(routine, record, slots)
+        fault = run_guarded(routine, record, items, inputs, run_steps, record, slots)
         self._give_arena(routine, blocks, outputs)
         with routine.when(routine.compare(fault, "!=", 0)):
             with routine.loop(outputs) as index:
@@ -59,44 +61,14 @@ class RunningEmitter:
             routine.give_back(0)
         result = routine.call(wrap_results, table, record, blocks)
         with routine.when(routine.compare(result, "!=", 0)):
-            self._count(routine, record, start)
+            count_run(routine, record, start)
         routine.give_back(result)
         return routine
-
-    def _convert(self, routine: Routine, record: Value, slots: Value) -> None:
-        conversions = routine.load(record, records.CONVERSIONS)
-        with routine.loop(routine.load(record, records.CONVERSION_COUNT)) as index:
-            conversion = routine.add(conversions, routine.multiply(index, records.CONVERSION_WORDS * 8))
-            number = routine.load(slots, routine.load(conversion, records.CONVERSION_SOURCE))
-            target = routine.load(conversion, records.CONVERSION_TARGET)
-            routine.store(routine.to_double(number), slots, target)
 
     def _give_arena(self, routine: Routine, blocks: Value, outputs: Value) -> None:
         arena = routine.load(blocks, outputs)
         with routine.when(routine.compare(arena, "!=", 0)):
             routine.call(self._pool.give, arena)
-
-    def _guarded_steps(
-        self, routine: Routine, run_steps: Routine, record: Value, items: Value, inputs: Value, slots: Value
-    ) -> Value:
-        """Run the steps; those that take long run without the GIL, with the inputs and the record held."""
-        cell, held = routine.stack(1), routine.stack(inputs)
-        is_long = routine.compare(routine.load(record, records.IS_LONG), "!=", 0)
-        with routine.when(routine.opposite(is_long)):
-            routine.store(routine.call(run_steps, record, slots), cell)
-        with routine.when(is_long):
-            with routine.loop(inputs) as index:  # the list may change meanwhile
-                item = routine.load(items, index)
-                routine.store(item, held, index)
-                routine.call(python_function("Py_IncRef"), item)
-            routine.increase(1, record, records.IN_FLIGHT)
-            thread = routine.call(python_function("PyEval_SaveThread"))
-            routine.store(routine.call(run_steps, record, slots), cell)
-            routine.call(python_function("PyEval_RestoreThread"), thread)
-            routine.increase(-1, record, records.IN_FLIGHT)
-            with routine.loop(inputs) as index:
-                routine.call(python_function("Py_DecRef"), routine.load(held, index))
-        return routine.load(cell)
 
     def _take_memory(self) -> Routine:
         """take_memory(record, outputs, blocks, slots): blocks for results and arena; 1 if memory is short."""
@@ -128,17 +100,9 @@ class RunningEmitter:
         record, slots = routine.parameters
         words = routine.stack(routine.load(record, records.MOST_WORDS))
         steps = routine.load(record, records.STEPS)
-        copy = system_function("memcpy")
         with routine.loop(routine.load(record, records.STEP_COUNT)) as index:
             step = routine.add(steps, routine.multiply(index, records.STEP_WORDS * 8))
-            size = routine.multiply(routine.load(step, records.STEP_WORD_COUNT), 8)
-            routine.call(copy, words, routine.load(step, records.STEP_TEMPLATE), size)
-            patches = routine.load(step, records.STEP_PATCHES)
-            with routine.loop(routine.load(step, records.STEP_PATCH_COUNT)) as number:
-                patch = routine.add(patches, routine.multiply(number, records.PATCH_WORDS * 8))
-                source = routine.load(slots, routine.load(patch, records.PATCH_SLOT))
-                value = routine.add(source, routine.load(patch, records.PATCH_OFFSET))
-                routine.store(value, words, routine.load(patch, records.PATCH_WORD))
+            fill_words(routine, step, words, slots)
             self._set_threads(routine, step, words)
             routine.call_address(routine.load(step, records.STEP_ENTRY), words)
             with routine.when(routine.compare(routine.load(words, records.FAULT_WORD), "!=", 0)):
@@ -163,6 +127,7 @@ class RunningEmitter:
 
         If torch refuses one of them, all are given up and the result is 0.
         """
+        collect = collect_results(self._library)
         routine = self._library.routine("wrap_results", 3)
         table, record, blocks = routine.parameters
         outputs = routine.load(table, OUTPUTS)
@@ -172,41 +137,12 @@ class RunningEmitter:
             with routine.when(routine.compare(tensor, "==", 0)):
                 self._abandon(routine, blocks, outputs, index)
             routine.store(tensor, blocks, index)
-        convention = routine.load(table, CONVENTION)
-        is_list = routine.compare(convention, "==", LIST_CONVENTION)
-        is_positional = routine.compare(convention, "==", POSITIONAL_CONVENTION)
-        is_bare = routine.both(is_positional, routine.compare(outputs, "==", 1))
-        with routine.when(is_bare):
-            routine.give_back(routine.load(blocks))
-        with routine.when(is_list):
-            routine.give_back(self._collect(routine, "PyList", blocks, outputs))
-        routine.give_back(self._collect(routine, "PyTuple", blocks, outputs))
+        routine.give_back(routine.call(collect, table, blocks))
         return routine
-
-    def _collect(self, routine: Routine, kind: str, tensors: Value, count: Value) -> Value:
-        """A new list or tuple of tensors, which become its own."""
-        container = routine.call(python_function(f"{kind}_New"), count)
-        with routine.when(routine.compare(container, "==", 0)):
-            self._abandon(routine, tensors, count, count)
-        put = python_function(f"{kind}_SetItem", 32)
-        with routine.loop(count) as index:
-            routine.call(put, container, index, routine.load(tensors, index))
-        return container
 
     def _abandon(self, routine: Routine, things: Value, count: Value, failed: Value) -> None:
         """Give up results of which those before the failed one are tensors and those after it still blocks."""
-        routine.call(python_function("PyErr_Clear"))
-        with routine.loop(failed) as index:
-            routine.call(python_function("Py_DecRef"), routine.load(things, index))
+        give_up_tensors(routine, things, failed)
         with routine.loop(count) as index, routine.when(routine.compare(index, ">", failed)):
             routine.call(self._pool.give, routine.load(things, index))
         routine.give_back(0)
-
-    # --- statistics ---------------------------------------------------------------------------------------------------
-
-    def _count(self, routine: Routine, record: Value, start: Value) -> None:
-        statistics = routine.load(record, records.STATISTICS)
-        routine.increase(1, statistics, records.EXECUTIONS)
-        routine.increase(routine.subtract(now(routine), start), statistics, records.NANOSECONDS)
-        routine.increase(routine.load(record, records.LAUNCHES), statistics, records.TOTAL_LAUNCHES)
-        routine.increase(routine.load(record, records.BYTES_MOVED), statistics, records.TOTAL_BYTES)

@@ -1,0 +1,235 @@
+"""The native routine that answers a call on a GPU: memory from torch, words, launches on torch's stream, tensors.
+
+In: a record whose site is a device (see device_records), for which a call has been found to match. Out: its results, or
+0 if Python has to compute them: because another context is current, because there is no memory, or because a launch
+failed, which then fails in Python, too, where errors are worded. Nothing here waits for the device, so a call can be
+captured in a CUDA graph.
+
+Results are torch's own tensors: made through torch's C interface, they are in its caching allocator's books, on the
+stream that is current. So is the memory of intermediate values, which goes back as soon as the last launch is on its
+way, for work that comes after it on that stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingot.base.errors import CudaError
+from ingot.runtime.cuda.driver import address_of
+from ingot.runtime.native import device_records, records
+from ingot.runtime.native.addresses import TensorExchange, python_function, torch_function
+from ingot.runtime.native.answering import (
+    collect_results,
+    convert_numbers,
+    count_run,
+    fill_words,
+    give_up_tensors,
+    run_guarded,
+)
+from ingot.runtime.native.layout import TensorLayout, tensor_layout
+from ingot.runtime.native.matching import INPUTS, OUTPUTS
+from ingot.runtime.native.once import once
+from ingot.runtime.native.routines import Condition, Foreign, Library, Routine, Value, Word
+
+_DLPACK_CUDA = 2
+"""The number of CUDA among DLPack's kinds of devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFunctions:
+    """The functions of torch and of a device that a call on it takes. All but the last return 0 for success."""
+
+    current_context: Foreign
+    push_context: Foreign
+    launch: Foreign
+    current_stream: Foreign
+    new_tensor: Foreign
+    """new_tensor(rank, sizes, strides, dtype, device type, device index, where to put a handle): a handle is the
+    address of a C++ tensor."""
+    delete_tensor: Foreign
+    wrap_tensor: Foreign
+    """wrap_tensor(handle): a Python object, which shares the tensor."""
+
+    @classmethod
+    def on(
+        cls, current_context: Foreign, push_context: Foreign, launch: Foreign, current_stream: Foreign
+    ) -> DeviceFunctions | None:
+        """These functions of a device with torch's; None where this version of torch lacks one."""
+        new_tensor = torch_function("torch_cpu", "aoti_torch_empty_strided", 32)
+        delete_tensor = torch_function("torch_cpu", "aoti_torch_delete_tensor_object", 32)
+        wrap_tensor = torch_function("torch_python", "_Z16THPVariable_WrapRKN2at10TensorBaseE")
+        if new_tensor is None or delete_tensor is None or wrap_tensor is None:
+            return None
+        return cls(current_context, push_context, launch, current_stream, new_tensor, delete_tensor, wrap_tensor)
+
+    @classmethod
+    def of_cuda(cls) -> DeviceFunctions | None:
+        """Those of NVIDIA's driver; None where there is no driver either."""
+        exchange = TensorExchange.find()
+        if exchange is None or not exchange.current_stream.address:
+            return None
+        try:
+            get, push, launch = (
+                Foreign(address_of(name), 32) for name in ("cuCtxGetCurrent", "cuCtxPushCurrent", "cuLaunchKernel")
+            )
+        except CudaError:
+            return None
+        return cls.on(get, push, launch, exchange.current_stream)
+
+
+class DeviceLaunchingEmitter:
+    """Writes the routines into a library."""
+
+    def __init__(self, library: Library, functions: DeviceFunctions, tensors: TensorLayout):
+        self._library = library
+        self._functions = functions
+        self._layout = tensors
+
+    def emit(self) -> None:
+        """Write all routines; `run` is the one that records name."""
+        self._run(self._is_current(), self._take_tensors(), self._launch_steps(), self._wrap_results())
+
+    def _run(self, is_current: Routine, take_tensors: Routine, launch_steps: Routine, wrap_results: Routine) -> None:
+        """run(table, record, items, slots, start): the results of a record, or 0 if Python has to compute them."""
+        routine = self._library.routine("run", 5)
+        table, record, items, slots, start = routine.parameters
+        site = routine.load(record, records.SITE)
+        inputs, outputs = routine.load(table, INPUTS), routine.load(table, OUTPUTS)
+        self._require(routine, routine.compare(routine.call(is_current, site), "!=", 0))
+        stream = self._stream(routine, site)
+        handles = routine.stack(routine.add(outputs, 1))
+        fresh_slots = routine.add(slots, routine.multiply(inputs, 8))
+        self._require(routine, routine.compare(routine.call(take_tensors, site, handles, fresh_slots), "==", 0))
+        convert_numbers(routine, record, slots)
+        code = run_guarded(routine, record, items, inputs, launch_steps, record, slots, stream)
+        self._delete(routine, handles, outputs, routine.load(site, device_records.TENSOR_COUNT))
+        with routine.when(routine.compare(code, "!=", 0)):
+            self._delete(routine, handles, 0, outputs)
+            routine.give_back(0)
+        result = routine.call(wrap_results, table, handles)
+        with routine.when(routine.compare(result, "!=", 0)):
+            count_run(routine, record, start)
+        routine.give_back(result)
+
+    def _require(self, routine: Routine, condition: Condition) -> None:
+        with routine.when(routine.opposite(condition)):
+            routine.give_back(0)
+
+    def _delete(self, routine: Routine, handles: Value, first: Value, end: Value) -> None:
+        with routine.loop(routine.subtract(end, first)) as index:
+            routine.call(self._functions.delete_tensor, routine.load(handles, routine.add(first, index)))
+
+    # --- where --------------------------------------------------------------------------------------------------------
+
+    def _is_current(self) -> Routine:
+        """is_current(site): whether the context of the site's device is this thread's current one, or is now: a thread
+        that has none yet is on device 0, as CUDA's runtime and therefore torch take it."""
+        routine = self._library.routine("is_current", 1)
+        (site,) = routine.parameters
+        context, cell = routine.load(site, device_records.CONTEXT), routine.stack(1)
+        routine.store(0, cell)
+        failure = routine.call(self._functions.current_context, cell)
+        with routine.when(routine.compare(failure, "!=", 0)):  # as in a forked child
+            routine.give_back(0)
+        found = routine.load(cell)
+        is_first = routine.compare(routine.load(site, device_records.INDEX), "==", 0)
+        with routine.when(routine.both(is_first, routine.compare(found, "==", 0))):
+            failure = routine.call(self._functions.push_context, context)
+            routine.give_back(routine.choose(routine.compare(failure, "==", 0), 1, 0))
+        routine.give_back(routine.choose(routine.compare(found, "==", context), 1, 0))
+        return routine
+
+    def _stream(self, routine: Routine, site: Value) -> Word:
+        """torch's current stream of the site's device."""
+        cell, index = routine.stack(1), routine.load(site, device_records.INDEX)
+        routine.store(0, cell)
+        failure = routine.call(self._functions.current_stream, _DLPACK_CUDA, index, cell)
+        with routine.when(routine.compare(failure, "!=", 0)):
+            routine.call(python_function("PyErr_Clear"))
+            routine.give_back(0)
+        return routine.load(cell)
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def _take_tensors(self) -> Routine:
+        """take_tensors(site, handles, slots): new tensors for results and intermediate values, and where their memory
+        is; 1 if memory is short."""
+        routine = self._library.routine("take_tensors", 3)
+        site, handles, slots = routine.parameters
+        kind, number = (routine.load(site, word) for word in (device_records.KIND, device_records.INDEX))
+        tensors = routine.load(site, device_records.TENSORS)
+        with routine.loop(routine.load(site, device_records.TENSOR_COUNT)) as index:
+            tensor = routine.add(tensors, routine.multiply(index, device_records.TENSOR_WORDS * 8))
+            described = [routine.load(tensor, word) for word in range(device_records.TENSOR_WORDS)]
+            target = routine.add(handles, routine.multiply(index, 8))
+            failure = routine.call(self._functions.new_tensor, *described, kind, number, target)
+            with routine.when(routine.compare(failure, "!=", 0)):
+                self._delete(routine, handles, 0, index)
+                routine.give_back(1)
+            implementation = routine.load(routine.load(target))
+            storage = routine.load(implementation, self._layout.storage_word)
+            routine.store(routine.load(storage, self._layout.data_word), slots, index)
+        routine.give_back(0)
+        return routine
+
+    # --- launching ----------------------------------------------------------------------------------------------------
+
+    def _launch_steps(self) -> Routine:
+        """launch_steps(record, slots, stream): one launch after the other; 0, or the code of one that failed."""
+        routine = self._library.routine("launch_steps", 3)
+        record, slots, stream = routine.parameters
+        words, parameters = routine.stack(routine.load(record, records.MOST_WORDS)), routine.stack(1)
+        routine.store(words, parameters)
+        steps = routine.load(record, records.STEPS)
+        with routine.loop(routine.load(record, records.STEP_COUNT)) as index:
+            step = routine.add(steps, routine.multiply(index, records.STEP_WORDS * 8))
+            fill_words(routine, step, words, slots)
+            launches = routine.load(step, device_records.STEP_LAUNCHES)
+            with routine.loop(routine.load(step, device_records.STEP_LAUNCH_COUNT)) as number:
+                launch = routine.add(launches, routine.multiply(number, device_records.LAUNCH_WORDS * 8))
+                described = [routine.load(launch, word) for word in range(device_records.LAUNCH_WORDS)]
+                code = routine.call(self._functions.launch, *described, stream, parameters, 0)
+                with routine.when(routine.compare(code, "!=", 0)):
+                    routine.give_back(code)
+        routine.give_back(0)
+        return routine
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    def _wrap_results(self) -> Routine:
+        """wrap_results(table, handles): the results as Python objects in the form the convention asks for.
+
+        If there is no memory for one of them, all are given up and the result is 0.
+        """
+        collect = collect_results(self._library)
+        routine = self._library.routine("wrap_results", 2)
+        table, handles = routine.parameters
+        outputs = routine.load(table, OUTPUTS)
+        with routine.loop(outputs) as index:
+            handle = routine.load(handles, index)
+            tensor = routine.call(self._functions.wrap_tensor, handle)
+            with routine.when(routine.compare(tensor, "==", 0)):
+                give_up_tensors(routine, handles, index)
+                self._delete(routine, handles, index, outputs)
+                routine.give_back(0)
+            routine.call(self._functions.delete_tensor, handle)
+            routine.store(tensor, handles, index)
+        routine.give_back(routine.call(collect, table, handles))
+        return routine
+
+
+class DeviceLauncher:
+    """The routines, compiled. There is one for the process: `device_launcher()`."""
+
+    def __init__(self, functions: DeviceFunctions, tensors: TensorLayout):
+        library = Library()
+        DeviceLaunchingEmitter(library, functions, tensors).emit()
+        library.compile()
+        self.run = library.address("run")
+
+
+@once
+def device_launcher() -> DeviceLauncher | None:
+    """The routines, compiled at first use; None where torch or the driver are not as they need them."""
+    functions, tensors = DeviceFunctions.of_cuda(), tensor_layout()
+    return None if functions is None or tensors is None else DeviceLauncher(functions, tensors)

@@ -1,0 +1,77 @@
+"""The parts of a record whose kernels run on a GPU: where, in which new tensors, and what is launched.
+
+A record of such calls has a `DeviceSite`, and steps that are a `DeviceStep` each. New tensors are the results, in their
+order, and one of bytes for all intermediate values, if there are any.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from ingot.runtime.cuda.prepared import Launch
+from ingot.runtime.native.addresses import torch_function
+from ingot.runtime.native.prototypes import Prototype, prototype
+from ingot.runtime.native.records import STEP_ENTRY, STEP_IS_PARALLEL, Patch, Placed
+
+# The words of a site.
+CONTEXT, KIND, INDEX, TENSOR_COUNT, TENSORS = range(5)
+# A new tensor: rank, sizes, strides and dtype, as torch's C interface takes them.
+TENSOR_WORDS = 4
+# What a step on a device has instead of an entry.
+STEP_LAUNCHES, STEP_LAUNCH_COUNT = STEP_ENTRY, STEP_IS_PARALLEL
+# A launch, as the driver takes it: function, grid and block along three axes each, and bytes of shared memory.
+LAUNCH_WORDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStep:
+    """One kernel: launches that follow each other, all with the same words."""
+
+    launches: tuple[Launch, ...]
+    words: tuple[int, ...]
+    patches: tuple[Patch, ...]
+
+    def code(self, record: Placed) -> tuple[int, int]:
+        words = [
+            word
+            for launch in self.launches
+            for word in (launch.function, *launch.grid, *launch.block, launch.shared_bytes)
+        ]
+        return record.place(words), len(self.launches)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSite:
+    """A device that a record's kernels run on."""
+
+    run: int
+    """The address of the routine that launches them."""
+    device: torch.device
+    context: int
+    """The handle of the context that the functions were loaded in."""
+
+    def words(self, record: Placed, results: Sequence[Prototype], arena_bytes: int) -> list[int]:
+        arena = [prototype((arena_bytes,), torch.uint8)] if arena_bytes else []
+        tensors = [*results, *arena]
+        record.keep(tensors)
+        described = record.place([word for tensor in tensors for word in _tensor_words(tensor)])
+        kind, index = _interface_number(f"device_type_{self.device.type}"), self.device.index
+        return [self.context, kind, -1 if index is None else index, len(tensors), described]
+
+
+def _tensor_words(tensor: Prototype) -> list[int]:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return [len(tensor.shape), tensor.sizes, tensor.strides, _interface_number(f"dtype_{dtype}")]
+
+
+@cache
+def _interface_number(name: str) -> int:
+    """The number by which torch's C interface knows a dtype or a kind of device."""
+    function = torch_function("torch_cpu", f"aoti_torch_{name}", 32)
+    assert function is not None, "torch has functions for the numbers that its other functions take"
+    return ctypes.CFUNCTYPE(ctypes.c_int32)(function.address)()

@@ -1,0 +1,284 @@
+"""Calls on a device: what is launched where, whose memory it is, and that all that goes wrong goes to Python."""
+
+import ctypes
+import gc
+import resource
+import threading
+
+import pytest
+import torch
+
+from ingot.base.errors import CudaError
+from ingot.runtime.cuda.prepared import Launch
+from ingot.runtime.native import device_launching
+from ingot.runtime.native.callables import Convention
+from ingot.runtime.native.device_launching import DeviceFunctions, device_launcher
+from ingot.runtime.native.device_records import DeviceStep
+from ingot.runtime.native.prototypes import DTYPES, prototype
+from ingot.runtime.native.records import NumberGuard, Patch, Record, Slots, TensorGuard
+from ingot.runtime.native.routines import Foreign, Library
+from tests.runtime.native.devices import CONTEXT, STREAM, Machine
+from tests.runtime.native.kernels import (
+    COUNT_WORD,
+    FIRST_ADDRESS,
+    Fallback,
+    FusedCall,
+    integer_kernels,
+    multiply_add_kernel,
+)
+
+GRID, BLOCK, SHARED = (7, 5, 3), (128, 4, 2), 4096
+CURRENT_STREAM = (2 << 32) + STREAM
+"""Of device 0 among CUDA's."""
+
+
+@pytest.fixture
+def machine():
+    return Machine()
+
+
+def three(shape=(32, 64)):
+    return [torch.randn(shape) for _ in range(3)]
+
+
+def device_call(machine, tensors, convention=Convention.LIST, fallback=None, **replaced):
+    """A native function of one record: a * b + c of tensors like these, launched on a machine."""
+    kernel = multiply_add_kernel()
+    launch = Launch(kernel.address("multiply_add"), GRID, BLOCK, SHARED)
+    patches = tuple(Patch(FIRST_ADDRESS + number, number) for number in range(4))
+    step = DeviceStep((launch,), (0, 0, tensors[0].numel(), 0, 0, 0, 0), patches)
+    call = FusedCall(3, 1, convention, fallback)
+    guards = [TensorGuard.like(tensor) for tensor in tensors]
+    result, site = prototype(tuple(tensors[0].shape), torch.float32), machine.site(**replaced)
+    call.table.add(Record(guards, [result], [step], call.statistics, is_long=True, keeps=kernel, site=site))
+    return call
+
+
+def copies(machine, chain, results, arena_bytes=0, fallback=None):
+    """A native function of one input, eight words: each link of the chain copies words from a slot to another, whose
+    numbers come with offsets in bytes."""
+    slots = Slots(1, results)
+    place = {"in": slots.input(0), "arena": slots.arena} | {f"out{n}": slots.result(n) for n in range(results)}
+    copy = Launch(integer_kernels().address("copy"), (1, 1, 1), (32, 1, 1))
+    steps = []
+    for links in chain:
+        patches = [Patch(FIRST_ADDRESS + n, place[name], offset) for n, (name, offset) in enumerate(links)]
+        steps.append(DeviceStep((copy,), (0, 0, 8, 0, 0), tuple(patches)))
+    call = FusedCall(1, results, fallback=fallback)
+    guard, prototypes = TensorGuard(torch.int64, (8,), (1,)), [prototype((8,), torch.int64)] * results
+    site = machine.site()
+    record = Record(
+        [guard],
+        prototypes,
+        steps,
+        call.statistics,
+        arena_bytes=arena_bytes,
+        is_long=True,
+        keeps=integer_kernels(),
+        site=site,
+    )
+    call.table.add(record)
+    return call
+
+
+# --- launching --------------------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_is_launched_on_the_current_stream_with_its_grid_and_words(machine):
+    a, b, c = three()
+    call = device_call(machine, [a, b, c])
+    (result,) = call([a, b, c])
+    assert torch.equal(result, a * b + c)
+    (launch, stream) = machine.launches[0]
+    assert launch == Launch(multiply_add_kernel().address("multiply_add"), GRID, BLOCK, SHARED)
+    assert stream == CURRENT_STREAM
+    assert call.fallback.calls == []
+    assert call.statistics.executions == call.statistics.launches == machine.launch_count == 1
+
+
+def test_results_are_new_ordinary_tensors_of_torch(machine):
+    tensors = three((4, 8))
+    call = device_call(machine, tensors, Convention.POSITIONAL)
+    first, second = call(*tensors), call(*tensors)
+    assert type(first) is torch.Tensor and first.is_leaf and not first.requires_grad and not first.is_inference()
+    assert first.is_contiguous() and first.data_ptr() != second.data_ptr()
+    assert first.untyped_storage().resizable() and first.untyped_storage().nbytes() == first.nbytes
+    first.resize_(16, 16).fill_(1.0)
+    with torch.inference_mode():
+        assert call(*tensors).is_inference()
+
+
+def test_the_caller_gets_what_its_convention_says(machine):
+    tensors = three((4, 8))
+    assert isinstance(device_call(machine, tensors, Convention.TUPLE)(*tensors), tuple)
+    assert isinstance(device_call(machine, tensors, Convention.LIST)(tuple(tensors)), list)
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES, key=str))
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4, 5, 6, 7)])
+def test_results_may_have_any_shape_and_dtype(machine, dtype, shape):
+    call = FusedCall(0, 1)
+    call.table.add(Record([], [prototype(shape, dtype)], [], call.statistics, is_long=True, site=machine.site()))
+    (result,) = call([])
+    assert result.dtype is dtype and result.shape == shape and result.is_contiguous()
+
+
+def test_kernels_follow_each_other_through_intermediate_values(machine):
+    """in -> arena -> arena, 256 bytes on -> two results"""
+    chain = [[("in", 0), ("arena", 0)], [("arena", 0), ("arena", 256)], [("arena", 256), ("out1", 0)]]
+    call = copies(machine, [*chain, [("in", 0), ("out0", 0)]], 2, arena_bytes=320)
+    x = torch.arange(8)
+    first, second = call([x])
+    assert torch.equal(first, x) and torch.equal(second, x)
+    assert first.data_ptr() != second.data_ptr()
+    assert machine.launch_count == 4
+    assert {stream for _, stream in machine.launches} == {CURRENT_STREAM}
+
+
+def test_a_kernel_of_several_launches_gives_all_of_them_the_same_words(machine):
+    """Partial results go through a workspace: the first launch writes what the second reads."""
+    slots, kernels = Slots(1, 1), Library()
+    for name, source, target in (("gather", 0, 2), ("combine", 2, 1)):
+        routine = kernels.routine(name, 1)
+        read = lambda place, routine=routine: routine.load(routine.parameters[0], FIRST_ADDRESS + place)
+        with routine.loop(routine.load(routine.parameters[0], COUNT_WORD)) as index:
+            routine.store(routine.add(routine.load(read(source), index), 1), read(target), index)
+        routine.give_back()
+    kernels.compile()
+    launches = tuple(Launch(kernels.address(name), (1, 1, 1), (1, 1, 1)) for name in ("gather", "combine"))
+    patches = tuple(Patch(FIRST_ADDRESS + n, slot) for n, slot in enumerate((0, slots.result(0), slots.arena)))
+    call = FusedCall(1, 1)
+    step = DeviceStep(launches, (0, 0, 8, 0, 0, 0), patches)
+    guard, result = TensorGuard(torch.int64, (8,), (1,)), prototype((8,), torch.int64)
+    call.table.add(
+        Record([guard], [result], [step], call.statistics, arena_bytes=256, is_long=True, site=machine.site())
+    )
+    assert torch.equal(call([torch.arange(8)])[0], torch.arange(8) + 2)
+    assert [launch.function for launch, _ in machine.launches] == [launch.function for launch in launches]
+
+
+def test_numbers_reach_the_words(machine):
+    call, slots = FusedCall(2, 1), Slots(2, 1)
+    launch = Launch(integer_kernels().address("show"), (1, 1, 1), (1, 1, 1))
+    patches = (Patch(FIRST_ADDRESS, slots.result(0)), Patch(COUNT_WORD, slots.double(1)))
+    step = DeviceStep((launch,), (5, 0, 0, 0), patches)
+    guards = [NumberGuard(float), NumberGuard(int)]
+    result = prototype((2,), torch.int64)
+    call.table.add(Record(guards, [result], [step], call.statistics, doubles=[1], is_long=True, site=machine.site()))
+    seen = call([1.5, 7])[0]
+    assert seen[0].item() == 5 and seen.view(torch.float64)[1].item() == 7.0
+
+
+# --- what goes to Python ----------------------------------------------------------------------------------------------
+
+
+def test_a_call_in_another_context_goes_to_the_fallback(machine):
+    tensors = three()
+    call = device_call(machine, tensors, fallback=Fallback("slow"))
+    machine.make_current(CONTEXT + 1)
+    assert call(tensors) == "slow"
+    machine.make_current(CONTEXT, code=3)
+    assert call(tensors) == "slow"
+    machine.make_current(CONTEXT)
+    assert torch.equal(call(tensors)[0], tensors[0] * tensors[1] + tensors[2])
+    assert machine.launch_count == 1 and machine.pushed == 0
+
+
+def test_a_thread_without_a_context_gets_that_of_the_first_device(machine):
+    tensors = three()
+    call = device_call(machine, tensors, fallback=Fallback("slow"))
+    machine.make_current(0)
+    for _ in range(2):
+        assert torch.equal(call(tensors)[0], tensors[0] * tensors[1] + tensors[2])
+    assert machine.pushed == 1 and call.fallback.calls == []
+
+
+def test_a_call_without_a_stream_goes_to_the_fallback(machine):
+    tensors = three()
+    call = device_call(machine, tensors, fallback=Fallback("slow"))
+    machine.lose_stream()
+    assert call(tensors) == "slow" and machine.launch_count == 0
+
+
+@pytest.mark.parametrize("failing", range(3))
+def test_a_failing_launch_goes_to_the_fallback_which_raises_it(machine, failing):
+    chain = [[("in", 0), ("arena", 0)], [("arena", 0), ("out1", 0)], [("in", 0), ("out0", 0)]]
+    call = copies(machine, chain, 2, arena_bytes=64, fallback=Fallback(error=RuntimeError("launch failed: 701")))
+    machine.fail_launch(failing, 701)
+    with pytest.raises(RuntimeError, match="launch failed: 701"):
+        call([torch.arange(8)])
+    assert machine.launch_count == failing and call.statistics.executions == 0
+    machine.fail_launch(-1, 0)
+    assert torch.equal(call([torch.arange(8)])[1], torch.arange(8))
+
+
+@pytest.mark.parametrize("failing", range(3))
+def test_what_was_allocated_is_given_back_when_memory_is_short(machine, failing):
+    """Two results and an arena; the allocator fails at one of them, and the earlier ones are deleted."""
+    library = Library()
+    counts = library.memory("counts", 2)
+    where = library.routine("where", 0)
+    where.give_back(counts)
+    new = library.routine("new_tensor", 7)
+    with new.when(new.compare(new.load(counts), "==", failing)):
+        new.give_back(1)
+    new.increase(1, counts)
+    new.give_back(new.call(machine.functions.new_tensor, *new.parameters))
+    delete = library.routine("delete_tensor", 1)
+    delete.increase(1, counts, 1)
+    delete.give_back(delete.call(machine.functions.delete_tensor, *delete.parameters))
+    library.compile()
+    made = (ctypes.c_int64 * 2).from_address(ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("where"))())
+    foreign = {name: Foreign(library.address(name), 32) for name in ("new_tensor", "delete_tensor")}
+    call = FusedCall(0, 2, fallback=Fallback("slow"))
+    results = [prototype((8,), torch.int64)] * 2
+    record = Record([], results, [], call.statistics, arena_bytes=64, is_long=True, site=machine.site(**foreign))
+    call.table.add(record)
+    assert call([]) == "slow"
+    assert made[0] == made[1] == failing
+
+
+def test_there_is_no_device_launcher_without_a_driver(monkeypatch):
+    def fail(name):
+        raise CudaError("no driver")
+
+    monkeypatch.setattr(device_launching, "address_of", fail)
+    assert DeviceFunctions.of_cuda() is None
+    assert device_launcher.__wrapped__() is None  # pyright: ignore[reportFunctionMemberAccess]
+
+
+# --- many calls -------------------------------------------------------------------------------------------------------
+
+
+def test_many_calls_leave_memory_as_it_was(machine):
+    chain = [[("in", 0), ("arena", 0)], [("arena", 0), ("out1", 0)], [("in", 0), ("out0", 0)]]
+    call, x = copies(machine, chain, 2, arena_bytes=4096), torch.arange(8)
+
+    def run(count):
+        for _ in range(count):
+            call([x])
+
+    run(10_000)
+    gc.collect()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run(100_000)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1024
+    assert call.fallback.calls == []
+
+
+def test_threads_may_call_at_once(machine):
+    tensors = three((64,))
+    call, expected = device_call(machine, tensors), tensors[0] * tensors[1] + tensors[2]
+    wrong = []
+
+    def run():
+        for _ in range(500):
+            if not torch.equal(call(list(tensors))[0], expected):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and call.fallback.calls == []
