@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_int, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class LoadedFunction:
     """The kernel's name, for people."""
     device: int
     context: int
-    ptx: str
+    ptx: str = field(repr=False)
     registers: int
     """Of each thread."""
     local_bytes: int
@@ -66,7 +66,7 @@ class Modules:
 
     def load(self, ptx: str, entries: Sequence[str], device: int, name: str) -> tuple[LoadedFunction, ...]:
         """The entries of a kernel, on a device."""
-        key = (_digest(ptx), device, tuple(entries))
+        key = (ptx, device, tuple(entries))
         return self._loaded.get(key, lambda: self._load(ptx, entries, device, name))
 
     def _load(self, ptx: str, entries: Sequence[str], device: int, name: str) -> tuple[LoadedFunction, ...]:
@@ -174,7 +174,7 @@ def _kept(ptx: str, name: str) -> str:
     """Where the PTX of a kernel is, after it was written there."""
     readable = re.sub(r"[^\w+.-]", "_", name)[:80]
     try:
-        path = _directory() / f"{readable}-{_digest(ptx)[:12]}.ptx"
+        path = _directory() / f"{readable}-{hashlib.sha256(ptx.encode()).hexdigest()[:12]}.ptx"
         path.write_text(ptx)
     except OSError as error:
         return f"whose PTX could not be kept: {error}"
@@ -185,7 +185,3 @@ def _kept(ptx: str, name: str) -> str:
 def _directory() -> Path:
     """A directory that nobody else can read, made when something has failed."""
     return Path(tempfile.mkdtemp(prefix="ingot-"))
-
-
-def _digest(ptx: str) -> str:
-    return hashlib.sha256(ptx.encode()).hexdigest()

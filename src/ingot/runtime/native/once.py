@@ -43,6 +43,7 @@ class OncePerKey(Generic[Key, Made]):
         with self._lock:
             progress = self._in_progress.setdefault(key, threading.Lock())
         with progress:
-            if key not in self.made:
-                self.made[key] = make()
-            return self.made[key]
+            found = self.made.get(key)
+            if found is None:
+                found = self.made[key] = make()
+        return found

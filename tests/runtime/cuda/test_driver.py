@@ -1,0 +1,107 @@
+"""The driver: found when it is needed, asked about devices, refused where it cannot be used."""
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ingot.base.errors import CudaError
+from ingot.runtime.cuda import driver as driver_module
+from ingot.runtime.cuda.driver import Device, address_of, device, driver, is_available
+from ingot.runtime.native.once import once
+from tests.runtime.cuda.fake_driver import NO_DEVICE, FakeDriver
+
+
+def test_importing_ingot_loads_no_driver():
+    script = (
+        "import ctypes\n"
+        "load = ctypes.CDLL.__init__\n"
+        "def watched(self, name, *rest, **options):\n"
+        "    assert 'libcuda.' not in str(name), name\n"
+        "    load(self, name, *rest, **options)\n"
+        "ctypes.CDLL.__init__ = watched\n"
+        "import ingot, ingot.runtime.cuda.driver, ingot.runtime.cuda.modules\n"
+        "assert not ingot.runtime.cuda.driver.is_available()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    # The watch works: it is asking for devices, the last line, that comes to the library.
+    assert "line 8" in done.stderr and "AssertionError: libcuda.so.1" in done.stderr
+
+
+def test_without_a_library_nothing_is_available_and_the_error_says_what_to_do(monkeypatch):
+    def missing(name):
+        raise OSError(f"{name}: no such file")
+
+    monkeypatch.setattr(driver_module, "_loaded", once(driver_module._loaded.__wrapped__))  # type: ignore[attr-defined]
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert not is_available()
+    with pytest.raises(CudaError, match=r"no driver for NVIDIA devices.*: no such file; install or update it"):
+        driver()
+
+
+def test_library_that_lacks_a_function_is_too_old(monkeypatch):
+    monkeypatch.setattr(driver_module, "_loaded", once(driver_module._loaded.__wrapped__))  # type: ignore[attr-defined]
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    assert not is_available()
+    with pytest.raises(CudaError, match=r"too old a one: .*cuInit"):
+        driver()
+
+
+@pytest.mark.parametrize("reason", ["no device", "cuInit fails", "counting fails"])
+def test_driver_without_devices_is_not_available(install, reason):
+    fake = install(FakeDriver(devices=0 if reason == "no device" else 1))
+    fake.codes = {"cuInit fails": {"cuInit": NO_DEVICE}, "counting fails": {"cuDeviceGetCount": 999}}.get(reason, {})
+    assert not is_available()
+    fake.codes, fake.devices = {}, 1
+    assert is_available()
+
+
+def test_devices_are_described(install):
+    install(FakeDriver(devices=2))
+    assert device(0) == Device(0, (9, 0), 132, 2048, 65536, 232448, 62914560, 32)
+    assert (device(1).index, device(1).multiprocessors) == (1, 133)
+    with pytest.raises(CudaError, match=r"cuDeviceGet failed with an unknown error \(101\)"):
+        device(2)
+
+
+def test_error_has_the_name_the_words_and_what_to_do(install):
+    fake = install(FakeDriver())
+    fake.codes = {"cuDevicePrimaryCtxRetain": 1}
+    with pytest.raises(
+        CudaError, match=r"cuDevicePrimaryCtxRetain failed with CUDA_ERROR_INVALID_VALUE \(1\): the driv"
+    ):
+        driver().context(0)
+    fake.codes = {"cuDevicePrimaryCtxRetain": 700}
+    with pytest.raises(CudaError, match="CUDA_LAUNCH_BLOCKING=1"):
+        driver().context(0)
+
+
+def test_context_that_was_current_is_so_again(install):
+    fake = install(FakeDriver())
+    mine = driver().context(0)
+    assert driver().context(0) == mine and len(fake.named("cuDevicePrimaryCtxRetain")) == 1
+    fake.contexts.append(77)
+    with pytest.raises(KeyError), driver().current(mine):
+        assert fake.contexts == [77, mine]
+        with driver().current(mine):
+            assert fake.contexts == [77, mine], "it is current already"
+        raise KeyError
+    assert fake.contexts == [77]
+
+
+def test_forked_child_is_told_that_it_cannot_use_the_driver(install, monkeypatch):
+    install(FakeDriver())
+    assert is_available()
+    child = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: child)
+    assert not is_available()
+    with pytest.raises(CudaError, match=r"forked.*spawn"):
+        device(0)
+
+
+def test_address_of_a_function_calls_it(install):
+    fake = install(FakeDriver())
+    assert ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(address_of("cuCtxPushCurrent"))(5) == 0
+    assert fake.contexts == [5]
