@@ -58,7 +58,7 @@ def prepare(case: Case, inputs: Sequence[torch.Tensor], with_compile: bool) -> D
         if number in (0, JIT_CALLS - 1):
             check.require_close(result)
     calls[JIT] = lambda: function(*inputs)
-    kernels, reason = generated_kernels(function)
+    kernels, reason = generated_kernels(function, device)
     return DeviceContest(calls, second, inputs[0].numel(), nbytes, kernels, reason)
 
 
@@ -89,8 +89,8 @@ class Check:
                 raise WrongResult(f"{self._case.name}, result {number}: {difference}") from None
 
 
-def generated_kernels(function: Any) -> tuple[int, str]:
-    """How many kernels a compiled function has and runs, and why there are none."""
+def generated_kernels(function: Any, device: torch.device) -> tuple[int, str]:
+    """How many kernels a compiled function has and runs on a device, and why there are none."""
     compiled = function._compiled
     if compiled.given_up is not None:
         return 0, compiled.given_up
@@ -101,7 +101,7 @@ def generated_kernels(function: Any) -> tuple[int, str]:
     if last.broken is not None:
         return 0, last.broken.reason
     modules = [] if last.program is None else last.program.modules
-    found = [module._plan.refuses(kernel) for module in modules for kernel in module.kernels()]
+    found = [module._plan.refuses(kernel, device.type) for module in modules for kernel in module.kernels()]
     return found.count(False), "" if False in found else "no kernel was generated"
 
 

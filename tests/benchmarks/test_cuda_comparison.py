@@ -75,10 +75,10 @@ def test_what_runs_eagerly_is_said():
 def test_generated_kernels_are_counted():
     function = jit(MULTIPLY_ADD.eager)
     inputs = MULTIPLY_ADD.tensors(4, 4)
-    assert generated_kernels(function)[0] == 0
+    assert generated_kernels(function, CPU)[0] == 0
     for _ in range(2):
         function(*inputs)
-    assert generated_kernels(function) == (1, "")
+    assert generated_kernels(function, CPU) == (1, "")
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)

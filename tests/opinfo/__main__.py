@@ -6,38 +6,45 @@ import argparse
 import fnmatch
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+import torch
 
 import tests.opinfo
 from tests.opinfo.database import DTYPES, has_dtype, operators
 from tests.opinfo.report import page, problems
 from tests.opinfo.workers import Task, run_tasks
 
-PAGE = Path(__file__).parents[2] / "docs" / "opinfo.md"
+DOCUMENTS = Path(__file__).parents[2] / "docs"
+PAGES = {"cpu": DOCUMENTS / "opinfo.md", "cuda": DOCUMENTS / "opinfo-cuda.md"}
 
 
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.opinfo", description=tests.opinfo.__doc__)
     parser.add_argument("--op", action="append", metavar="PATTERN", help="only operators whose name matches, as *soft*")
     parser.add_argument("--dtype", action="append", choices=list(DTYPES), help="only this dtype; may be repeated")
+    parser.add_argument("--device", choices=list(PAGES), default="cpu", help="where samples are (default: cpu)")
     parser.add_argument("--samples", type=int, metavar="N", help="at most so many samples of each (default: all)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="where to write the page (default: docs/opinfo.md)")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="where to write the page (default: in docs)")
     chosen = parser.parse_args(arguments)
+    if chosen.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda needs an NVIDIA GPU that PyTorch can use")
     if chosen.jobs < 1 or (chosen.samples is not None and chosen.samples < 1):
         parser.error("--jobs and --samples must be at least 1")
     return chosen
 
 
-def tasks(patterns: Sequence[str], dtypes: Sequence[str], samples: int | None) -> list[Task]:
+def tasks(patterns: Sequence[str], dtypes: Sequence[str], samples: int | None, device: str) -> list[Task]:
     """What there is to try; the longest-running kind is not known, so the order is that of the database."""
     return [
-        Task(name, dtype, samples)
+        Task(name, dtype, samples, device=device)
         for name, operator in operators().items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
         for dtype in dtypes
-        if has_dtype(operator, DTYPES[dtype])
+        if has_dtype(operator, DTYPES[dtype], device)
     ]
 
 
@@ -61,17 +68,20 @@ def shown(done: Iterable[Task], count: int) -> Iterator[Task]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options(arguments)
-    todo = tasks(chosen.op or ["*"], chosen.dtype or list(DTYPES), chosen.samples)
+    todo = tasks(chosen.op or ["*"], chosen.dtype or list(DTYPES), chosen.samples, chosen.device)
     if not todo:
         print("no operator of PyTorch's database matches", file=sys.stderr)
         return 2
     done = list(shown(run_tasks(todo, chosen.jobs), len(todo)))
     is_whole = not (chosen.op or chosen.dtype or chosen.samples)
-    path = chosen.report or (PAGE if is_whole else None)
+    path = chosen.report or (PAGES[chosen.device] if is_whole else None)
     if path is not None:
         path.write_text(page(done))
-    wrong = sum(bool(verdict.problem) for task in done for verdict in task.verdicts)
-    print(f"{sum(len(task.verdicts) for task in done)} samples, {wrong} of them wrong")
+    verdicts = [verdict for task in done for verdict in task.verdicts]
+    wrong = sum(bool(verdict.problem) for verdict in verdicts)
+    crashed = sum(verdict.is_crash for verdict in verdicts)
+    fates = ", ".join(f"{count} {fate}" for fate, count in Counter(verdict.fate for verdict in verdicts).items())
+    print(f"{len(verdicts)} samples ({fates}), {wrong} of them wrong, of which {crashed} crashed")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""When two calls count as equal: structure, dtype, shape, strides, shared memory, values, and arguments afterwards.
+"""When two calls count as equal: structure, dtype, device, shape, strides, shared memory, values, arguments afterwards.
 
 Integers, truth values and text are compared exactly. A float is right where it is as close to eager's as
 `torch.testing.assert_close` wants by default, or as close to what eager computes in float64, or not twice as far from
@@ -89,7 +89,7 @@ def _part(value: Any, key: Any) -> Any:
 def _difference_of_tensors(
     found: torch.Tensor, expected: torch.Tensor, exact: Callable[[], Any], compares_values: bool
 ) -> str | None:
-    for name in ("dtype", "layout", "shape", "requires_grad"):
+    for name in ("dtype", "layout", "device", "shape", "requires_grad"):
         if getattr(found, name) != getattr(expected, name):
             return f"{name} {getattr(found, name)} instead of {getattr(expected, name)}"
     if expected.layout is not torch.strided:

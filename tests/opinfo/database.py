@@ -1,7 +1,7 @@
 """The operators of PyTorch's database, and the calls that its samples stand for.
 
-In: an operator and a dtype. Out: its calls, in an order that is the same in every process: the function itself, then in
-place, then with `out=`.
+In: an operator, a dtype and a kind of device. Out: its calls, in an order that is the same in every process: the
+function itself, then in place, then with `out=`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def _unseeded(operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return operator(*args, **kwargs)
 
 
-def has_dtype(operator: Any, dtype: torch.dtype) -> bool:
-    return operator.supports_dtype(dtype, "cpu")
+def has_dtype(operator: Any, dtype: torch.dtype, device: str = "cpu") -> bool:
+    return operator.supports_dtype(dtype, device)
 
 
-def calls(operator: Any, dtype: torch.dtype, most: int | None) -> Iterator[Call]:
+def calls(operator: Any, dtype: torch.dtype, most: int | None, device: str = "cpu") -> Iterator[Call]:
     """The calls of an operator's samples; of every variant at most so many, evenly taken from all."""
     torch.manual_seed(0)
-    samples = list(operator.sample_inputs("cpu", dtype, requires_grad=False))
+    samples = list(operator.sample_inputs(device, dtype, requires_grad=False))
     if most is not None and len(samples) > most:
         samples = [samples[number * len(samples) // most] for number in range(most)]
     for sample in samples:

@@ -1,6 +1,8 @@
 """What a call leaves behind: its result or its error, its arguments, and which memory they share.
 
-What always holds: arguments are copied with their strides, and tensors that share memory share it in the copy.
+What always holds: arguments are copied with their strides, and tensors that share memory share it in the copy. A call
+is over when the devices are done with it, and an error that leaves a device unusable is raised instead of being
+observed: every call after it would fail, with ingot and without.
 """
 
 from __future__ import annotations
@@ -36,9 +38,12 @@ def observe(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[s
     copied_args, copied_kwargs = arguments = copied((tuple(args), dict(kwargs)))
     torch.manual_seed(SEED)
     try:
-        return Observation(function(*copied_args, **copied_kwargs), None, arguments)
-    except Exception as error:
-        return Observation(None, error, arguments)
+        result, error = function(*copied_args, **copied_kwargs), None
+    except Exception as raised:
+        result, error = None, raised
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return Observation(result, error, arguments)
 
 
 def copied(value: Any, storages: dict[int, torch.UntypedStorage] | None = None) -> Any:
@@ -71,7 +76,7 @@ def _copied_tensor(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorag
     storage = tensor.untyped_storage()
     if storage._cdata not in storages:
         storages[storage._cdata] = storage.clone()
-    copy = torch.empty(0, dtype=tensor.dtype)
+    copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return copy.set_(storages[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride())
 
 

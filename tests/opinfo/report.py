@@ -12,6 +12,7 @@ from tests.opinfo.trials import COMPILED, EAGER, LIBRARY, REFUSED
 from tests.opinfo.workers import Task
 
 FATES = (COMPILED, LIBRARY, EAGER)
+DEVICES = {"cpu": "CPU", "cuda": "CUDA GPU"}
 
 
 def problems(task: Task) -> Iterator[str]:
@@ -29,14 +30,16 @@ def fate_of_operator(tasks: Iterable[Task]) -> str:
 
 
 def page(tasks: Sequence[Task]) -> str:
-    """The page about a run."""
+    """The page about a run, all of it on one device."""
+    device = DEVICES[tasks[0].device]
+    command = "python -m tests.opinfo" + (f" --device {tasks[0].device}" if tasks[0].device != "cpu" else "")
     by_operator: dict[str, list[Task]] = defaultdict(list)
     for task in sorted(tasks, key=lambda task: task.operator):
         by_operator[task.operator].append(task)
     lines = [
-        "# PyTorch's operators through ingot.jit",
+        f"# PyTorch's operators through ingot.jit on {device}s",
         "",
-        "Written by `python -m tests.opinfo`: every CPU operator of PyTorch's own database with every sample input, as",
+        f"Written by `{command}`: every {device} operator of PyTorch's own database with every sample input, as",
         "a function, in place and with `out=` where there is such a thing. Each sample is called three times through",
         "`ingot.jit` (recorded, compiled, run again) and compared with eager PyTorch: results, their strides and the",
         "memory they share, and the arguments afterwards. The version of PyTorch is",
@@ -62,9 +65,11 @@ def _summary(tasks: Sequence[Task], by_operator: dict[str, list[Task]]) -> Itera
         "library calls alone",
         "run eagerly",
         "eager refuses",
+        "wrong",
+        "crashed",
     )
-    yield f"| {' | '.join(columns)} | wrong |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
     for dtype in dict.fromkeys(task.dtype for task in tasks):
         of_dtype = [task for task in tasks if task.dtype == dtype]
         yield _row(dtype, len(of_dtype), of_dtype)
@@ -80,8 +85,9 @@ def _summary(tasks: Sequence[Task], by_operator: dict[str, list[Task]]) -> Itera
 def _row(name: str, operators: int, tasks: Iterable[Task]) -> str:
     verdicts = [verdict for task in tasks for verdict in task.verdicts]
     fates = Counter(verdict.fate for verdict in verdicts)
-    wrong = sum(bool(verdict.problem) for verdict in verdicts)
-    cells = (name, operators, len(verdicts), *(fates[fate] for fate in (*FATES, REFUSED)), wrong)
+    crashed = sum(verdict.is_crash for verdict in verdicts)
+    wrong = sum(bool(verdict.problem) for verdict in verdicts) - crashed
+    cells = (name, operators, len(verdicts), *(fates[fate] for fate in (*FATES, REFUSED)), wrong, crashed)
     return "| " + " | ".join(map(str, cells)) + " |"
 
 

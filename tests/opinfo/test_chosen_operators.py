@@ -9,7 +9,7 @@ import torch
 from ingot import jit
 from tests.opinfo.database import DTYPES, FUNCTION, Call, has_dtype, operators
 from tests.opinfo.report import fate_of_operator, page, problems
-from tests.opinfo.trials import COMPILED, EAGER, LIBRARY, try_call, try_operator
+from tests.opinfo.trials import COMPILED, CRASH, EAGER, LIBRARY, Verdict, try_call, try_operator
 from tests.opinfo.workers import MOST_CRASHES, Task, run_tasks
 
 SAMPLES = 2
@@ -41,20 +41,21 @@ EAGER_ONLY = ["nonzero", "masked_select", "item", "unique"]
 CHOSEN = [*KERNELS, *LIBRARY_CALLS, *EAGER_ONLY, "empty_like", "nn.functional.dropout", "normal"]
 
 
-def tried(name):
+def tried(name, device="cpu"):
     """An operator with float32 and with another dtype, which is not the same for all operators."""
     operator = operators()[name]
     return [
-        Task(name, dtype, SAMPLES, list(try_operator(operator, DTYPES[dtype], SAMPLES)))
+        Task(name, dtype, SAMPLES, list(try_operator(operator, DTYPES[dtype], SAMPLES, device=device)), device)
         for dtype in ("float32", OTHERS[len(name) % len(OTHERS)])
-        if has_dtype(operator, DTYPES[dtype])
+        if has_dtype(operator, DTYPES[dtype], device)
     ]
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("name", CHOSEN)
-def test_operator_gives_what_eager_gives(name):
-    tasks = tried(name)
+def test_operator_gives_what_eager_gives(name, device):
+    tasks = tried(name, device)
     wrong = [problem for task in tasks for problem in problems(task)]
     assert not wrong, "\n".join(wrong)
     if name in KERNELS:
@@ -144,6 +145,17 @@ def test_verdicts_come_back_from_processes():
 def test_a_process_that_dies_costs_what_it_was_at():
     (done,) = run_tasks([Task("abs", "no such dtype", 1)], jobs=1)
     assert [verdict.problem for verdict in done.verdicts] == ["crash: the process ended with code 1"] * MOST_CRASHES
+
+
+def test_crashes_are_counted_apart_from_what_is_wrong():
+    verdicts = [
+        Verdict(FUNCTION, COMPILED),
+        Verdict(FUNCTION, COMPILED, problem="wrong"),
+        Verdict("", EAGER, problem=CRASH),
+    ]
+    text = page([Task("abs", "float32", None, verdicts, "cuda")])
+    assert "| all | 1 | 3 | 2 | 0 | 1 | 0 | 1 | 1 |" in text
+    assert "every CUDA GPU operator" in text
 
 
 def test_page_names_every_operator():

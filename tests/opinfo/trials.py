@@ -23,6 +23,8 @@ from tests.opinfo.observing import Observation, copied, observe
 
 CALLS = 3
 COMPILED, LIBRARY, EAGER, REFUSED = "compiled", "library calls", "runs eagerly", "eager raises an error"
+CRASH = "crash: "
+"""What problems begin with that ended the process."""
 UNDEFINED = ("empty", "new_empty")
 """What the names of operators begin with whose results hold what the memory held before."""
 
@@ -40,23 +42,29 @@ class Verdict:
     call: str = ""
     """The arguments, where something is wrong."""
 
+    @property
+    def is_crash(self) -> bool:
+        return self.problem.startswith(CRASH)
 
-def try_operator(operator: Any, dtype: torch.dtype, most: int | None, first: int = 0) -> Iterator[Verdict]:
+
+def try_operator(
+    operator: Any, dtype: torch.dtype, most: int | None, first: int = 0, device: str = "cpu"
+) -> Iterator[Verdict]:
     """The verdicts on an operator's calls from a number on. The number of calls does not depend on what they give."""
     trial.ROUNDS = 0  # no turns for eager calls: what was compiled is to run
     compares_values = not operator.name.startswith(UNDEFINED)
     jitted: dict[str, Any] = {}
-    for number, call in enumerate(calls(operator, dtype, most)):
+    for number, call in enumerate(calls(operator, dtype, most, device)):
         if number < first:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if call.variant not in jitted or jitted[call.variant]._compiled.given_up is not None:
                 jitted[call.variant] = jit(_calling(call.function))
-            yield try_call(jitted[call.variant], call, compares_values)
+            yield try_call(jitted[call.variant], call, compares_values, device)
 
 
-def try_call(jitted: Any, call: Call, compares_values: bool = True) -> Verdict:
+def try_call(jitted: Any, call: Call, compares_values: bool = True, device: str = "cpu") -> Verdict:
     """A call, by eager and by a compiled function."""
     expected = observe(call.function, call.args, call.kwargs)
     variant = call.variant
@@ -73,10 +81,10 @@ def try_call(jitted: Any, call: Call, compares_values: bool = True) -> Verdict:
             problem = None
         if problem is not None:
             text = f"call {number + 1}: {problem}"
-            return Verdict(variant, _fate(jitted, call, before)[0], problem=text, call=show(call))
+            return Verdict(variant, _fate(jitted, call, before, device)[0], problem=text, call=show(call))
     if expected.error is not None:
         return Verdict(variant, REFUSED)
-    return Verdict(variant, *_fate(jitted, call, before))
+    return Verdict(variant, *_fate(jitted, call, before, device))
 
 
 def _calling(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,7 +117,7 @@ def _calls_by_kind(jitted: Any) -> dict[int, int]:
     return {id(kind): kind.calls for kind in jitted._compiled.specialisations.values()}
 
 
-def _fate(jitted: Any, call: Call, before: dict[int, int]) -> tuple[str, str]:
+def _fate(jitted: Any, call: Call, before: dict[int, int], device: str) -> tuple[str, str]:
     """How the last calls of a compiled function ran, and why so if eagerly."""
     compiled = jitted._compiled
     if compiled.given_up is not None:
@@ -122,7 +130,8 @@ def _fate(jitted: Any, call: Call, before: dict[int, int]) -> tuple[str, str]:
     if last.broken is not None:
         return EAGER, last.broken.reason
     modules = [] if last.program is None else last.program.modules
-    return (COMPILED if any(module.kernels() for module in modules) else LIBRARY), ""
+    refused = [module._plan.refuses(kernel, device) for module in modules for kernel in module.kernels()]
+    return (COMPILED if False in refused else LIBRARY), ""
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Trials in processes of their own: a process that dies or hangs costs the sample it was at, and nothing else.
 
 In: tasks, one operator with one dtype each. Out: the verdicts of each task, in the order in which tasks end. Processes
-tell each other JSON.
+tell each other JSON, and share the GPU if that is the device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from tests.opinfo.database import DTYPES, operators
-from tests.opinfo.trials import EAGER, Verdict, try_operator
+from tests.opinfo.trials import CRASH, EAGER, Verdict, try_operator
 
 PATIENCE = 120.0
 """Seconds after which a sample counts as one that never ends."""
@@ -33,6 +33,7 @@ class Task:
     dtype: str
     most: int | None
     verdicts: list[Verdict] = field(default_factory=list)
+    device: str = "cpu"
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[Task]:
@@ -75,7 +76,8 @@ class _Worker:
     def give(self, task: Task) -> None:
         self.task = task
         self._heard = time.monotonic()
-        request = {"operator": task.operator, "dtype": task.dtype, "most": task.most, "first": len(task.verdicts)}
+        asked = ("operator", "dtype", "most", "device")
+        request = {name: getattr(task, name) for name in asked} | {"first": len(task.verdicts)}
         _tell(self.connection, request)
 
     def listen(self) -> Task | None:
@@ -108,7 +110,7 @@ class _Worker:
     def _replace(self, problem: str) -> Task | None:
         """Note what ended the process, and go on with the next sample in a new one."""
         assert self.task is not None
-        self.task.verdicts.append(Verdict("", EAGER, problem=f"crash: {problem}"))
+        self.task.verdicts.append(Verdict("", EAGER, problem=CRASH + problem))
         self.connection.close()
         self._start()
         self._crashes += 1
@@ -137,6 +139,6 @@ def _serve(connection: Connection, threads: int) -> None:
         except EOFError:
             return
         dtype, operator = DTYPES[request["dtype"]], operators()[request["operator"]]
-        for verdict in try_operator(operator, dtype, request["most"], request["first"]):
+        for verdict in try_operator(operator, dtype, request["most"], request["first"], request["device"]):
             _tell(connection, asdict(verdict))
         _tell(connection, None)
