@@ -32,7 +32,7 @@ class FusionRules:
 
     strategy: str = "default"
     max_size: int = 64
-    """Operations a kernel may hold."""
+    """Operations a kernel may hold. Changes of type do not count: where half types are computed there are as many."""
     max_buffers: int = 32
     """Tensors a kernel may read and write."""
     level: int = 3
@@ -64,7 +64,7 @@ class FusionRules:
         """Conflict if a group of several operations is too much, wherever they come from."""
         if self.strategy == "none" or self.level == 0:
             raise Conflict("fusion is switched off")
-        if len(merged.operations) > self.max_size:
+        if _count_operations(merged) > self.max_size:
             raise Conflict(f"{self.max_size} operations are the most")
         if _count_buffers(merged) > self.max_buffers:
             raise Conflict(f"{self.max_buffers} tensors are the most")
@@ -86,8 +86,12 @@ class FusionRules:
         if not matching:
             raise Conflict("no pattern lists these operators together")
         pattern = max(matching, key=lambda candidate: candidate.priority)
-        if len(merged.operations) > pattern.max_size:
+        if _count_operations(merged) > pattern.max_size:
             raise Conflict(f"the pattern {pattern.name} takes {pattern.max_size} operations at most")
+
+
+def _count_operations(group: Group) -> int:
+    return sum(node.op.name != "cast" for node in group.operations)
 
 
 def _count_buffers(group: Group) -> int:
