@@ -78,6 +78,9 @@ def compile_gpu_kernel(program: Program, schedule: GpuSchedule, host: Host) -> G
 class _Emission:
     def __init__(self, module: HostModule, nest: Nest, schedule: GpuSchedule):
         self.module, self.nest, self.schedule = module, nest, schedule
+        self._gathered: dict[int, Gathered] = {}
+        self._kept: dict[tuple[int, int], Value] = {}
+        """What threads hold in registers, by scratch and step."""
 
     def emit(self) -> None:
         layout = WordLayout.of(self.nest)
@@ -139,7 +142,6 @@ class _Emission:
             row = builder.select(is_inside, row, builder.sub(rows, index(1)))
         place = outside.inner(1, is_inside)
         place.enter(loop.axes, row, 1)
-        self._kept: dict[tuple[int, int], Value] = {}
         self._run_row(place, loop.body)
 
     def _run_row(self, place: ThreadPlace, body: Sequence[Instruction]) -> None:
@@ -170,7 +172,7 @@ class _Emission:
                 unit = builder.add(member, index(step * schedule.team))
                 # Only the last step can lack elements, unless there are fewer than one per thread and step.
                 places.append(self._entered(outside, loop, unit, units, schedule.is_even))
-            self._run_steps(places, loop.body)
+            self._run_side_by_side(places, loop.body)
             return
         turn = schedule.team * schedule.at_once
         for number, full in ((schedule.at_once, True), (1, False)):
@@ -193,7 +195,7 @@ class _Emission:
         for step in range(at_once):
             unit = builder.add(builder.add(start, member), index(step * schedule.team))
             places.append(self._entered(outside, loop, unit, units, full))
-        self._run_steps(places, loop.body)
+        self._run_side_by_side(places, loop.body)
         following = builder.add(start, index(at_once * schedule.team))
         start.add_incoming(following, builder.block)
         builder.cbranch(builder.icmp_unsigned("<", following, last), body, after)
@@ -233,8 +235,9 @@ class _Emission:
         for step, place in enumerate(places):
             for instruction in (*others, *stores):
                 self._run_one(place, instruction, step)
-
-    _run_steps = _run_side_by_side
+        for instruction in others:
+            if isinstance(instruction, Accumulate):
+                self._gathered[instruction.accumulator].join()
 
     def _run_one(self, place: ThreadPlace, instruction: Instruction, step: int) -> None:
         match instruction:
@@ -280,12 +283,8 @@ class _Emission:
 
     # --- reductions ---------------------------------------------------------------------------------------------------
 
-    _gathered: dict[int, Gathered]
-
     def _begin(self, index: int) -> None:
-        if not hasattr(self, "_gathered"):
-            self._gathered = {}
-        self._gathered[index] = Gathered(self.builder, self.nest.accumulators[index], self.schedule.lanes)
+        self._gathered[index] = Gathered(self.builder, self.nest.accumulators[index])
 
     def _finished(self, index: int, dtype: DataType) -> Value:
         total = self.team.combined(self._gathered[index], index)

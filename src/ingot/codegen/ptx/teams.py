@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.accumulation import combined, identity
 from ingot.codegen.llvm.frame import in_memory, in_register
@@ -22,39 +23,60 @@ _INDEX = ir.IntType(32)
 
 
 class Gathered:
-    """What one thread has gathered, in as many lanes as its elements come in."""
+    """What one thread has gathered.
 
-    def __init__(self, builder: Any, accumulator: Accumulator, lanes: int):
-        self.builder, self.accumulator, self.lanes = builder, accumulator, lanes
-        self._instructions = Instructions(builder, lanes)
+    What it takes together, several times some neighbouring elements, it combines first, sums in the type of the
+    elements: they are few, so that little is lost, and wider types are slow. What comes of that joins the rest in the
+    type of the accumulator.
+    """
+
+    def __init__(self, builder: Any, accumulator: Accumulator):
+        self.builder, self.accumulator = builder, accumulator
+        self._single = Instructions(builder, 1)
+        self._together: Value | None = None
         with builder.at_entry():
-            kind = self._instructions.wide(memory_type(accumulator.dtype))
-            self._memory = builder.alloca(kind)
-        self._write(identity(self._instructions, accumulator))
+            self._memory = builder.alloca(memory_type(accumulator.dtype))
+        self._write(identity(self._single, accumulator))
 
     def add(self, place: ThreadPlace, value: Value) -> None:
-        """The elements of a place, unless there are none."""
-        so_far = self._read()
-        total = combined(self._instructions, self.accumulator, so_far, value)
+        """The elements of a place, unless there are none; they count once `join` is called."""
+        instructions = place.instructions
+        if not self._may_stay_narrow(value):
+            value = instructions.convert(value, self.accumulator.dtype)
         if place.is_inside is not None:
-            total = Value(self.builder.select(place.is_inside, total.code, so_far.code), total.dtype)
-        self._write(total)
+            nothing = self._identity(instructions, value.dtype)
+            value = Value(self.builder.select(place.is_inside, value.code, nothing.code), value.dtype)
+        self._together = value if self._together is None else self._combined(instructions, self._together, value)
 
-    def total(self) -> Value:
-        """All lanes combined."""
-        value, lanes, builder = self._read(), self.lanes, self.builder
+    def join(self) -> None:
+        """What has been added together joins what is there."""
+        value, self._together = self._together, None
+        if value is None:
+            return
+        lanes = value.code.type.count if isinstance(value.code.type, ir.VectorType) else 1
         while lanes > 1:
             lanes //= 2
-            low, high = (_lanes(builder, value.code, range(first, first + lanes)) for first in (0, lanes))
-            instructions = Instructions(builder, lanes)
-            value = combined(instructions, self.accumulator, Value(low, value.dtype), Value(high, value.dtype))
-        return value
+            halves = (_lanes(self.builder, value.code, range(first, first + lanes)) for first in (0, lanes))
+            low, high = (Value(half, value.dtype) for half in halves)
+            value = self._combined(Instructions(self.builder, lanes), low, high)
+        self._write(combined(self._single, self.accumulator, self.total(), value))
 
-    def _read(self) -> Value:
+    def total(self) -> Value:
         return in_register(self.builder, self.builder.load(self._memory), self.accumulator.dtype)
 
+    def _may_stay_narrow(self, value: Value) -> bool:
+        return self.accumulator.op.name == "sum" and value.dtype is DataType.Float
+
+    def _combined(self, instructions: Instructions, first: Value, second: Value) -> Value:
+        assert self.accumulator.op.combination is not None
+        return self.accumulator.op.combination.combine(instructions, first, second)
+
+    def _identity(self, instructions: Instructions, dtype: DataType) -> Value:
+        assert self.accumulator.op.combination is not None
+        return instructions.literal(self.accumulator.op.combination.identity(dtype), dtype)
+
     def _write(self, value: Value) -> None:
-        self.builder.store(in_memory(self._instructions, value), self._memory)
+        self.builder.store(in_memory(self._single, value), self._memory)
 
 
 class Team:
