@@ -170,8 +170,10 @@ class _Emission:
             places = []
             for step in range(schedule.steps):
                 unit = builder.add(member, index(step * schedule.team))
-                # Only the last step can lack elements, unless there are fewer than one per thread and step.
-                places.append(self._entered(outside, loop, unit, units, schedule.is_even))
+                is_last = (
+                    step == schedule.steps - 1
+                )  # the only one that can lack elements: there are no more than needed
+                places.append(self._entered(outside, loop, unit, units, schedule.is_even or not is_last))
             self._run_side_by_side(places, loop.body)
             return
         turn = schedule.team * schedule.at_once

@@ -53,8 +53,6 @@ def optimized(text: str, host: Host) -> binding.ModuleRef:
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_new_gvn_pass()
     unlocked.run_passes(passes, module, builder)
     return module
 

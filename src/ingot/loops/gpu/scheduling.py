@@ -26,7 +26,9 @@ THREADS = 256
 MOST_THREADS = 1024
 KEPT_WORDS = 40
 """32-bit registers of a thread that may hold a row between passes: with a thousand threads each has 64 in all."""
-FEW_STEPS, MOST_STEPS = 4, 8
+FEW_ELEMENTS, MOST_ELEMENTS = 16, 32
+"""What a thread has of a row: the fewer, the shorter its code; more where a warp by itself can hold the row, which
+saves the barrier, and where a block has no more threads."""
 BYTES_IN_FLIGHT = 32
 """How much a thread asks for before it waits."""
 TURNS_AT_ONCE = 4
@@ -116,8 +118,8 @@ class _Choice(LoopOrder):
         rows = math.prod(loop.size for loop in self.outer)
         units = math.prod(loop.size for loop in self.inner) // lanes
         kept = sum(max(value.dtype.bytes, 1) for value in kept_values(self.program))
-        most = max(min(MOST_STEPS, KEPT_WORDS * 4 // max(kept * lanes, 1)), 1)
-        team = _team(units, most)
+        most = max(min(MOST_ELEMENTS, KEPT_WORDS * 4 // max(kept, 1)) // lanes, 1)
+        team = _team(units, min(FEW_ELEMENTS // lanes, most), most)
         steps = -(-units // team)
         if steps > most:
             steps = 0
@@ -173,7 +175,7 @@ class _Choice(LoopOrder):
     ) -> GpuCall:
         is_wide = (
             max(map(self._farthest, range(len(self.widths))), default=0) >= 1 << 31
-            or math.prod(self.sizes) + MOST_THREADS * MOST_STEPS * lanes >= 1 << 31
+            or math.prod(self.sizes) + MOST_THREADS * MOST_ELEMENTS >= 1 << 31
         )
         motions = tuple(motion_of(self.vector.strides[b], width) for b, width in enumerate(self.widths))
         schedule = GpuSchedule(
@@ -202,12 +204,13 @@ def _is_dense(loop: LoopAxis, buffer: int, width: int) -> bool:
     return loop.strides[buffer] == width
 
 
-def _team(units: int, most: int) -> int:
-    """Threads for a row of so many units: a part of a warp if that is enough, else some warps."""
-    few = min(FEW_STEPS, most)
+def _team(units: int, few: int, most: int) -> int:
+    """Threads for a row of so many units, of which each can take a few, or more: part of a warp, or some warps."""
     team = 1
     while team < WARP and team * few < units:
         team *= 2
-    while team < MOST_THREADS and team * most < units:
+    if units <= team * most:
+        return team
+    while team < MOST_THREADS and team * few < units:
         team *= 2
     return team
