@@ -86,14 +86,9 @@ class Modules:
         except CudaError as error:
             raise _about(error, loaded.name, loaded.device, loaded.ptx) from None
 
-    def launch_error(self, function: int, code: int) -> CudaError:
-        """What to raise for the code of a launch that native code made."""
-        loaded = self._functions[function]
-        return _about(driver().error("cuLaunchKernel", code), loaded.name, loaded.device, loaded.ptx)
-
 
 modules = Modules()
-load, launch, launch_error = modules.load, modules.launch, modules.launch_error
+load, launch = modules.load, modules.launch
 
 
 def _load(driver: Driver, ptx: str, entries: Sequence[str], device: int, name: str) -> tuple[LoadedFunction, ...]:
