@@ -32,6 +32,12 @@ class Host:
     """Whether an instruction multiplies and adds with one rounding."""
     has_rounding: bool
     """Whether instructions round to whole numbers."""
+    has_approximations: bool = False
+    """Whether instructions approximate 2^x, log2(x), 1 / x and roots in single precision, as GPUs' do."""
+    packs_bfloat16: bool = False
+    """Whether an instruction rounds two float32 to a word of two bfloat16."""
+    approximates: bool = False
+    """Whether single precision is wanted for results of 16 bits alone, so that functions may be rougher and quicker."""
 
 
 def host_for(triple: str, name: str, features: Mapping[str, bool]) -> Host:

@@ -18,7 +18,10 @@ from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.constants import constant
+from ingot.codegen.llvm.conversions import rounded_bfloat16, whole_number, widened_bfloat16
+from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS, INTEGER_FUNCTIONS
+from ingot.codegen.llvm.math.gpu import instructions as approximations
 from ingot.codegen.llvm.math.words import Number as NumberLanes
 from ingot.codegen.llvm.math.words import intrinsic, rounded, rounded_towards
 
@@ -59,6 +62,14 @@ class Instructions:
         self.builder: Any = builder  # llvmlite's own annotations claim that instructions are None
         self.lanes = lanes
         self.splits_pairs = splits_pairs
+
+    @property
+    def host(self) -> Host:
+        """What the code is for."""
+        return self.builder.module.host
+
+    def _may_approximate(self, x: Value) -> bool:
+        return x.dtype is DataType.Float and self.host.approximates
 
     # --- types and constants ------------------------------------------------------------------------------------------
 
@@ -120,6 +131,9 @@ class Instructions:
     def div(self, x: Value, y: Value) -> Value:
         """Integers only by a divisor other than 0, which `supports` sees to. Division by -1 is negation: for the lowest
         integer the instruction for division would end the process."""
+        if self._may_approximate(x):
+            dividend, divisor = NumberLanes(self.builder, x.code), NumberLanes(self.builder, y.code)
+            return Value(approximations.quotient(dividend, divisor).value, x.dtype)
         if x.dtype.is_float:
             return Value(self.builder.fdiv(x.code, y.code), x.dtype)
         if not x.dtype.is_signed:
@@ -133,6 +147,8 @@ class Instructions:
         return Value(apply(x.code, y.code), x.dtype)
 
     def sqrt(self, x: Value) -> Value:
+        if self._may_approximate(x):
+            return Value(approximations.square_root(NumberLanes(self.builder, x.code)).value, x.dtype)
         return self._intrinsic("sqrt", x)
 
     def rounded(self, how: str, x: Value) -> Value:
@@ -215,9 +231,10 @@ class Instructions:
         if x.dtype is dtype:
             return x
         if x.dtype is DataType.BFloat16:
-            return self.convert(self._from_bfloat16(x), dtype)
+            return self.convert(Value(widened_bfloat16(self.builder, x.code, self.splits_pairs), DataType.Float), dtype)
         if dtype is DataType.BFloat16:
-            return self._to_bfloat16(self.convert(x, DataType.Float))
+            single = self.convert(x, DataType.Float)
+            return Value(rounded_bfloat16(self.builder, single.code, self.splits_pairs), dtype)
         if dtype is DataType.Bool:
             return self.compare("ne", x, self.constant(0, x))
         if x.dtype.is_float:
@@ -248,11 +265,17 @@ class Instructions:
     def _float_to_integer(self, x: Value, dtype: DataType) -> Value:
         """Cut off; what does not fit becomes the lowest number of the 32 or 64 bits the conversion is done in.
 
-        That is what x86 does and PyTorch inherits there; smaller types take the low bits of 32.
+        That is what x86 does and PyTorch inherits there; smaller types take the low bits of 32. GPUs have an answer of
+        their own, which PyTorch inherits, too; bytes without a sign take the low bits of 64 there.
         """
         if x.dtype is DataType.Half:
             x = self.convert(x, DataType.Float)
         bits = 64 if dtype is DataType.Int else 32
+        if self.host.has_approximations:
+            bits = bits if dtype.is_signed else 64
+            whole = whole_number(self.builder, x.code, bits)
+            target = self.wide(ir.IntType(dtype.bits))
+            return Value(self.builder.trunc(whole, target) if dtype.bits < bits else whole, dtype)
         whole = ir.IntType(bits)
         limit = float(1 << bits - 1)
         above = self.compare("ge", x, self.constant(-limit, x))
@@ -264,37 +287,3 @@ class Instructions:
         if dtype.bits < bits:
             chosen = self.builder.trunc(chosen, self.wide(ir.IntType(dtype.bits)))
         return Value(chosen, dtype)
-
-    def _from_bfloat16(self, x: Value) -> Value:
-        """The upper half of a float32."""
-        word = ir.IntType(32)
-        if self.splits_pairs:
-            pairs = self.builder.bitcast(x.code, ir.VectorType(word, self.lanes // 2))
-            even = self.builder.shl(pairs, ir.Constant(pairs.type, [16] * (self.lanes // 2)))
-            odd = self.builder.and_(pairs, ir.Constant(pairs.type, [-0x10000] * (self.lanes // 2)))
-            bits = self.builder.shuffle_vector(even, odd, list(range(self.lanes)))
-        else:
-            bits = self.builder.shl(self.builder.zext(x.code, self.wide(word)), self._constant(word, 16))
-        return Value(self.builder.bitcast(bits, self.wide(ir.FloatType())), DataType.Float)
-
-    def _to_bfloat16(self, x: Value) -> Value:
-        """Round to nearest, halves to even; NaN stays NaN whatever its low bits are."""
-        word = ir.IntType(32)
-        bits = self.builder.bitcast(x.code, self.wide(word))
-        upper = self.builder.lshr(bits, self._constant(word, 16))
-        odd = self.builder.and_(upper, self._constant(word, 1))
-        rounded = self.builder.add(self.builder.add(bits, self._constant(word, 0x7FFF)), odd)
-        is_nan = self.compare("ne", x, x)
-        chosen = self.builder.select(is_nan.code, self._constant(word, 0x7FC00000), rounded)
-        return Value(self._upper_halves(chosen), DataType.BFloat16)
-
-    def _upper_halves(self, bits: ir.Value) -> ir.Value:
-        """The upper 16 of 32 bits, of every lane."""
-        word, half = ir.IntType(32), self.wide(ir.IntType(16))
-        if not self.splits_pairs:
-            return self.builder.trunc(self.builder.lshr(bits, self._constant(word, 16)), half)
-        pairs = self.lanes // 2
-        even, odd = (self.builder.shuffle_vector(bits, bits, list(range(first, first + pairs))) for first in (0, pairs))
-        low = self.builder.lshr(even, ir.Constant(even.type, [16] * pairs))
-        high = self.builder.and_(odd, ir.Constant(odd.type, [-0x10000] * pairs))
-        return self.builder.bitcast(self.builder.or_(low, high), half)

@@ -2,7 +2,8 @@
 
 Operands are LLVM values of one floating-point type, `float`, `double` or a vector of either. Results are within 2 ulp
 of the exact value in single and 4 ulp in double precision over the whole range (but see lgamma), with the special
-values of C99, and denormals kept. Each function's docstring states its method and bound.
+values of C99, and denormals kept. Each function's docstring states its method and bound. In single precision GPUs have
+forms of their own for some, see `gpu`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ingot.codegen.llvm.math import (
     trigonometry,
 )
 from ingot.codegen.llvm.math.definitions import Emitter, emitter
+from ingot.codegen.llvm.math.gpu import accurate, approximate
 
 EXACT_FUNCTIONS: dict[str, Emitter] = {
     "fmod": emitter(remainders.fmod),
@@ -34,14 +36,14 @@ INTEGER_FUNCTIONS: dict[str, Emitter] = {
 """Functions of signed integers."""
 
 FUNCTIONS: dict[str, Emitter] = {
-    "exp": emitter(exponentials.exp),
-    "exp2": emitter(exponentials.exp2),
-    "expm1": emitter(exponentials.expm1),
-    "sigmoid": emitter(exponentials.sigmoid),
-    "log": emitter(logarithms.log),
-    "log2": emitter(logarithms.log2),
-    "log10": emitter(logarithms.log10),
-    "log1p": emitter(logarithms.log1p),
+    "exp": emitter(exponentials.exp, accurate.exp, approximate.exp),
+    "exp2": emitter(exponentials.exp2, accurate.exp2),
+    "expm1": emitter(exponentials.expm1, approximate=approximate.expm1),
+    "sigmoid": emitter(exponentials.sigmoid, accurate.sigmoid, approximate.sigmoid),
+    "log": emitter(logarithms.log, accurate.log, approximate.log),
+    "log2": emitter(logarithms.log2, accurate.log2, approximate.log2),
+    "log10": emitter(logarithms.log10, accurate.log10, approximate.log10),
+    "log1p": emitter(logarithms.log1p, accurate.log1p, approximate.log1p),
     "sin": emitter(trigonometry.sin),
     "cos": emitter(trigonometry.cos),
     "tan": emitter(trigonometry.tan),
@@ -51,15 +53,15 @@ FUNCTIONS: dict[str, Emitter] = {
     "atan2": emitter(trigonometry.atan2),
     "sinh": emitter(hyperbolics.sinh),
     "cosh": emitter(hyperbolics.cosh),
-    "tanh": emitter(hyperbolics.tanh),
+    "tanh": emitter(hyperbolics.tanh, accurate.tanh, approximate.tanh),
     "asinh": emitter(hyperbolics.asinh),
     "acosh": emitter(hyperbolics.acosh),
     "atanh": emitter(hyperbolics.atanh),
-    "erf": emitter(error_function.erf),
+    "erf": emitter(error_function.erf, accurate.erf, approximate.erf),
     "erfc": emitter(error_function.erfc),
     "erfinv": emitter(inverse_error_function.erfinv),
     "pow": emitter(power.pow),
-    "rsqrt": emitter(power.rsqrt),
+    "rsqrt": emitter(power.rsqrt, accurate.rsqrt),
     "lgamma": emitter(gamma.lgamma),
 }
 

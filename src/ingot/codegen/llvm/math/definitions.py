@@ -63,15 +63,29 @@ def _definition(function: Callable[..., Lanes], type: ir.Type, arity: int, host:
     return _Definition(str(defined), tuple((other.name, other.kind) for other in others))
 
 
-def emitter(function: Callable[..., Lanes]) -> Emitter:
-    """A function of Numbers or Bits as one of LLVM values of one type, called in the block a builder is at."""
+def emitter(
+    function: Callable[..., Lanes],
+    on_gpu: Callable[..., Lanes] | None = None,
+    approximate: Callable[..., Lanes] | None = None,
+) -> Emitter:
+    """A function of Numbers or Bits as one of LLVM values of one type, called in the block a builder is at.
+
+    Where given, `on_gpu` takes its place in single precision for processors with approximate instructions, and
+    `approximate` for those that are asked for no more.
+    """
+
+    def best(type: Any, host: Host) -> Callable[..., Lanes]:
+        lane = type.element if isinstance(type, ir.VectorType) else type
+        if not isinstance(lane, ir.FloatType) or not host.has_approximations:
+            return function
+        return (host.approximates and approximate) or on_gpu or function
 
     def emit(builder: ir.IRBuilder, *operands: Any) -> Any:
         module: Any = builder.module
         type = operands[0].type
         found = module.functions.get(_full_name(function, type))
         if found is None:
-            definition = _definition(function, type, len(operands), module.host)
+            definition = _definition(best(type, module.host), type, len(operands), module.host)
             for name, kind in definition.intrinsics:
                 if name not in module.functions:
                     ir.Function(module, kind, name)

@@ -41,7 +41,7 @@ _ERF_SMALL = Coefficients(
 )
 
 # log2(erfc(x)) for 1 <= x <= 3.94; error of erfc below 2^-29.
-_LOG2_ERFC_SINGLE = (
+LOG2_ERFC_SINGLE = (
     -0.0005105434102006257,
     -1.6259740591049194,
     -0.9207668304443359,
@@ -105,13 +105,14 @@ _ERFC_ROUGH = (
 )
 
 
-def _erf_small(x: Number) -> Number:
+def erf_near_zero(x: Number) -> Number:
+    """erf for |x| < 1."""
     return fma(polynomial(x * x, _ERF_SMALL), x, x)
 
 
 def _erf_large_single(x: Number) -> Number:
     """1 - erfc(x) for x >= 1."""
-    exponent = polynomial(at_most(x, 3.94), _LOG2_ERFC_SINGLE)
+    exponent = polynomial(at_most(x, 3.94), LOG2_ERFC_SINGLE)
     n_rounder = exponent + x.format.rounder
     r = exponent - (n_rounder - x.format.rounder)
     return fma(-polynomial(r, _EXP2_ROUGH), power_of_two(n_rounder), 1.0)
@@ -131,7 +132,7 @@ def erf(x: Number) -> Number:
     """Error below 2 ulp in both formats."""
     magnitude = abs(x)
     large = _erf_large_single(magnitude) if x.is_single else 1.0 - _erfc_double(magnitude)
-    return choose(magnitude < 1.0, _erf_small(x), with_sign_of(large, x))
+    return choose(magnitude < 1.0, erf_near_zero(x), with_sign_of(large, x))
 
 
 def _erfc_of_single(x: Number) -> Number:
@@ -154,4 +155,4 @@ def erfc(x: Number) -> Number:
         return _erfc_of_single(x.widened()).narrowed()
     large = _erfc_double(abs(x))
     large = choose(x < 0.0, 2.0 - large, large)
-    return choose(abs(x) < 0.47, 1.0 - _erf_small(x), large)
+    return choose(abs(x) < 0.47, 1.0 - erf_near_zero(x), large)

@@ -147,7 +147,7 @@ def expm1(x: Number) -> Number:
     return choose(abs(x) < tiny, x, half + half)
 
 
-def _decay(x: Number) -> Number:
+def decay(x: Number) -> Number:
     """e^x for x <= 0: 2^(n + offset) is always normal, and the exact factor 2^-offset rounds denormal results once."""
     offset, low = (64, -104.0) if x.is_single else (512, -746.0)
     mantissa, _, n_rounder = _mantissa(at_least(x, low))
@@ -160,7 +160,7 @@ def sigmoid(x: Number) -> Number:
     The quotient is corrected by its remainder, which includes what the sum 1 + e lost; a rough 1 / (1 + e) is enough
     for that. Error below 2 ulp in both formats.
     """
-    e = _decay(-abs(x))
+    e = decay(-abs(x))
     numerator = choose(x.has_minus_sign(), e, 1.0)
     denominator = e + 1.0
     lost = e - (denominator - 1.0)

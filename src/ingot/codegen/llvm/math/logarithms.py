@@ -73,14 +73,19 @@ def mantissa_of(moved: Bits, format: Format) -> Number:
     return ((moved & format.fraction_mask) + _SQRT_HALF_BITS[format.fraction_bits]).as_number() - 1.0
 
 
+def split_normal(x: Number, extra: Number | float = 0.0) -> tuple[Number, Number]:
+    """f and e with x 2^-extra = (1 + f) 2^e, for positive x that are neither denormal nor infinite."""
+    moved = biased(x)
+    exponent = exponent_of(moved, x.format, extra)
+    return mantissa_of(moved, x.format), exponent
+
+
 def split(x: Number) -> tuple[Number, Number]:
     """f and e with x = (1 + f) 2^e, for positive finite x, denormal ones too."""
     format = x.format
     denormal = x < format.smallest_normal
     lift = format.fraction_bits + 1
-    moved = biased(choose(denormal, x * 2.0**lift, x))
-    exponent = exponent_of(moved, format, choose(denormal, x.constant(lift), 0.0))
-    return mantissa_of(moved, format), exponent
+    return split_normal(choose(denormal, x * 2.0**lift, x), choose(denormal, x.constant(lift), 0.0))
 
 
 def with_specials(result: Number, x: Number) -> Number:
@@ -122,16 +127,24 @@ def log10(x: Number) -> Number:
     return _logarithm(x, LOG10_E, LOG10_2)
 
 
-def log1p(x: Number) -> Number:
-    """log(1 + x). The exponent e comes from the rounded sum 1 + x, the mantissa from x itself.
+def log1p_inside(x: Number) -> Number:
+    """log(1 + x) for finite x > -1. The exponent e comes from the rounded sum 1 + x, the mantissa from x itself.
 
     f = x 2^-e + (2^-e - 1) is one fused operation, so what the sum lost does not matter. 2^(2-e) stands in for 2^-e,
-    which would be denormal for the largest x. Error below 2 ulp in both formats.
+    which would be denormal for the largest x.
     """
     format = x.format
-    total = x + 1.0
-    moved = biased(total)
+    moved = biased(x + 1.0)
     quarter = (((2 * format.bias + 2) << format.fraction_bits) - (moved & format.exponent_mask)).as_number()
     f = fma(x * 0.25, quarter, fma(quarter, 0.25, -1.0))
-    result = with_specials(combined(f, exponent_of(moved, format), Fraction(1), LN2), total)
-    return choose(abs(x) < 2.0 ** -(format.fraction_bits + 2), x, result)
+    return combined(f, exponent_of(moved, format), Fraction(1), LN2)
+
+
+def itself_if_tiny(x: Number, result: Number) -> Number:
+    """x instead of log(1 + x) where they are equal to the last bit, -0 among them."""
+    return choose(abs(x) < 2.0 ** -(x.format.fraction_bits + 2), x, result)
+
+
+def log1p(x: Number) -> Number:
+    """log(1 + x). Error below 2 ulp in both formats."""
+    return itself_if_tiny(x, with_specials(log1p_inside(x), x + 1.0))

@@ -1,0 +1,132 @@
+"""Functions within 2 ulp, with exact special values and denormals, for GPUs.
+
+What the special-function unit computes is off by up to 1.41 ulp for 2^x, 1 ulp for 1 / x and 1.52 ulp for 1 / sqrt(x);
+where that is too much, it is corrected, or a polynomial computes it.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ingot.codegen.llvm.math.error_function import LOG2_ERFC_SINGLE, erf_near_zero
+from ingot.codegen.llvm.math.exponentials import decay
+from ingot.codegen.llvm.math.formats import INFINITY, LN2, LOG2_E, LOG10_2, LOG10_E, parts
+from ingot.codegen.llvm.math.gpu.instructions import (
+    binary_logarithm,
+    fma_within_one,
+    inverse_square_root,
+    power_of_two,
+    reciprocal,
+)
+from ingot.codegen.llvm.math.logarithms import combined, itself_if_tiny, log1p_inside, split_normal
+from ingot.codegen.llvm.math.words import Number, at_most, choose, fma, polynomial, with_sign_of
+
+# (tanh(x) / x - 1) / x^2 in powers of x^2 for |x| <= 0.8; relative error of tanh below 2^-27. Lawson, rounded in turn.
+_TANH = (
+    -0.33333298563957214,
+    0.13332241773605347,
+    -0.0538535974919796,
+    0.02130652591586113,
+    -0.007414170075207949,
+    0.0015870387433096766,
+)
+
+_LOWEST, _HIGHEST = -126, 127
+"""Whole powers of two that are put into the exponent."""
+
+
+def exp(x: Number) -> Number:
+    """e^x = 2^n 2^r with x log2(e) = n + r, the logarithm in two parts.
+
+    n is found between 0 and 1, where an instruction saturates: beyond the reach of exponents r grows, and 2^r vanishes
+    or overflows in its place, so that denormal and infinite results need nothing more. The sum with 1.5 * 2^23 has
+    n + 127 in its low bits. NaN makes n the lowest and r NaN; both parts of the logarithm are positive, and infinities
+    stay what they are.
+    """
+    reach = _HIGHEST - _LOWEST
+    share = fma_within_one(x, LOG2_E / reach, Fraction(-_LOWEST, reach))
+    lowest = x.format.rounder + (x.format.bias + _LOWEST)
+    n_rounder = fma(share, float(reach), lowest)
+    n = n_rounder - (lowest - _LOWEST)
+    high, low = parts(x.format, LOG2_E)
+    r = fma(x, low, fma(x, high, -n))
+    scale = (n_rounder.bits() << x.format.fraction_bits).as_number()
+    return power_of_two(r, flushes=True) * scale
+
+
+def exp2(x: Number) -> Number:
+    """2^x."""
+    return power_of_two(x)
+
+
+def _quotient(numerator: Number, e: Number) -> Number:
+    """numerator / (1 + e), rounded once, for finite e: by a reciprocal, then corrected.
+
+    The remainder is that of 1 + e and not of its rounded sum. The numerator less the quotient is exact in what matters:
+    one is between half of the other and all of it, or e is large.
+    """
+    inverse = reciprocal(e + 1.0)
+    quotient = numerator * inverse
+    remainder = fma(-quotient, e, numerator - quotient)
+    return fma(remainder, inverse, quotient)
+
+
+def sigmoid(x: Number) -> Number:
+    """1 / (1 + e) for e = e^-|x|, and e / (1 + e) where x is negative: there e may not be off by more than 2/3 ulp, as
+    one ulp of it may be two of the result's. So it comes from a polynomial."""
+    e = decay(-abs(x))
+    return _quotient(choose(x < 0.0, e, 1.0), e)
+
+
+def tanh(x: Number) -> Number:
+    """A polynomial below 0.8; above, 1 - 2 / (e^2|x| + 1), where the small quotient forgives a rough power."""
+    magnitude = abs(x)
+    square = x * x
+    small = fma(polynomial(square, _TANH) * square, magnitude, magnitude)
+    e = power_of_two(at_most(magnitude, 10.0) * (2 * LOG2_E), flushes=True)
+    large = 1.0 - _quotient(x.constant(2.0), e)
+    return with_sign_of(choose(magnitude < 0.8, small, large), x)
+
+
+def erf(x: Number) -> Number:
+    """x P(x^2) below 1; above, 1 - 2^Q(|x|), whose error is small beside the difference."""
+    magnitude = abs(x)
+    exponent = polynomial(at_most(magnitude, 3.94), LOG2_ERFC_SINGLE)
+    large = 1.0 - power_of_two(exponent, flushes=True)
+    return choose(magnitude < 1.0, erf_near_zero(x), with_sign_of(large, x))
+
+
+def _with_specials(result: Number, x: Number) -> Number:
+    """The approximate logarithm knows the ends of the domain, and is finite nowhere else. x must not be denormal."""
+    special = binary_logarithm(x, flushes=True)
+    return choose(abs(special) < INFINITY, result, special)
+
+
+def _logarithm(x: Number, per_unit: Fraction, per_octave: Fraction) -> Number:
+    """As for any processor but for what is no positive number."""
+    lift = x.format.fraction_bits + 1
+    small = x < x.format.smallest_normal
+    lifted = choose(small, x * 2.0**lift, x)
+    f, exponent = split_normal(lifted, choose(small, x.constant(lift), 0.0))
+    return _with_specials(combined(f, exponent, per_unit, per_octave), lifted)
+
+
+def log(x: Number) -> Number:
+    return _logarithm(x, Fraction(1), LN2)
+
+
+def log2(x: Number) -> Number:
+    return _logarithm(x, LOG2_E, Fraction(1))
+
+
+def log10(x: Number) -> Number:
+    return _logarithm(x, LOG10_E, LOG10_2)
+
+
+def log1p(x: Number) -> Number:
+    return itself_if_tiny(x, _with_specials(log1p_inside(x), x + 1.0))
+
+
+def rsqrt(x: Number) -> Number:
+    """1 / sqrt(x)."""
+    return inverse_square_root(x)

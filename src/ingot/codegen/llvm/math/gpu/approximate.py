@@ -1,0 +1,82 @@
+"""Functions for programs whose results have 16 bits: right to about 2^-18, in as few instructions as that takes.
+
+Eager PyTorch rounds every intermediate result of such a program to 9 or 12 bits, so that these are still far better.
+Special values are exact, and so is the kind of every result: what is finite, infinite, zero or NaN is so here, too, but
+for results below the least normal number of float32, which may be zero. Errors are relative, but absolute for log near
+1: below 2^-22.
+"""
+
+from __future__ import annotations
+
+from ingot.codegen.llvm.math.formats import LN2, LOG2_E, LOG10_2
+from ingot.codegen.llvm.math.gpu.instructions import binary_logarithm, power_of_two, reciprocal
+from ingot.codegen.llvm.math.words import Number, choose, fma, polynomial, with_sign_of
+
+# Polynomials by Lawson's iteration on 1500 Chebyshev points, rounded one by one, lowest first, the rest fitted again.
+
+# log2(erfc(x)) for 0.36 <= x; absolute error of erf below 2^-21. It decreases from there on, without end.
+_LOG2_ERFC = (
+    -0.00014106817252468318,
+    -1.626879096031189,
+    -0.9211215376853943,
+    -0.1456141322851181,
+    0.02797084115445614,
+    -0.002629523165524006,
+)
+# erf(x) / x in powers of x^2 for |x| <= 0.36; relative error below 2^-19.
+_ERF = (1.1283774375915527, -0.3758814036846161, 0.10775350779294968)
+# (tanh(x) / x - 1) / x^2 in powers of x^2 for |x| <= 0.25; relative error of tanh below 2^-20.
+_TANH = (-0.33324572443962097, 0.12876440584659576)
+# (log1p(x) / x - 1) / x for |x| <= 0.2; relative error of log1p below 2^-18.
+_LOG1P = (-0.4999150335788727, 0.33322563767433167, -0.2585452198982239, 0.20836250483989716)
+# (expm1(x) / x - 1) / x for |x| <= 0.2; relative error of expm1 below 2^-18.
+_EXPM1 = (0.500001847743988, 0.16694284975528717, 0.04164738208055496)
+
+
+def exp(x: Number) -> Number:
+    """The product with log2(e) is off by 2^-18 at the ends of the range, and by less in between."""
+    return power_of_two(x * LOG2_E)
+
+
+def expm1(x: Number) -> Number:
+    """x + x^2 P(x) below 0.2."""
+    small = fma(polynomial(x, _EXPM1) * x, x, x)
+    return choose(abs(x) < 0.2, small, power_of_two(x * LOG2_E, flushes=True) - 1.0)
+
+
+def sigmoid(x: Number) -> Number:
+    """1 / (1 + e^-x)."""
+    return reciprocal(power_of_two(x * -LOG2_E, flushes=True) + 1.0)
+
+
+def log(x: Number) -> Number:
+    return binary_logarithm(x) * LN2
+
+
+def log2(x: Number) -> Number:
+    return binary_logarithm(x)
+
+
+def log10(x: Number) -> Number:
+    return binary_logarithm(x) * LOG10_2
+
+
+def log1p(x: Number) -> Number:
+    """x + x^2 P(x) below 0.2; above, what the sum 1 + x loses does not matter."""
+    small = fma(polynomial(x, _LOG1P) * x, x, x)
+    return choose(abs(x) < 0.2, small, binary_logarithm(x + 1.0, flushes=True) * LN2)
+
+
+def tanh(x: Number) -> Number:
+    """1 - 2 / (e^2x + 1), and x + x^3 P(x^2) below 0.25."""
+    square = x * x
+    small = fma(polynomial(square, _TANH) * square, x, x)
+    e = power_of_two(x * (2 * LOG2_E), flushes=True)
+    return choose(abs(x) < 0.25, small, fma(reciprocal(e + 1.0), -2.0, 1.0))
+
+
+def erf(x: Number) -> Number:
+    """1 - 2^Q(|x|), and x P(x^2) below 0.36."""
+    magnitude = abs(x)
+    large = 1.0 - power_of_two(polynomial(magnitude, _LOG2_ERFC), flushes=True)
+    return choose(magnitude < 0.36, polynomial(x * x, _ERF) * x, with_sign_of(large, x))
