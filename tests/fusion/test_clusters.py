@@ -167,6 +167,19 @@ def test_aggressive_strategy_joins_kernels_that_read_the_same_tensor():
     assert sorted(clusters_of(text, strategy="aggressive")) == ["%3 %4", "%5"]
 
 
+def test_parts_of_a_concatenation_that_read_the_same_tensor_are_one_kernel():
+    text = """
+    graph(%0: f32[4, 5], %1: f32[4, 5], %2: f32[4, 5]) {
+      %3 = exp(%0): f32[4, 5]
+      %4 = mul(%0, %1): f32[4, 5]
+      %5 = neg(%2): f32[4, 5]
+      %6 = cat(%3, %4, %5, axis=1): f32[4, 15]
+      return %6
+    }
+    """
+    assert sorted(clusters_of(text)) == ["%3 %4", "%5", "(%6)"]
+
+
 def test_value_and_its_transpose_do_not_meet_in_one_cluster():
     text = """
     graph(%0: f32[4, 4]) {

@@ -72,6 +72,7 @@ def find_clusters(graph: Graph, supports: Callable[[Node], bool], rules: FusionR
     partition = _Partition(graph, supports, rules or FusionRules())
     for position, node in enumerate(graph.nodes):
         partition.place(node, position)
+    partition.join_parts()
     if partition.rules.strategy == "aggressive":
         partition.join_siblings()
     return partition.steps()
@@ -125,6 +126,16 @@ class _Partition:
             return group
         self._replace(group, source, merged)
         return merged
+
+    def join_parts(self) -> None:
+        """Merge groups that read the same tensor and make parts of one concatenation, into which both will write."""
+        for node in self._graph.nodes:
+            if node.op.name != "cat":
+                continue
+            groups = {self._group_of[operand] for operand in node.operands if operand in self._group_of}
+            joined: Group | None = None
+            for group in sorted((group for group in groups if group.grows), key=lambda group: group.last):
+                joined = group if joined is None else self._joined(joined, group)
 
     def join_siblings(self) -> None:
         """Merge groups that read the same tensor but not each other: it is then read once."""
