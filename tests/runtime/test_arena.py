@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingot.runtime.arena import ALIGNMENT, Lifetime, plan_arena
+from ingot.runtime.arena import Lifetime, plan_arena
 
 lifetimes = st.builds(
     lambda first, length, nbytes: Lifetime(first, first + length, nbytes),
@@ -15,10 +15,10 @@ lifetimes = st.builds(
 )
 
 
-@given(st.lists(lifetimes, max_size=12))
-def test_values_alive_together_do_not_overlap(values):
-    offsets, total = plan_arena(values)
-    assert all(offset % ALIGNMENT == 0 for offset in offsets)
+@given(st.lists(lifetimes, max_size=12), st.sampled_from([64, 256]))
+def test_values_alive_together_do_not_overlap(values, alignment):
+    offsets, total = plan_arena(values, alignment)
+    assert all(offset % alignment == 0 for offset in offsets)
     assert all(offset + value.nbytes <= total for offset, value in zip(offsets, values, strict=True))
     for (one, at), (other, there) in itertools.combinations(list(zip(values, offsets, strict=True)), 2):
         if one.first <= other.last and other.first <= one.last and one.nbytes and other.nbytes:
@@ -26,9 +26,9 @@ def test_values_alive_together_do_not_overlap(values):
 
 
 def test_a_chain_needs_two_places():
-    _, total = plan_arena([Lifetime(step, step + 1, 640) for step in range(10)])
+    _, total = plan_arena([Lifetime(step, step + 1, 640) for step in range(10)], 64)
     assert total == 2 * 640
 
 
 def test_nothing_needs_nothing():
-    assert plan_arena([]) == ([], 0)
+    assert plan_arena([], 64) == ([], 0)

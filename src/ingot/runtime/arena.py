@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ALIGNMENT = 64
-
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
@@ -17,9 +15,10 @@ class Lifetime:
     nbytes: int
 
 
-def plan_arena(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """An offset for each value, and how many bytes they need together. The largest are placed first, each as low as
-    those alive with it allow."""
+def plan_arena(lifetimes: Sequence[Lifetime], alignment: int) -> tuple[list[int], int]:
+    """An offset for each value, a multiple of the alignment, and how many bytes they need together. The largest are
+    placed first, each as low as those alive with it allow."""
+    room = [-(-value.nbytes // alignment) * alignment for value in lifetimes]
     offsets = [0] * len(lifetimes)
     placed: list[int] = []
     total = 0
@@ -28,18 +27,14 @@ def plan_arena(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
         rivals = [other for other in placed if _meet(value, lifetimes[other])]
         offset = 0
         for other in sorted(rivals, key=lambda other: offsets[other]):
-            if offset + _padded(value.nbytes) <= offsets[other]:
+            if offset + room[index] <= offsets[other]:
                 break
-            offset = max(offset, offsets[other] + _padded(lifetimes[other].nbytes))
+            offset = max(offset, offsets[other] + room[other])
         offsets[index] = offset
         placed.append(index)
-        total = max(total, offset + _padded(value.nbytes))
+        total = max(total, offset + room[index])
     return offsets, total
 
 
 def _meet(one: Lifetime, other: Lifetime) -> bool:
     return one.first <= other.last and other.first <= one.last
-
-
-def _padded(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

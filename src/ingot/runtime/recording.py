@@ -22,23 +22,25 @@ from ingot.ir.binding import Binding, bind
 from ingot.ir.graph import Output
 from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
+from ingot.loops.gpu.scheduling import ACCESS
 from ingot.ops import Kind
 from ingot.runtime.arena import Lifetime, plan_arena
 from ingot.runtime.destinations import empty_without_memory
-from ingot.runtime.kernels import Kernel, PreparedCall, prepare, word_of
+from ingot.runtime.kernels import Kernel, word_of
 from ingot.runtime.native.prototypes import DTYPES, Prototype, prototype
 from ingot.runtime.native.records import (
+    AnyStep,
     Guard,
     NumberGuard,
     Patch,
     Record,
     RunStatistics,
     Slots,
-    Step,
     TensorGuard,
     can_record,
 )
 from ingot.runtime.plan import Plan
+from ingot.runtime.recording_sites import KernelCall, RecordingSite
 
 _EXACT_IN_DOUBLE = 1 << 53
 
@@ -55,10 +57,10 @@ def may_record(plan: Plan) -> bool:
     )
 
 
-def record_call(plan: Plan, inputs: Sequence[Any], statistics: RunStatistics) -> Record | None:
-    """A record for calls with arguments like these, which are plain tensors on the CPU and numbers."""
+def record_call(plan: Plan, inputs: Sequence[Any], statistics: RunStatistics, site: RecordingSite) -> Record | None:
+    """A record for calls with arguments like these, which are plain tensors on the site's device and numbers."""
     try:
-        return _Recording(plan, inputs).record(statistics)
+        return _Recording(plan, inputs, site).record(statistics)
     except (_NeedsPython, IngotError):  # errors are for Python to find, and to word
         return None
 
@@ -87,6 +89,7 @@ class _Buffer:
     input: int | None = None
     result: int | None = None
     offset: int = 0
+    """Where it begins, from the address that a call has of it: an input begins somewhere in its storage."""
     first: int = 0
     last: int = 0
 
@@ -103,12 +106,15 @@ class _Passed:
 class _Recording:
     plan: Plan
     inputs: Sequence[Any]
+    site: RecordingSite
     values: dict[Node, Any] = field(default_factory=dict)
     """What is known of each value: a tensor without memory, or a number that calls like this one share."""
     passed: dict[Node, _Passed] = field(default_factory=dict)
     buffers: dict[int, _Buffer] = field(default_factory=dict)
     """By the storage of the tensors that lie in it."""
-    calls: list[tuple[Kernel, PreparedCall]] = field(default_factory=list)
+    workspaces: dict[int, _Buffer] = field(default_factory=dict)
+    """By the number of the call that needs one."""
+    calls: list[tuple[Kernel, KernelCall]] = field(default_factory=list)
     limited: set[int] = field(default_factory=set)
     """Inputs that must be whole numbers a double can hold."""
 
@@ -128,7 +134,7 @@ class _Recording:
         results = [self._result(index, output) for index, output in enumerate(self.plan.graph.outputs)]
         arena_bytes = self._place_intermediates()
         slots = Slots(len(self.inputs), len(results))
-        steps = [self._step(kernel, call, slots) for kernel, call in self.calls]
+        steps = [self._step(index, slots) for index in range(len(self.calls))]
         guards = [self._guard(position, bound) for position in range(len(self.inputs))]
         if not can_record(guards, steps):
             raise _NeedsPython
@@ -139,32 +145,40 @@ class _Recording:
             statistics,
             arena_bytes=arena_bytes,
             doubles=sorted({number.position for number in self.passed.values() if number.as_double}),
-            is_long=any(call.parallel for _, call in self.calls),
+            is_long=any(call.is_long for _, call in self.calls),
             bytes_moved=sum(self._bytes_moved(kernel) for kernel, _ in self.calls),
-            keeps=[call.compiled for _, call in self.calls],
+            keeps=[call.keeps for _, call in self.calls],
+            site=self.site.site,
         )
 
     # --- going through the steps --------------------------------------------------------------------------------------
 
     def _take_input(self, position: int, node: Node, value: Any) -> None:
         if isinstance(value, torch.Tensor):
-            like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
-            self.values[node] = like
-            self.buffers[_storage(like)] = _Buffer(value.nbytes, input=position)
+            remainder = TensorGuard.like(value).remainder or 0
+            if remainder % value.element_size():
+                raise _NeedsPython
+            begin = remainder // value.element_size()
+            memory = torch.empty(0, dtype=value.dtype, device="meta")
+            self.values[node] = like = memory.as_strided(value.shape, value.stride(), begin)
+            self.buffers[_storage(like)] = _Buffer(value.nbytes, input=position, offset=-remainder)
         else:
             assert isinstance(node.type, ScalarType)
             self.passed[node] = _Passed(position, node.type.dtype.is_float and not isinstance(value, float))
 
     def _run_kernel(self, kernel: Kernel, bound: _NotedSizes) -> None:
-        if self.plan.refuses(kernel) or any(sizes.evaluate(size, bound) == 0 for size in kernel.cluster.space):
+        is_refused = self.plan.refuses(kernel, self.site.device.type)
+        if is_refused or any(sizes.evaluate(size, bound) == 0 for size in kernel.cluster.space):
             raise _NeedsPython
         number = len(self.calls)
         tensors = [self.values[read.node] for read in kernel.lowered.tensors]
         for tensor in tensors:
             self.buffers[_storage(tensor)].last = number
         targets = self.plan.destinations.targets(kernel, self.values, bound, empty_without_memory)
-        call = prepare(kernel, tensors, bound, targets)
+        call = self.site.prepare(kernel, tensors, bound, targets)
         self.calls.append((kernel, call))
+        if call.workspace_word is not None:
+            self.workspaces[number] = _Buffer(call.workspace_bytes, first=number, last=number)
         for index, (node, (shape, dtype)) in enumerate(zip(kernel.cluster.outputs, call.outputs, strict=True)):
             made = targets.get(index)
             if made is None:
@@ -218,32 +232,39 @@ class _Recording:
 
     def _place_intermediates(self) -> int:
         inner = [buffer for buffer in self.buffers.values() if buffer.input is None and buffer.result is None]
-        offsets, total = plan_arena([Lifetime(buffer.first, buffer.last, buffer.nbytes) for buffer in inner])
+        inner += self.workspaces.values()
+        lifetimes = [Lifetime(buffer.first, buffer.last, buffer.nbytes) for buffer in inner]
+        offsets, total = plan_arena(lifetimes, self.site.alignment)
         for buffer, offset in zip(inner, offsets, strict=True):
             buffer.offset = offset
         return total
 
     # --- making the record --------------------------------------------------------------------------------------------
 
-    def _step(self, kernel: Kernel, call: PreparedCall, slots: Slots) -> Step:
-        words = list(call.words)
-        patches = [
-            self._address(word, node, slots)
-            for word, node in zip(call.addresses, _nodes_of_buffers(kernel), strict=True)
-        ]
-        for word, node, scalar in zip(call.scalars, kernel.lowered.scalars, kernel.program.scalars, strict=True):
+    def _step(self, index: int, slots: Slots) -> AnyStep:
+        kernel, call = self.calls[index]
+        prepared = call.prepared
+        words = list(prepared.words)
+        buffers = zip(prepared.addresses, _nodes_of_buffers(kernel), call.alignments, strict=True)
+        patches = [self._address(word, node, alignment, slots) for word, node, alignment in buffers]
+        if call.workspace_word is not None:
+            patches.append(Patch(call.workspace_word, slots.arena, self.workspaces[index].offset))
+        for word, node, scalar in zip(prepared.scalars, kernel.lowered.scalars, kernel.program.scalars, strict=True):
             number = self.passed.get(node)
             if number is None:
                 words[word] = word_of(self.values[node], scalar)
             else:
                 place = slots.double if number.as_double else slots.input
                 patches.append(Patch(word, place(number.position)))
-        return Step(call.entry, tuple(words), tuple(patches), call.parallel)
+        return call.step(tuple(words), tuple(patches))
 
-    def _address(self, word: int, node: Node, slots: Slots) -> Patch:
+    def _address(self, word: int, node: Node, alignment: int, slots: Slots) -> Patch:
         tensor = self.values[node]
         buffer = self.buffers[_storage(tensor)]
-        offset = tensor.storage_offset() * tensor.element_size() + buffer.offset
+        begin = tensor.storage_offset() * tensor.element_size()
+        if begin % alignment or alignment > ACCESS:
+            raise _NeedsPython  # guards tell addresses apart as far as kernels count on them, and no farther
+        offset = begin + buffer.offset
         if buffer.input is not None:
             return Patch(word, slots.input(buffer.input), offset)
         return Patch(word, slots.arena if buffer.result is None else slots.result(buffer.result), offset)

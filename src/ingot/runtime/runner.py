@@ -22,9 +22,10 @@ from ingot.base.errors import ArgumentError
 from ingot.ir.interpreter import Interpreter, Tally
 from ingot.runtime.native.callables import CallTable, Convention, native_function
 from ingot.runtime.native.launcher import Launcher, launcher
-from ingot.runtime.native.records import Record, RunStatistics
+from ingot.runtime.native.records import Record, RunStatistics, TensorGuard
 from ingot.runtime.plan import Plan, is_plain
 from ingot.runtime.recording import may_record, record_call
+from ingot.runtime.recording_sites import RecordingSite, site_for
 
 _MOST_RECORDS = 256
 """Records that are kept although the launcher has not used them for long."""
@@ -100,7 +101,7 @@ class Runner:
 
     def record_for(self, inputs: Sequence[Any]) -> Record | None:
         """The record for calls with arguments like these, which a call has been answered for; None if there is none."""
-        if not self._may_record or launcher() is None or _is_watched() or not all(map(_is_plain_on_cpu, inputs)):
+        if not self._may_record or launcher() is None or _is_watched() or not all(map(is_plain, inputs)):
             return None
         key = tuple(map(_kind, inputs))
         with self._lock:
@@ -108,7 +109,8 @@ class Runner:
                 self._records.move_to_end(key)
                 return self._records[key]
         assert isinstance(self.plan, Plan)
-        record = record_call(self.plan, inputs, self._native)
+        site = _site_of(inputs)
+        record = None if site is None else record_call(self.plan, inputs, self._native, site)
         with self._lock:
             self._records[key] = record
             while len(self._records) > _MOST_RECORDS:
@@ -128,12 +130,14 @@ def _is_watched() -> bool:
     return torch._C._len_torch_function_stack() > 0 or torch._C._len_torch_dispatch_stack() > 0
 
 
-def _is_plain_on_cpu(value: Any) -> bool:
-    return is_plain(value) and (not isinstance(value, torch.Tensor) or value.device.type == "cpu")
+def _site_of(inputs: Sequence[Any]) -> RecordingSite | None:
+    """How calls with these inputs are recorded; None if they are on several devices."""
+    devices = {value.device for value in inputs if isinstance(value, torch.Tensor)} or {torch.device("cpu")}
+    return site_for(devices.pop()) if len(devices) == 1 else None
 
 
 def _kind(value: Any) -> Hashable:
     """What has to be equal for two arguments to share a record; whole numbers may decide sizes."""
     if isinstance(value, torch.Tensor):
-        return value.dtype, value.shape, value.stride()
+        return TensorGuard.like(value)
     return type(value), value if isinstance(value, int) else None

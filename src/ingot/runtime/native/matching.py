@@ -107,14 +107,18 @@ class MatchingEmitter:
         return sizes, routine.add(sizes, routine.multiply(room, 8))
 
     def _find_data(self, routine: Routine, guard: Value, tensor: Value, slot: Value) -> None:
-        """Put the address of the first element into the slot; a tensor whose memory was given up matches nothing."""
+        """Put the address of the first element into the slot; a tensor whose memory was given up matches nothing, nor
+        does one that begins at a less, or more, even address where that counts."""
         start = routine.load(routine.load(tensor, self._layout.storage_word), self._layout.data_word)
         item_bytes = routine.load(guard, records.GUARD_ITEM_BYTES)
         is_gone = routine.both(routine.compare(start, "==", 0), routine.compare(item_bytes, "!=", 0))
-        with routine.when(is_gone):
-            routine.give_back(0)
         offset = routine.multiply(routine.load(tensor, self._layout.offset_word), item_bytes)
-        routine.store(routine.add(start, offset), slot)
+        address = routine.add(start, offset)
+        last_bits = routine.common_bits(address, routine.load(guard, records.GUARD_LAST_BITS))
+        is_odd = routine.compare(last_bits, "!=", routine.load(guard, records.GUARD_REMAINDER))
+        with routine.when(routine.either(is_gone, is_odd)):
+            routine.give_back(0)
+        routine.store(address, slot)
 
     # --- numbers ------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
+from ingot.loops.gpu.scheduling import ACCESS
 from ingot.runtime.native.devices import device_kind
 from ingot.runtime.native.layout import tensor_layout
 from ingot.runtime.native.prototypes import DTYPES, Prototype
@@ -29,9 +30,9 @@ STEP_COUNT, STEPS, MOST_WORDS, IS_LONG, STATISTICS, LAUNCHES, BYTES_MOVED = rang
 RUN, SITE = 13, 14
 
 GUARD_TYPE, GUARD_RANK, GUARD_AXES, GUARD_ITEM_BYTES = range(4)
-GUARD_MASK, GUARD_KEYS, GUARD_INFERENCE_KEYS = range(4, 7)
+GUARD_MASK, GUARD_KEYS, GUARD_INFERENCE_KEYS, GUARD_LAST_BITS, GUARD_REMAINDER = range(4, 9)
 GUARD_LOWEST, GUARD_HIGHEST = 2, 3
-GUARD_WORDS = 7
+GUARD_WORDS = 9
 AXIS_SIZE, AXIS_STRIDE, AXIS_MASK = range(3)
 AXIS_WORDS = 3
 
@@ -65,10 +66,15 @@ class TensorGuard:
     is_strict: bool = False
     """Whether strides count that no element lies elsewhere by."""
     device: torch.device = _CPU
+    remainder: int | None = None
+    """What is left of the address of its first element divided by what a GPU reads at once, on which schedules for GPUs
+    depend; None where it does not count."""
 
     @classmethod
     def like(cls, tensor: torch.Tensor, is_strict: bool = False) -> TensorGuard:
-        return cls(tensor.dtype, tuple(tensor.shape), tensor.stride(), is_strict, tensor.device)
+        counts = tensor.device.type == "cuda" and tensor.numel() > 0
+        remainder = tensor.data_ptr() % ACCESS if counts else None
+        return cls(tensor.dtype, tuple(tensor.shape), tensor.stride(), is_strict, tensor.device, remainder)
 
     @property
     def is_empty(self) -> bool:
@@ -215,13 +221,15 @@ class Placed:
     def guard_words(self, guard: Guard) -> list[int]:
         """A guard as native code reads it."""
         if isinstance(guard, NumberGuard):
-            return [NUMBER_TYPES[guard.type], 0, guard.lowest, guard.highest, 0, 0, 0]
+            return [NUMBER_TYPES[guard.type], 0, guard.lowest, guard.highest, 0, 0, 0, 0, 0]
         layout, kind = tensor_layout(), device_kind(guard.device)
         assert layout is not None and kind is not None, "records are made where there is a launcher"
         # Where there are no elements it does not matter where they are.
         item_bytes = 0 if guard.is_empty else guard.dtype.itemsize
         code = layout.dtype_codes[guard.dtype] << kind.dtype_shift | kind.bits
-        return [code, len(guard.sizes), self.place(guard.axes()), item_bytes, kind.mask, *kind.keys]
+        last_bits, remainder = (0, 0) if guard.remainder is None else (ACCESS - 1, guard.remainder)
+        sizes = self.place(guard.axes())
+        return [code, len(guard.sizes), sizes, item_bytes, kind.mask, *kind.keys, last_bits, remainder]
 
 
 class Record(Placed):

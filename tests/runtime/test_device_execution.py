@@ -1,0 +1,158 @@
+"""Whole plans answered natively on a device: recorded, launched and given back, on a machine made of native routines.
+
+Its kernels are those of the CPU, so results must be those of the CPU to the last bit. Each kernel is two launches: the
+first one overwrites a workspace that nothing else may lie in.
+"""
+
+from dataclasses import dataclass, field
+from functools import cache
+
+import pytest
+import torch
+
+from ingot import JitCompiler
+from ingot.runtime import kernels, runner
+from ingot.runtime.cuda.prepared import Launch, PreparedLaunches
+from ingot.runtime.kernels import address_of
+from ingot.runtime.native.records import TensorGuard
+from ingot.runtime.native.routines import Library
+from ingot.runtime.recording_sites import RecordingSite, launched
+from tests.property.random_values import same_bits
+from tests.runtime.native.devices import Machine
+from tests.runtime.test_native_execution import CASES, define
+
+ALIGNMENT = 256
+WORKSPACE_WORDS = 100
+ONE = (1, 1, 1)
+
+
+@cache
+def spoiling(word):
+    """A kernel that fills the workspace, whose address is the word of a number."""
+    library = Library()
+    spoil = library.routine("spoil", 1)
+    target = spoil.load(spoil.parameters[0], word)
+    with spoil.loop(WORKSPACE_WORDS) as index:
+        spoil.store(-1, target, index)
+    spoil.give_back()
+    library.compile()
+    return library
+
+
+@dataclass
+class Device:
+    """A machine that records can be made for; it keeps what it prepared kernels for."""
+
+    machine: Machine = field(default_factory=Machine)
+    seen: list[list[int]] = field(default_factory=list)
+    alignment: int = 1
+    """What the addresses of all buffers must be a multiple of."""
+
+    def prepare(self, kernel, tensors, bound, targets):
+        self.seen.append([address_of(tensor) for tensor in tensors])
+        call = kernels.prepare(kernel, tensors, bound, targets)
+        word = len(call.words)
+        functions = (spoiling(word).address("spoil"), call.entry)
+        return launched(
+            PreparedLaunches(
+                tuple(Launch(function, ONE, ONE) for function in functions),
+                (*call.words, 0),
+                call.addresses,
+                call.scalars,
+                call.outputs,
+                (self.alignment,) * len(call.addresses),
+                call.compiled,
+                WORKSPACE_WORDS * 8,
+                word,
+            )
+        )
+
+
+@pytest.fixture
+def device(monkeypatch):
+    made = Device()
+    site = RecordingSite(torch.device("cpu"), made.prepare, ALIGNMENT, made.machine.site())
+    monkeypatch.setattr(runner, "site_for", lambda device: site)
+    return made
+
+
+def compiled(make, *declared):
+    """A module that nobody else has."""
+    return JitCompiler().compile(define(make, *declared).graph)
+
+
+@pytest.mark.parametrize(("make", "declared", "inputs"), CASES.values(), ids=CASES.keys())
+def test_plans_give_the_same_bits_and_cost_the_same(device, make, declared, inputs):
+    module = compiled(make, *declared)
+    expected = module.execute(inputs)
+    first = module.stats()
+    found = module.execute(inputs)
+    second = module.stats()
+    assert module._runner._native.executions == 1
+    assert device.machine.launch_count == 2 * first.kernel_launches > 0
+    assert all(same_bits(one, other) for one, other in zip(found, expected, strict=True))
+    assert second.kernel_launches == 2 * first.kernel_launches
+    assert second.memory_transferred == 2 * first.memory_transferred
+
+
+def test_a_failing_launch_leaves_the_call_to_python(device):
+    module = compiled(lambda fd, x: [fd.ops.exp(x) + 1.0], 1)
+    x = torch.randn(9)
+    (expected,) = module.execute([x])
+    device.machine.fail_launch(1, 719)
+    assert torch.equal(module.execute([x])[0], expected)
+    assert module._runner._native.executions == 0 and device.machine.launch_count == 1
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted_addresses(monkeypatch):
+    """Guards count the last bits of addresses, as those of CUDA tensors do."""
+    like = TensorGuard.like.__func__  # pyright: ignore[reportFunctionMemberAccess]
+
+    def counting(cls, tensor, is_strict=False):
+        found = like(cls, tensor, is_strict)
+        return cls(found.dtype, found.sizes, found.strides, is_strict, found.device, tensor.data_ptr() % 16)
+
+    monkeypatch.setattr(TensorGuard, "like", classmethod(counting))
+
+
+@pytest.mark.usefixtures("counted_addresses")
+def test_calls_are_recorded_for_addresses_as_even_as_they_were(device):
+    module = compiled(lambda fd, x, y: [x * y + 1.0], 1, 1)
+    memory = torch.randn(40)
+    places = [(0, 4), (1, 4), (4, 8), (3, 6)]
+    for time in range(2):
+        for one, other in places:
+            x, y = memory[one : one + 16], memory[other : other + 16]
+            assert torch.equal(module.execute([x, y])[0], x * y + 1.0)
+        assert module._runner._native.executions == (1, 5)[time]  # (4, 8) is as even as (0, 4)
+    assert [[place % 16 for place in seen] for seen in device.seen] == [[0, 0], [4, 0], [12, 8]]
+
+
+@pytest.mark.usefixtures("counted_addresses")
+def test_views_of_odd_inputs_are_found(device):
+    module = compiled(lambda fd, x: [fd.ops.slice(x, [2], [7], [1]) + 1.0], 1)
+    x = torch.randn(40)[3:23]
+    for _ in range(3):
+        assert torch.equal(module.execute([x])[0], x[2:7] + 1.0)
+    assert module._runner._native.executions == 2
+
+
+@pytest.mark.usefixtures("counted_addresses")
+@pytest.mark.parametrize(("alignment", "begin", "is_native"), [(16, 0, True), (16, 1, False), (32, 0, False)])
+def test_calls_are_not_recorded_that_could_have_odd_addresses(device, alignment, begin, is_native):
+    """A kernel may ask for no more than guards tell."""
+    device.alignment = alignment
+    module = compiled(lambda fd, x: [x + 1.0], 1)
+    x = torch.randn(40)[begin : begin + 16]
+    for _ in range(2):
+        assert torch.equal(module.execute([x])[0], x + 1.0)
+    assert module._runner._native.executions == is_native
+
+
+def test_tensors_of_several_devices_are_not_recorded():
+    module = compiled(lambda fd, x, y: [x + y], 1, 1)
+    assert module.record_for([torch.randn(3), torch.randn(3, device="meta")]) is None
