@@ -1,7 +1,7 @@
 """Nests of loops as functions for a GPU: what one thread does, told for all of them.
 
     grid loop      the thread's number in the whole grid says which elements are its own
-    blocks loop    the number of the block, and of the team in it, says which row
+    blocks loop    the number of the block, and of the team in it, says which row; or which square, see `tiles`
     threads loop   the number in the team says which elements of the row
 
 Threads that have no elements, at the end, go through the same motions on the last ones that there are, so that there
@@ -25,6 +25,7 @@ from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import Arguments, ThreadPlace
 from ingot.codegen.ptx.target import optimized, ptx_of
 from ingot.codegen.ptx.teams import Gathered, Team
+from ingot.codegen.ptx.tiles import run_tiles
 from ingot.loops.arguments import WordLayout
 from ingot.loops.gpu.nesting import build_gpu_nest
 from ingot.loops.gpu.schedule import GpuSchedule
@@ -98,6 +99,8 @@ class _Emission:
             assert isinstance(instruction, Loop)
             if instruction.kind is LoopKind.GRID:
                 self._grid(place, instruction)
+            elif self.schedule.tile:
+                run_tiles(self.nest, place, instruction, self._run_one)
             else:
                 self._blocks(place, instruction)
         builder.ret_void()

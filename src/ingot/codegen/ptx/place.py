@@ -87,6 +87,8 @@ class ThreadPlace:
     is_inside: ir.Value | None = None
     """Whether there are elements here at all; None where there always are. Where not, the thread is at others, which
     it may read; what it makes of them is dropped."""
+    is_turned: bool = False
+    """Whether the lanes lie along the axis before the last, along which all buffers accessed here are dense."""
 
     def inner(self, lanes: int, is_inside: ir.Value | None) -> ThreadPlace:
         """The same place, one loop further in."""
@@ -120,7 +122,7 @@ class ThreadPlace:
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def load(self, buffer: int, dtype: DataType) -> Value:
-        element, motion = memory_type(dtype), self.schedule.motions[buffer]
+        element, motion = memory_type(dtype), self._motion(buffer)
         if self.lanes == 1 or motion is Motion.STILL:
             code = self.builder.load(self._pointer(buffer, element), align=dtype.bytes)
             return in_register(self.builder, self.instructions.splat(code), dtype)
@@ -134,7 +136,7 @@ class ThreadPlace:
         return in_register(self.builder, code, dtype)
 
     def store(self, buffer: int, value: Value) -> None:
-        builder, width, motion = self.builder, value.dtype.bytes, self.schedule.motions[buffer]
+        builder, width, motion = self.builder, value.dtype.bytes, self._motion(buffer)
         code = in_memory(self.instructions, value)
         if self.lanes == 1 or motion is Motion.NEXT:
             align = min(self.lanes * width, WIDEST_ACCESS)
@@ -142,6 +144,9 @@ class ThreadPlace:
             return
         for lane, pointer in enumerate(self._pointers(buffer, memory_type(value.dtype))):
             builder.store(builder.extract_element(code, lane), pointer, align=width)
+
+    def _motion(self, buffer: int) -> Motion:
+        return Motion.NEXT if self.is_turned else self.schedule.motions[buffer]
 
     def _pointer(self, buffer: int, kind: ir.Type) -> ir.Value:
         """Where the first lane lies."""

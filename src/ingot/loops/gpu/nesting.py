@@ -14,6 +14,7 @@ from ingot.base.dtypes import DataType
 from ingot.loops.building import NestBuilder, Scope, loop
 from ingot.loops.gpu.keeping import kept_values
 from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.gpu.tiles import TilesBuilder
 from ingot.loops.nest import LoopKind, Nest, Place
 from ingot.loops.one_pass import in_one_pass
 from ingot.loops.program import Program
@@ -23,8 +24,8 @@ def build_gpu_nest(program: Program, schedule: GpuSchedule) -> Nest:
     """The loops of a program under a schedule for a GPU."""
     if schedule.one_pass:
         program = in_one_pass(program)
-    builder = {GpuForm.GRID: _Grid, GpuForm.TEAMS: _Teams}[schedule.form](program, schedule)
-    return builder.build()
+    builders = {GpuForm.GRID: _Grid, GpuForm.TEAMS: _Teams, GpuForm.TILES: TilesBuilder}
+    return builders[schedule.form](program, schedule).build()
 
 
 class _GpuBuilder(NestBuilder):

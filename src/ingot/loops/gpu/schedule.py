@@ -2,6 +2,7 @@
 
 grid     no rows: elements spread over all threads there are
 teams    rows, of which each belongs to a team of threads: some neighbouring lanes, or a whole block
+tiles    no rows, but some buffers lie across the others: squares of elements, which blocks turn in shared memory
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ WARP = 32
 class GpuForm(Enum):
     GRID = "grid"
     TEAMS = "teams"
+    TILES = "tiles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,10 @@ class GpuSchedule:
     """Whether variances are gathered together with their means."""
     counted: tuple[int, ...] = ()
     """The axis of each position the program asks for."""
+    tile: int = 0
+    """Elements along each side of a block's square, in the tiles form."""
+    turned: tuple[int, ...] = ()
+    """Buffers that lie across the others, dense along the axis before the last, in the tiles form."""
 
     @property
     def axes(self) -> int:
@@ -66,6 +72,7 @@ class GpuSchedule:
         shares = {
             GpuForm.GRID: f"{self.at_once} times each",
             GpuForm.TEAMS: f"teams of {self.team}, {self.steps or 'counted'} steps",
+            GpuForm.TILES: f"{self.tile} x {self.tile} elements each",
         }[self.form]
         extras = (", full" if self.is_even else "") + (", 64-bit distances" if self.is_wide else "")
         return (

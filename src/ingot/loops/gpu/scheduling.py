@@ -8,13 +8,14 @@ wide where they fit. Nothing depends on the device's size, so results are the sa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ingot.base.errors import CodegenError
 from ingot.fusion.groups import Level
 from ingot.loops.gpu.keeping import kept_values
 from ingot.loops.gpu.schedule import WARP, GpuForm, GpuSchedule
+from ingot.loops.gpu.tiling import tile_for, turned_buffers
 from ingot.loops.one_pass import in_one_pass
 from ingot.loops.ordering import LoopAxis, LoopOrder
 from ingot.loops.program import Program
@@ -54,8 +55,9 @@ class GpuCall:
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """No axis goes in blocks."""
-        return (0,) * len(self.sizes)
+        """Of the axes that go in blocks: the sides of squares."""
+        tile = self.schedule.tile
+        return (*(0,) * (len(self.sizes) - 2), tile, tile) if tile else (0,) * len(self.sizes)
 
 
 def schedule_gpu_call(
@@ -90,7 +92,10 @@ class _Choice(LoopOrder):
         self.vector = self.inner[-1]
 
     def call(self) -> GpuCall:
-        return self._teams() if self.program.has_rows else self._grid()
+        if self.program.has_rows:
+            return self._teams()
+        turned = turned_buffers(self)
+        return self._tiles(*turned) if turned else self._grid()
 
     # --- forms --------------------------------------------------------------------------------------------------------
 
@@ -111,6 +116,20 @@ class _Choice(LoopOrder):
             at_once=at_once,
             is_even=units % share == 0,
             has_rest=self.vector.size % lanes != 0,
+        )
+
+    def _tiles(self, number: int, turned: list[int]) -> GpuCall:
+        self.outer.append(self.outer.pop(number))
+        tile = tile_for(self._lanes(may_leave_rest=False, turned=turned), [self.widths[b] for b in turned])
+        *others, across, along = self.sizes
+        return self._made(
+            GpuForm.TILES,
+            tile.lanes,
+            math.prod(others) * -(-across // tile.side) * -(-along // tile.side),
+            threads=tile.threads,
+            is_even=across % tile.side == along % tile.side == 0,
+            tile=tile.side,
+            turned=turned,
         )
 
     def _teams(self) -> GpuCall:
@@ -139,22 +158,25 @@ class _Choice(LoopOrder):
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _lanes(self, may_leave_rest: bool) -> int:
+    def _lanes(self, may_leave_rest: bool, turned: Sequence[int] = ()) -> int:
         """How many neighbours a thread takes: as many as one access of the widest buffer holds, if all lie well."""
-        dense = [b for b in range(len(self.widths)) if self.vector.strides[b] == self.widths[b]]
+        dense = {b: self.vector for b, width in enumerate(self.widths) if _is_dense(self.vector, b, width)}
+        dense |= dict.fromkeys(turned, self.outer[-1])
         lanes = ACCESS // max((self.widths[b] for b in dense), default=ACCESS)
         while lanes > 1 and not self._fits(lanes, dense, may_leave_rest):
             lanes //= 2
         return lanes
 
-    def _fits(self, lanes: int, dense: Sequence[int], may_leave_rest: bool) -> bool:
-        if self.vector.size < lanes or (self.vector.size % lanes and not may_leave_rest):
+    def _fits(self, lanes: int, dense: Mapping[int, LoopAxis], may_leave_rest: bool) -> bool:
+        """Whether so many neighbours lie well, given the loop along which each dense buffer is."""
+        if any(
+            loop.size < lanes or (loop.size % lanes and not may_leave_rest) for loop in (self.vector, *dense.values())
+        ):
             return False
-        others = [loop for loop in self.loops if loop is not self.vector]
         return all(
             number % (lanes * self.widths[b]) == 0
-            for b in dense
-            for number in (self.addresses[b], *(loop.strides[b] for loop in others))
+            for b, along in dense.items()
+            for number in (self.addresses[b], *(loop.strides[b] for loop in self.loops if loop is not along))
         )
 
     def _farthest(self, buffer: int) -> int:
@@ -172,6 +194,8 @@ class _Choice(LoopOrder):
         is_even: bool = False,
         has_rest: bool = False,
         one_pass: bool = False,
+        tile: int = 0,
+        turned: Sequence[int] = (),
     ) -> GpuCall:
         is_wide = (
             max(map(self._farthest, range(len(self.widths))), default=0) >= 1 << 31
@@ -193,9 +217,12 @@ class _Choice(LoopOrder):
             is_wide,
             one_pass,
             self.counted,
+            tile=tile,
+            turned=tuple(turned),
         )
         alignments = tuple(
-            lanes * width if _is_dense(self.vector, b, width) else width for b, width in enumerate(self.widths)
+            lanes * width if b in turned or _is_dense(self.vector, b, width) else width
+            for b, width in enumerate(self.widths)
         )
         return GpuCall(schedule, tuple(self.sizes), self.strides, grid, alignments)
 
