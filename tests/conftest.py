@@ -1,4 +1,5 @@
 """What all tests share: those marked `cuda` need an NVIDIA GPU that torch can use, and are skipped where there is none.
+Tests of what must hold on every device take `device` and run once on each.
 
 torch is asked rather than ingot, so that where ingot alone fails to find a GPU, tests fail instead of being skipped.
 """
@@ -7,6 +8,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def device(request) -> torch.device:
+    return torch.device("cpu") if request.param == "cpu" else torch.device(request.param, 0)
 
 
 def pytest_collection_modifyitems(items):

@@ -116,14 +116,30 @@ def laid_out(value: Any, layout: str) -> Any:
 
 def copied(values: Sequence[Any]) -> list[Any]:
     """The same arguments in memory of their own, strides and offsets kept: running a graph may overwrite them."""
-    copies: list[Any] = []
+    return [_with_storage(value, value.untyped_storage().clone()) if _is_tensor(value) else value for value in values]
+
+
+def on_device(values: Sequence[Any], device: torch.device) -> list[Any]:
+    """The same arguments on a device, strides and offsets kept; those that share memory share it there."""
+    moved: dict[int, torch.UntypedStorage] = {}
+    found: list[Any] = []
     for value in values:
-        if isinstance(value, torch.Tensor):
-            storage = value.untyped_storage().clone()
-            empty = torch.empty(0, dtype=value.dtype)
-            value = empty.set_(storage, value.storage_offset(), value.shape, value.stride())  # type: ignore[arg-type]
-        copies.append(value)
-    return copies
+        if _is_tensor(value):
+            storage = value.untyped_storage()
+            if storage._cdata not in moved:
+                moved[storage._cdata] = storage.to(device=device)
+            value = _with_storage(value, moved[storage._cdata])
+        found.append(value)
+    return found
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _with_storage(value: torch.Tensor, storage: torch.UntypedStorage) -> torch.Tensor:
+    empty = torch.empty(0, dtype=value.dtype, device=storage.device)
+    return empty.set_(storage, value.storage_offset(), value.shape, value.stride())  # type: ignore[arg-type]
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------

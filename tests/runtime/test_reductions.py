@@ -101,11 +101,11 @@ COMPOSITES: dict[str, tuple[Body, Callable[[torch.Tensor], Any]]] = {
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("name", COMPOSITES)
-def test_composites_are_one_kernel_and_right_for_every_length(name: str, dtype: torch.dtype):
+def test_composites_are_one_kernel_and_right_for_every_length(name: str, dtype: torch.dtype, device: torch.device):
     body, expected = COMPOSITES[name]
     module = compiled(body, torch.empty(0, 0, dtype=dtype))
     for length in LENGTHS:
-        x = torch.randn(5, length, generator=torch.Generator().manual_seed(length)).to(dtype)
+        x = torch.randn(5, length, generator=torch.Generator().manual_seed(length)).to(device, dtype)
         for found, wanted in zip(launched(module, x), expected(x), strict=True):
             assert_near(found, wanted, 20 if length == 2 else 4)  # two numbers may lie so near that rounding shows
 
@@ -135,11 +135,11 @@ def test_rows_just_below_and_above_what_is_kept(length: int, dtype: torch.dtype)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int8, torch.int64, torch.bool], ids=str)
-def test_transposes_are_one_kernel(dtype: torch.dtype):
+def test_transposes_are_one_kernel(dtype: torch.dtype, device: torch.device):
     empty = torch.empty(0, 0, dtype=dtype)
     module = compiled(lambda ops, x, y: ops.maximum(ops.permute(x, [1, 0]), y), empty, empty)
     for rows, columns in itertools.product((1, 16, 17, 63, 64, 65, 130), repeat=2):
-        numbers = torch.arange(rows * columns).view(rows, columns) % 100
+        numbers = torch.arange(rows * columns, device=device).view(rows, columns) % 100
         x, y = numbers.to(dtype), (numbers.T.contiguous() % 7).to(dtype)
         (found,) = launched(module, x, y)
         assert torch.equal(found, torch.maximum(x.T, y))
@@ -149,9 +149,9 @@ def test_transposes_are_one_kernel(dtype: torch.dtype):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_nan_and_infinities_in_rows(dtype: torch.dtype):
+def test_nan_and_infinities_in_rows(dtype: torch.dtype, device: torch.device):
     inf, nan = math.inf, math.nan
-    ordinary = torch.linspace(-2, 2, 37).to(dtype)
+    ordinary = torch.linspace(-2, 2, 37).to(device, dtype)
     rows = [ordinary.clone() for _ in range(8)]
     rows[1][:] = -inf
     rows[2][5], rows[3][36], rows[4][0] = inf, nan, -inf
@@ -173,20 +173,20 @@ def test_nan_and_infinities_in_rows(dtype: torch.dtype):
                 assert torch.equal(actual.nan_to_num(7), wanted.nan_to_num(7))
 
 
-def test_a_nan_anywhere_in_a_row_reaches_its_extremes():
+def test_a_nan_anywhere_in_a_row_reaches_its_extremes(device: torch.device):
     for length in (1, 2, 7, 8, 9, 16, 17, 31, 33, 65):
-        x = torch.zeros(length, length)
+        x = torch.zeros(length, length, device=device)
         x.fill_diagonal_(math.nan)
         for axis in (0, 1):
             for found in run(lambda ops, x, axis=axis: (ops.amax(x, [axis]), ops.amin(x, [axis])), x):
                 assert found.isnan().all()
 
 
-def test_extremes_of_values_below_and_above_all_defaults():
+def test_extremes_of_values_below_and_above_all_defaults(device: torch.device):
     """Lanes that hold no element must not win: a row of negative numbers has no 0 in it."""
     for dtype in (*FLOATS, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64):
         for length in (1, 3, 9, 33, 65):
-            x = torch.full((3, length), 100).to(dtype)
+            x = torch.full((3, length), 100).to(device, dtype)
             low = x if dtype is torch.uint8 else -x
             (smallest,) = run(lambda ops, x: ops.amin(x, [1]), x)
             (largest,) = run(lambda ops, x: ops.amax(x, [1]), low)
@@ -194,10 +194,10 @@ def test_extremes_of_values_below_and_above_all_defaults():
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
-def test_integer_sums_and_products_wrap_around(dtype: torch.dtype):
+def test_integer_sums_and_products_wrap_around(dtype: torch.dtype, device: torch.device):
     limits = torch.iinfo(dtype)
     generator = torch.Generator().manual_seed(3)
-    x = torch.randint(limits.min, limits.max, (7, 133), generator=generator, dtype=dtype)
+    x = torch.randint(limits.min, limits.max, (7, 133), generator=generator, dtype=dtype).to(device)
     x[:, 0], x[:, 1] = limits.max, limits.min
     for axes in ([0], [1], [0, 1]):
         found = run(lambda ops, x, axes=axes: (ops.sum(x, axes), ops.prod(x, axes)), x)
@@ -208,9 +208,9 @@ def test_integer_sums_and_products_wrap_around(dtype: torch.dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32, torch.bfloat16], ids=str)
-def test_any_and_all(dtype: torch.dtype):
+def test_any_and_all(dtype: torch.dtype, device: torch.device):
     for length in (1, 8, 9, 33, 65, 130):
-        x = torch.zeros(4, length, dtype=dtype)
+        x = torch.zeros(4, length, dtype=dtype, device=device)
         x[1], x[2, -1], x[3, :-1] = 1, 1, 1
         for axes in ([0], [1], [0, 1]):
             found = run(lambda ops, x, axes=axes: (ops.any(x, axes), ops.all(x, axes)), x)
@@ -221,7 +221,7 @@ def test_any_and_all(dtype: torch.dtype):
 
 
 def _layouts(x: torch.Tensor) -> dict[str, torch.Tensor]:
-    wide = torch.zeros(*x.shape[:-1], 2 * x.shape[-1] + 1)
+    wide = torch.zeros(*x.shape[:-1], 2 * x.shape[-1] + 1, device=x.device)
     wide[..., 1::2] = x
     return {
         "contiguous": x,
@@ -234,8 +234,8 @@ def _layouts(x: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("axes", [c for n in range(1, 5) for c in itertools.combinations(range(4), n)], ids=str)
-def test_every_subset_of_axes_in_every_layout(axes: tuple[int, ...]):
-    x = torch.randint(-9, 9, (3, 10, 5, 17), generator=torch.Generator().manual_seed(4)).float()
+def test_every_subset_of_axes_in_every_layout(axes: tuple[int, ...], device: torch.device):
+    x = torch.randint(-9, 9, (3, 10, 5, 17), generator=torch.Generator().manual_seed(4)).to(device, torch.float32)
 
     def body(ops: Any, x: Any) -> Any:
         total = ops.sum(x, axes, keepdim=True)
@@ -251,11 +251,11 @@ def test_every_subset_of_axes_in_every_layout(axes: tuple[int, ...]):
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_positions_along_rows_and_across_them(axis: int):
+def test_positions_along_rows_and_across_them(axis: int, device: torch.device):
     """A mask that counts along both axes, in front of a reduction along either of them."""
     for rows, columns in ((1, 9), (9, 1), (7, 33), (65, 31), (33, 130)):
-        x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(6))
-        mask = torch.ones(rows, columns).triu(1).bool()
+        x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(6)).to(device)
+        mask = torch.ones(rows, columns, device=device).triu(1).bool()
         for layout in (x, x.T.contiguous().T):
             (found,) = run(lambda ops, x: ops.sum(ops.triu(x, 1), [axis]), layout)
             assert_near(found, torch.where(mask, x, 0.0).double().sum(axis).float(), 4)
@@ -273,8 +273,8 @@ def test_positions_along_rows_and_across_them(axis: int):
 # --- accuracy and size ------------------------------------------------------------------------------------------------
 
 
-def test_large_sums_are_accurate():
-    x = torch.full((1 << 24,), 0.1)
+def test_large_sums_are_accurate(device: torch.device):
+    x = torch.full((1 << 24,), 0.1, device=device)
     exact = float(x[0].double()) * (1 << 24)
     for shape in ((1 << 24,), (2, 1 << 23), (1 << 23, 2)):
         (total,) = run(lambda ops, x: ops.sum(x), x.view(shape))
@@ -284,9 +284,9 @@ def test_large_sums_are_accurate():
 
 
 @pytest.mark.parametrize("dtype", FLOATS[2:], ids=str)
-def test_half_types_are_rounded_to_the_nearest(dtype: torch.dtype):
+def test_half_types_are_rounded_to_the_nearest(dtype: torch.dtype, device: torch.device):
     """Elements and sums alike, to the bit: integers that lie between two numbers of the type."""
-    x = torch.randint(-70_000, 70_000, (33, 70), generator=torch.Generator().manual_seed(7)).float()
+    x = torch.randint(-70_000, 70_000, (33, 70), generator=torch.Generator().manual_seed(7)).to(device, torch.float32)
     target = data_type_of(dtype)
     for axis in (0, 1):
         body = lambda ops, x, axis=axis: (ops.cast(x, target), ops.cast(ops.sum(x, [axis]), target))
@@ -305,9 +305,9 @@ def test_totals_do_not_depend_on_the_number_of_threads():
     assert_near(results[0], x.double().logsumexp(1).sum().float())
 
 
-def test_more_than_two_billion_elements_are_reduced():
+def test_more_than_two_billion_elements_are_reduced(device: torch.device):
     try:
-        x = torch.zeros(2**31 + 37, dtype=torch.int8)
+        x = torch.zeros(2**31 + 37, dtype=torch.int8, device=device)
     except RuntimeError:
         pytest.skip("needs 3 GB of memory")
     x[-1], x[2**31], x[12] = 5, 7, -1

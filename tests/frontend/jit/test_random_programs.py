@@ -65,7 +65,7 @@ OPERATIONS: dict[str, Callable[[torch.Tensor, torch.Tensor, int], Any]] = {
     "cat": lambda x, y, k: torch.cat([x, y])[: x.shape[0]],
     "stack": lambda x, y, k: torch.stack([x, y]).amax(0),
     "flip": lambda x, y, k: x.flip(0),
-    "random": lambda x, y, k: x + torch.randint(-2, 3, x.shape).to(x.dtype),
+    "random": lambda x, y, k: x + torch.randint(-2, 3, x.shape, dtype=x.dtype, device=x.device),
     "rows": lambda x, y, k: x[1:],
     "half": lambda x, y, k: x[..., ::2],
     "select": lambda x, y, k: x[k % x.shape[0]],
@@ -143,10 +143,10 @@ programs = st.builds(
 )
 
 
-def _arguments(kind: str, dtype: torch.dtype, seed: int) -> list[torch.Tensor]:
+def _arguments(kind: str, dtype: torch.dtype, seed: int, device: str) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    whole = torch.randint(-4, 5, (6, 4), generator=generator).to(dtype)
-    other = torch.randint(-4, 5, (4, 4), generator=generator).to(dtype)
+    whole = torch.randint(-4, 5, (6, 4), generator=generator).to(device, dtype)
+    other = torch.randint(-4, 5, (4, 4), generator=generator).to(device, dtype)
     return {
         "apart": lambda: [whole[:4].clone(), other],
         "overlapping": lambda: [whole[:4], whole[2:]],
@@ -158,15 +158,16 @@ def _arguments(kind: str, dtype: torch.dtype, seed: int) -> list[torch.Tensor]:
     }[kind]()
 
 
+DEVICES = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 KINDS = ["apart", "overlapping", "twice", "transposed", "expanded", "strided", "rows"]
 
 
-def run_program(program: RandomProgram, kinds: Sequence[str], dtype: torch.dtype) -> Any:
+def run_program(program: RandomProgram, kinds: Sequence[str], dtype: torch.dtype, device: str) -> Any:
     """Three calls and one with arguments that lie in memory otherwise, each compared with eager's."""
-    program = program.without_errors(*_arguments(kinds[0], dtype, 0))
+    program = program.without_errors(*_arguments(kinds[0], dtype, 0, device))
     compiled = jit(program)
     for call, kind in enumerate(kinds):
-        found_given, given = _arguments(kind, dtype, call), _arguments(kind, dtype, call)
+        found_given, given = (_arguments(kind, dtype, call, device) for _ in range(2))
         torch.manual_seed(call)
         expected = outcome(program, given)
         torch.manual_seed(call)
@@ -175,20 +176,25 @@ def run_program(program: RandomProgram, kinds: Sequence[str], dtype: torch.dtype
     return compiled
 
 
+@DEVICES
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of ingot, and of PyTorch about writes it would rather not do
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(programs, st.sampled_from(KINDS), st.sampled_from(KINDS), st.sampled_from([torch.float32, torch.int64]))
-def test_random_programs_do_what_eager_does(program: RandomProgram, kind: str, other: str, dtype: torch.dtype) -> None:
-    run_program(program, [kind, kind, kind, other, kind], dtype)
+def test_random_programs_do_what_eager_does(
+    device: str, program: RandomProgram, kind: str, other: str, dtype: torch.dtype
+) -> None:
+    run_program(program, [kind, kind, kind, other, kind], dtype, device)
 
 
-def test_elements_that_share_a_place_are_written_once() -> None:
+@DEVICES
+def test_elements_that_share_a_place_are_written_once(device: str) -> None:
     program = RandomProgram((Instruction("zero_", 0, 0, 0), Instruction("scalar", 0, 0, 1)), (0, 1))
-    assert is_compiled(run_program(program, ["expanded"] * 3, torch.float32))
+    assert is_compiled(run_program(program, ["expanded"] * 3, torch.float32, device))
 
 
-def test_random_programs_are_compiled() -> None:
+@DEVICES
+def test_random_programs_are_compiled(device: str) -> None:
     program = RandomProgram(
         (Instruction("add_", 1, 0, 1), Instruction("rows", 0, 0, 0), Instruction("scalar", 0, 0, 2)), (0, 2)
     )
-    assert is_compiled(run_program(program, ["apart"] * 3, torch.float32))
+    assert is_compiled(run_program(program, ["apart"] * 3, torch.float32, device))
