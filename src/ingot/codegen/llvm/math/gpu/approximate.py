@@ -3,7 +3,7 @@
 Eager PyTorch rounds every intermediate result of such a program to 9 or 12 bits, so that these are still far better.
 Special values are exact, and so is the kind of every result: what is finite, infinite, zero or NaN is so here, too, but
 for results below the least normal number of float32, which may be zero. Errors are relative, but absolute for log near
-1: below 2^-22.
+1: below 2^-22. Signs of zeros are kept by products with x, where a sum would lose them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def exp(x: Number) -> Number:
 
 
 def expm1(x: Number) -> Number:
-    """x + x^2 P(x) below 0.2."""
-    small = fma(polynomial(x, _EXPM1) * x, x, x)
+    """x P(x) below 0.2."""
+    small = polynomial(x, (1.0, *_EXPM1)) * x
     return choose(abs(x) < 0.2, small, power_of_two(x * LOG2_E, flushes=True) - 1.0)
 
 
@@ -62,15 +62,14 @@ def log10(x: Number) -> Number:
 
 
 def log1p(x: Number) -> Number:
-    """x + x^2 P(x) below 0.2; above, what the sum 1 + x loses does not matter."""
-    small = fma(polynomial(x, _LOG1P) * x, x, x)
+    """x P(x) below 0.2; above, what the sum 1 + x loses does not matter."""
+    small = polynomial(x, (1.0, *_LOG1P)) * x
     return choose(abs(x) < 0.2, small, binary_logarithm(x + 1.0, flushes=True) * LN2)
 
 
 def tanh(x: Number) -> Number:
-    """1 - 2 / (e^2x + 1), and x + x^3 P(x^2) below 0.25."""
-    square = x * x
-    small = fma(polynomial(square, _TANH) * square, x, x)
+    """1 - 2 / (e^2x + 1), and x P(x^2) below 0.25."""
+    small = polynomial(x * x, (1.0, *_TANH)) * x
     e = power_of_two(x * (2 * LOG2_E), flushes=True)
     return choose(abs(x) < 0.25, small, fma(reciprocal(e + 1.0), -2.0, 1.0))
 

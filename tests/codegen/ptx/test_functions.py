@@ -1,0 +1,90 @@
+"""Functions for GPUs: PTX that NVIDIA's assembler takes, and what their methods are worth, tried on this processor."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy
+import pytest
+
+from ingot.codegen.llvm import ir
+from ingot.codegen.llvm.host import Host
+from ingot.codegen.llvm.math.gpu import instructions
+from ingot.codegen.ptx.target import gpu
+from tests.codegen.math_kernels import evaluate, single_errors
+from tests.codegen.math_references import in_double
+from tests.codegen.ptx.function_kernels import assembled, names_for, ptx_of_functions
+from tests.codegen.ptx.simulated import ACCURATE, APPROXIMATE, instruction
+from tests.codegen.test_math import (
+    SINGLE_EXTREMES,
+    SINGLE_LIMIT,
+    SPECIALS,
+    assert_same_values,
+    describe,
+    generator,
+    single_samples,
+)
+
+HOPPER = gpu((9, 0))
+LANES = (ir.FloatType(), ir.DoubleType(), ir.IntType(32), ir.IntType(64))
+OF_THEIR_OWN = ["exp", "exp2", "sigmoid", "log", "log2", "log10", "log1p", "tanh", "erf", "rsqrt"]
+"""Functions that are computed otherwise on a GPU."""
+
+
+@pytest.mark.parametrize("host", [HOPPER, replace(HOPPER, approximates=True), gpu((7, 0))], ids=["9", "rough", "7"])
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("lane", LANES, ids=str)
+def test_functions_become_ptx_that_assembles(lane: ir.Type, lanes: int, host: Host, tmp_path):
+    ptx = ptx_of_functions(names_for(lane), lane, lanes, host)
+    assert "call" not in ptx and ".extern" not in ptx
+    if host is HOPPER and lanes == 4 and shutil.which("ptxas"):
+        assert assembled(ptx, host.name, tmp_path) == ""
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    monkeypatch.setattr(instructions, "instruction", instruction)
+
+
+def samples(name: str) -> numpy.ndarray:
+    random = generator(name)
+    spans = ((-1.0, 1.0), (-12.0, 12.0), (-110.0, 110.0))
+    spread = [random.uniform(low, high, 300_000).astype(numpy.float32) for low, high in spans]
+    return numpy.concatenate([single_samples(name), *spread])
+
+
+@pytest.mark.parametrize("name", OF_THEIR_OWN)
+def test_accurate_functions_forgive_their_instructions(name: str, simulated):
+    x = samples(name)
+    with numpy.errstate(all="ignore"):
+        exact = in_double(name)(x.astype(numpy.float64))
+    errors = single_errors(evaluate(name, x, width=8, host=ACCURATE), exact)
+    print("\n" + describe(name, "on a GPU", errors, x), end="")
+    assert errors.max() <= SINGLE_LIMIT, describe(name, "on a GPU", errors, x)
+
+
+@pytest.mark.parametrize("name", [*OF_THEIR_OWN, "expm1"])
+def test_approximate_functions_are_good_to_18_bits(name: str, simulated):
+    x = samples(name)
+    with numpy.errstate(all="ignore"):
+        exact = in_double(name)(x.astype(numpy.float64))
+        got = evaluate(name, x, width=8, host=APPROXIMATE).astype(numpy.float64)
+        normal = (abs(exact) >= 2.0**-126) & (abs(exact) < 2.0**128)
+        scale = numpy.maximum(abs(exact), 0.25 if name in ("log", "log2", "log10") else 0.0)
+        errors = numpy.where(normal, abs(got - exact) / scale, 0.0)
+    print(f"\n{name}: 2^{numpy.log2(errors.max()):.1f} at {x[errors.argmax()]}", end="")
+    assert errors.max() < 1.05 * 2.0**-18
+    assert numpy.array_equal(numpy.isnan(got), numpy.isnan(exact))
+    assert numpy.all(numpy.isfinite(got[normal]))
+
+
+@pytest.mark.parametrize("name", [*OF_THEIR_OWN, "expm1"])
+def test_special_values_are_those_of_any_processor(name: str, simulated):
+    x = numpy.array(SPECIALS + SINGLE_EXTREMES, numpy.float32)
+    with numpy.errstate(all="ignore"):
+        expected = in_double(name)(x.astype(numpy.float64)).astype(numpy.float32)
+    assert_same_values(name, evaluate(name, x, width=4, host=ACCURATE), expected, x)
+    got = evaluate(name, x, width=4, host=APPROXIMATE)
+    known = ~numpy.isfinite(expected) | (expected == 0.0) | (x == 0.0)
+    assert_same_values(name, got[known], expected[known], x[known])
