@@ -224,7 +224,7 @@ def _as_tensor(value: Value, node: Node, device: torch.device) -> torch.Tensor:
     """A scalar as a tensor without dimensions, so that every function of torch takes it."""
     if isinstance(value, torch.Tensor):
         return value
-    assert isinstance(node.type, ScalarType)
+    assert isinstance(node.type, ScalarType) and isinstance(value, bool | int | float)
     dtype = to_torch(node.type.dtype)
     if device.type == "cpu":
         return torch.tensor(value, dtype=dtype)

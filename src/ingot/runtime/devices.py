@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Protocol
 
 import torch
 
 from ingot.base.numbers import Number
+from ingot.runtime.cuda import kernels as cuda
+from ingot.runtime.cuda.driver import is_available
 from ingot.runtime.kernels import Kernel, OutputTypes, kernels, launch, scheduled
 from ingot.runtime.native import pool
 
@@ -50,9 +53,25 @@ def _foresee(
 _CPU = Backend(launch, _foresee, pool.empty)
 
 
+@cache
+def _cuda(device: torch.device) -> Backend | None:
+    def foresee(
+        kernel: Kernel, tensors: Tensors, bound: Bound, targets: Targets
+    ) -> tuple[Callable[[], object], OutputTypes]:
+        _, outputs = cuda.scheduled(kernel, tensors, bound, targets)
+        return lambda: cuda.prepare(kernel, tensors, bound, targets, device.index), outputs
+
+    def empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    return Backend(partial(cuda.launch, where=device), foresee, empty) if is_available() else None
+
+
 def backend_for(device: torch.device) -> Backend | None:
     """What runs kernels on a device; None if they are interpreted there."""
-    return _CPU if device.type == "cpu" else None
+    if device.type == "cpu":
+        return _CPU
+    return _cuda(device) if device.type == "cuda" else None
 
 
 def current(device: torch.device) -> AbstractContextManager[object]:

@@ -139,7 +139,10 @@ class Plan(Interpreter):
                         return
                     tensors = [_tensor(foreseen[read.node]) for read in step.lowered.tensors]
                     targets = self.destinations.targets(step, foreseen, binding.sizes, empty_without_memory)
-                    compile_, outputs = backend.foresee(step, tensors, binding.sizes, targets)
+                    try:
+                        compile_, outputs = backend.foresee(step, tensors, binding.sizes, targets)
+                    except CodegenError:  # a kernel that the run will do without
+                        return
                     threads.submit(compile_)  # what goes wrong is reported when the kernel is run
                     made = [torch.empty(shape, dtype=to_torch(dtype), device="meta") for shape, dtype in outputs]
                     made = [targets.get(index, tensor) for index, tensor in enumerate(made)]
@@ -175,7 +178,8 @@ class Plan(Interpreter):
             targets = overwritten | self.destinations.targets(step, values, binding.sizes, backend.empty)
             results = backend.launch(step, tensors, scalars, binding.sizes, targets)
         except CodegenError as error:
-            warnings.warn(f"running through PyTorch instead: {error}", stacklevel=2)
+            if error.__cause__ is not None:  # something failed; limits that are known are no news
+                warnings.warn(f"running through PyTorch instead: {error}", stacklevel=2)
             self._refused.add((binding.device.type, step.program.digest))
             self._interpret(step, values, binding, tally, timed)
             return

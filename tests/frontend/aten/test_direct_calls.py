@@ -291,7 +291,6 @@ def test_nan_and_infinities_in_comparing_functions():
 def test_options_of_memory_are_left():
     image = torch.zeros(1, 2, 2, 2)
     left("clone.default", image, memory_format=torch.channels_last)
-    left("zeros.default", [2], device=torch.device("meta"))
     left("zeros.default", [2], layout=torch.sparse_coo)
     left("_to_copy.default", FLOATS, dtype=torch.complex64)
     left("mul.Tensor", FLOATS, 2j)

@@ -21,6 +21,7 @@ from ingot.frontend.aten import (
     losses,
     normalizations,
     pointwise,
+    pooling,
     reductions,
     views,
 )
@@ -33,7 +34,7 @@ __all__ = ["Lowering", "functional_form", "lowering_for"]
 
 Lowering = Callable[[Builder, Sequence[Any], Mapping[str, Any]], Handle | tuple[Handle, ...]]
 
-MODULES = (activations, derivatives, factories, indexing, losses, normalizations, pointwise, reductions, views)
+MODULES = (activations, derivatives, factories, indexing, losses, normalizations, pointwise, pooling, reductions, views)
 """Where the rows of the table stand."""
 
 
@@ -71,13 +72,11 @@ def _argument(parameter: Any, keywords: Mapping[str, Any]) -> Any:
 
 
 OPTIONS = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking"})
-"""Keywords that say where and how a result lies in memory: it lies on the CPU, row by row."""
+"""Keywords that say where and how a result lies in memory: row by row, on the device of the run. Whether that is the
+one asked for is for those to see who know on which devices tensors are."""
 
 
 def _check_options(keywords: Mapping[str, Any]) -> None:
-    device = keywords.get("device")
-    if device is not None and torch.device(device).type != "cpu":
-        unsupported(f"a tensor on {device} is not lowered")
     if keywords.get("layout") not in (None, torch.strided) or keywords.get("pin_memory"):
         unsupported("only ordinary memory is lowered")
     if keywords.get("memory_format") not in (None, torch.contiguous_format, torch.preserve_format):

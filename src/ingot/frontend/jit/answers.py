@@ -46,6 +46,8 @@ def run_kernels(
     if not all(isinstance(version.note.origin, Argument | Surrounding) for version in region.inputs):
         return None
     sources, inputs = _sources(region, program, found.tape.surroundings, described, general)
+    if not region.names_device or any(version.note.device != region.device for version in region.inputs):
+        return None  # a record's inputs are all on the device where it runs
     record = program.modules[0].record_for(inputs)
     if record is None:
         return None

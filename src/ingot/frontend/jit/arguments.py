@@ -1,8 +1,8 @@
 """Arguments of a call: taken apart, and described by what must be equal for two calls to be alike.
 
 In: positional and keyword arguments. Out: the tensors among them, the objects that are not plain values, and a key. Two
-calls with equal keys do the same operations, as far as their arguments decide that: tensors count by type, sizes and
-strides, plain values by value, all other objects by identity.
+calls with equal keys do the same operations, as far as their arguments decide that: tensors count by type, sizes,
+strides and device, plain values by value, all other objects by identity.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Described:
             found.needs_gradients |= grad_mode and leaf.requires_grad
             first = identities.setdefault(id(leaf), len(found.tensors))
             found.tensors.append(leaf)
-            keys.append((leaf.dtype, leaf.shape, leaf.stride(), first))
+            keys.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.device, first))
         elif type(leaf) in _PLAIN:
             keys.append((type(leaf), repr(leaf) if isinstance(leaf, float | complex) else leaf))
         elif isinstance(leaf, _VALUES):

@@ -193,7 +193,8 @@ class Recording:
         if self.broken is None:
             storages = {_storage(tensor): register for tensor, register in self._operands((args, kwargs))}
             results = self._decode_results(result, storages)
-            event = Event(target, tuple(given[0]), given[1], results, user_place(), self.handed)
+            keywords = _with_device(given[1], result)
+            event = Event(target, tuple(given[0]), keywords, results, user_place(), self.handed)
             self._note_constants(event, is_mutable(target))
             self.tape.events.append(event)
         return result
@@ -309,7 +310,8 @@ class Recording:
     def _add(self, tensor: torch.Tensor, origin: Origin, storage: int) -> Register:
         register = Register(len(self.tape.tensors))
         strides = tensor.stride() if tensor.layout is torch.strided else ()
-        self.tape.tensors.append(TensorNote(origin, tensor.dtype, tuple(tensor.shape), strides, storage))
+        note = TensorNote(origin, tensor.dtype, tuple(tensor.shape), strides, storage, device=tensor.device)
+        self.tape.tensors.append(note)
         self._registers[id(tensor)] = (weakref.ref(tensor), register)
         return register
 
@@ -329,6 +331,13 @@ def _uncached_casts() -> Iterator[None]:
         torch.set_autocast_cache_enabled(before)
 
 
+def _with_device(keywords: dict[str, Any], result: Any) -> dict[str, Any]:
+    """Keywords that name the very device a result is on: which one "cuda" is may change within a call."""
+    if keywords.get("device") is None or not isinstance(result, torch.Tensor):
+        return keywords
+    return keywords | {"device": result.device}
+
+
 @cache
 def is_mutable(target: torch._ops.OpOverload) -> bool:
     return target._schema.is_mutable
@@ -344,6 +353,8 @@ def refusal(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[
         return f"the shape of what {target} returns depends on values"
     if target.overloadpacket._qualified_op_name in _RESHAPES_IN_PLACE:
         return f"{target} changes what memory a tensor lies in"
+    if target.overloadpacket._qualified_op_name == "aten::record_stream":
+        return "it tells PyTorch that a tensor is used on another stream"
     return None
 
 
@@ -374,13 +385,16 @@ def _has_fixed_shape(target: torch._ops.OpOverload, args: Sequence[Any]) -> bool
     return not any(tensor.dtype in (torch.bool, torch.uint8) for tensor in _tensors_in(args[1]))
 
 
+_DEVICES = frozenset({"cpu", "cuda"})
+
+
 def refused_tensor(tensor: torch.Tensor) -> str | None:
     """Why a tensor cannot be part of a recording, if it cannot."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return f"{type(tensor).__name__} is a tensor of a class of its own"
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return "sparse and quantised tensors are left to PyTorch"
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in _DEVICES:
         return f"tensors on {tensor.device.type} are left to PyTorch"
     if tensor.is_conj() or tensor.is_neg():
         return "tensors that PyTorch conjugates or negates when they are read are left to PyTorch"

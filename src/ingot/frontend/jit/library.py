@@ -72,6 +72,7 @@ def quicker_linear(operation: Operation) -> Callable[..., Any] | None:
         return None
     source, weight = (version.note for version in operation.arguments[:2])
     is_plain = weight.strides == (weight.shape[1], 1) and weight.dtype is torch.float32 and source.open_sizes is None
+    is_plain = is_plain and weight.device.type == "cpu"
     if not is_plain or len(source.shape) != 2 or source.shape[0] > _MOST_ROWS or weight.nbytes < _FEWEST_WEIGHTS:
         return None
     is_quicker = _is_quicker_swapped(source.shape[0], *weight.shape, torch.get_num_threads())

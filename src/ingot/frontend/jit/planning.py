@@ -8,12 +8,17 @@ In: the operations of a tape. Out: steps over real tensors:
 Pure operations wait until somebody needs a real tensor: a call that reads it, the end, or a write into memory that they
 read. A region then takes all that the needed values are made from, and nothing else; values that others still want are
 results of it too. So what a call does not need moves past it, to where it can be fused with its readers.
+
+A region is on one device. Tensors of the CPU without dimensions, which PyTorch takes for numbers beside tensors on
+other devices, are inputs of a region, or computed in it once more, if all that they are made of are such numbers, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+import torch
 
 from ingot.frontend.jit.tape import Register, all_of, written_arguments
 from ingot.frontend.jit.versions import Operation, OperationKind, Version, Versions
@@ -29,6 +34,12 @@ class Region:
     outputs: tuple[Version, ...]
     writes: tuple[Version, ...]
     """Versions that are written into the register they are of, which is an input too."""
+    device: torch.device
+
+    @property
+    def names_device(self) -> bool:
+        """Whether its inputs tell where it runs."""
+        return self.device.type == "cpu" or any(not version.note.is_number for version in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +154,24 @@ class _Planner:
     # --- regions ------------------------------------------------------------------------------------------------------
 
     def _flush(self, needed: Iterable[Version]) -> None:
-        """One region that makes these versions, which are no views, real."""
-        taken: set[Operation] = set()
+        """Regions that make these versions, which are no views, real: one for each device, the CPU's last, so that
+        others have begun by then."""
         waiting = [version for version in needed if not self._is_real(version)]
-        if not waiting:
+        for device in sorted({version.note.device for version in waiting}, key=str, reverse=True):
+            self._flush_on(device, [version for version in waiting if version.note.device == device])
+
+    def _flush_on(self, device: torch.device, waiting: list[Version]) -> None:
+        waiting = [version for version in waiting if not self._is_real(version)]
+        if not waiting:  # another device has needed it before
             return
+        taken: set[Operation] = set()
         wanted = set(waiting)
         while True:
-            self._gather(waiting, taken)
-            writes = self._writes(taken)
-            waiting = self._readers(writes, taken)
+            self._gather(waiting, taken, device)
+            writes = self._writes(taken, device)
+            readers = self._readers(writes, taken)
+            self._flush(made for made in readers if made.note.device != device and _reads_older(made, writes))
+            waiting = [made for made in readers if made.note.device == device]
             wanted.update(waiting)
             if not waiting:
                 break
@@ -163,21 +182,28 @@ class _Planner:
             for version in made
             if version.producer is not None
             and version.producer.kind is OperationKind.PURE
+            and version.note.device == device
             and version not in writes
             and (version in wanted or self._is_wanted_later(version, taken))
         ]
         inputs = self._inputs(ordered, writes)
-        self.steps.append(Region(ordered, tuple(inputs), tuple(outputs), tuple(writes)))
+        self.steps.append(Region(ordered, tuple(inputs), tuple(outputs), tuple(writes), device))
         for version in writes:
             self.homes[version] = self.versions.leaves[version.register]
         self.real.update(outputs, writes)
-        self.done.update(operation for operation in ordered if operation.kind is OperationKind.PURE)
+        self.done.update(
+            operation
+            for operation in ordered
+            if operation.kind is OperationKind.PURE and all(made.note.device == device for made in operation.products)
+        )
 
-    def _gather(self, waiting: list[Version], taken: set[Operation]) -> None:
+    def _gather(self, waiting: list[Version], taken: set[Operation], device: torch.device) -> None:
         """Take the operations that these versions are made by, and all before them that have not run."""
         waiting = list(waiting)
         while waiting:
             version = waiting.pop()
+            if version.note.device != device and not self._is_of_numbers(version):
+                self._make_real([version])
             if self._is_real(version):
                 continue
             operation = version.producer
@@ -186,12 +212,20 @@ class _Planner:
                 taken.add(operation)
                 waiting += operation.operands
 
-    def _writes(self, taken: set[Operation]) -> list[Version]:
+    def _is_of_numbers(self, version: Version) -> bool:
+        """Whether a version and all that it is still to be made of are numbers, so that any device can compute it."""
+        if not version.note.is_number or self._is_real(version):
+            return version.note.is_number
+        operation = version.producer
+        assert operation is not None
+        return operation.kind is not OperationKind.CALL and all(map(self._is_of_numbers, operation.operands))
+
+    def _writes(self, taken: set[Operation], device: torch.device) -> list[Version]:
         """The last versions of registers from before the call, if they are among what is made."""
         latest: dict[Register, Version] = {}
         for operation in sorted(taken, key=lambda operation: operation.index):
             for version in operation.products:
-                if version.register in self.versions.written:
+                if version.register in self.versions.written and version.note.device == device:
                     latest[version.register] = version
         return [version for version in latest.values() if self._is_current(version)]
 
@@ -242,6 +276,15 @@ class _Planner:
             self.leaves.setdefault(leaf)
             found.setdefault(leaf)
         return list(found)
+
+
+def _reads_older(made: Version, writes: Iterable[Version]) -> bool:
+    """Whether a version is made of memory as it was before these were written there."""
+    written = list(writes)
+    storages = {version.note.storage for version in written}
+    assert made.producer is not None
+    operands = made.producer.operands
+    return any(operand.note.storage in storages and operand.base not in written for operand in operands)
 
 
 def _written(operation: Operation) -> list[Version]:

@@ -158,4 +158,5 @@ class _Rewriter:
         shape = (*self.tape.note(whole).shape[:-1], self.tape.note(like).shape[-1])
         strides = torch.empty(shape, device="meta").stride()
         storage = 1 + max(note.storage for note in self.tape.tensors)
-        return TensorNote(Made(0), self.tape.note(like).dtype, shape, strides, storage)
+        known = self.tape.note(like)
+        return TensorNote(Made(0), known.dtype, shape, strides, storage, device=known.device)

@@ -19,6 +19,7 @@ from ingot.base.sizes import Size, SizeExpression
 from ingot.frontend.jit.freezing import freeze
 from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes, quicker_linear
 from ingot.frontend.jit.planning import Call, Region, Steps, plan_steps
+from ingot.frontend.jit.pooling import simplify_pooling
 from ingot.frontend.jit.products import gather_products
 from ingot.frontend.jit.regions import RegionGraph, build_region
 from ingot.frontend.jit.tape import Argument, Register, Surrounding, Tape, Variable, stride_order
@@ -70,7 +71,7 @@ def compile_tape(tape: Tape, compiler: JitCompiler, is_frozen: bool = False) -> 
 
     What a region would have PyTorch copy are calls.
     """
-    tape = gather_products(freeze(tape) if is_frozen else tape)
+    tape = simplify_pooling(gather_products(freeze(tape) if is_frozen else tape))
     called: frozenset[int] = frozenset()
     while True:
         try:
@@ -122,7 +123,8 @@ class _Writer:
         inputs = ", ".join([*map(self.name, region.inputs), *map(self._value, built.numbers)])
         outputs = [self.name(version) for version in region.outputs]
         target = f"[{', '.join(outputs)}] = " if outputs else ""
-        self.lines.append(f"{target}{function}.execute([{inputs}])")
+        place = "" if region.names_device else f", {self._value(region.device)}"
+        self.lines.append(f"{target}{function}.execute([{inputs}]{place})")
         for version, layout in zip(region.outputs, built.layouts, strict=True):
             if layout is not None:
                 self.lines.append(f"{self.name(version)} = {self.name(version)}.permute({layout})")
@@ -163,6 +165,8 @@ class _Writer:
         if operation.event.target not in INTO_MEMORY or not isinstance(result, Version):
             return []
         note = result.note
+        if note.device.type != "cpu":  # PyTorch recycles memory of GPUs itself
+            return []
         is_large = is_needed or note.nbytes >= FEWEST_BYTES
         if not is_large or stride_order(note) is not None or not has_proven_sizes(operation):
             return []
@@ -227,6 +231,8 @@ class _Writer:
             return str(value)
         if isinstance(value, torch.dtype):
             return self._bind(str(value).replace(".", "_"), value)
+        if isinstance(value, torch.device):
+            return self._bind(str(value).replace(":", ""), value)
         return self._bind("constant", value)
 
     def _result(self, value: Any) -> str:

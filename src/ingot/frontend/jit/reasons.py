@@ -41,7 +41,7 @@ def _differences(before: Any, now: Any, function: Callable[..., Any]) -> Iterato
 
 
 def _change(before: Any, now: Any) -> str:
-    is_tensor = [isinstance(part[0], torch.dtype) and len(part) == 4 for part in (before, now)]
+    is_tensor = [isinstance(part[0], torch.dtype) and len(part) == 5 for part in (before, now)]
     if all(is_tensor):
         return _change_of_tensor(before, now)
     if any(is_tensor) or before[0] is not now[0]:
@@ -60,6 +60,8 @@ def _change_of_tensor(before: Any, now: Any) -> str:
         return ", ".join(changed)
     if before[2] != now[2]:
         return f"strides were {before[2]}, are {now[2]}"
+    if before[3] != now[3]:
+        return f"was on {before[3]}, is on {now[3]}"
     return "the same tensor is passed in other places"
 
 

@@ -23,6 +23,9 @@ from ingot.frontend.jit.tape import Argument, Made, Tape
 from ingot.frontend.jit.trial import Trial
 from ingot.runtime.compiler import JitCompiler
 
+_TensorType = tuple[torch.dtype, torch.Size, tuple[int, ...], torch.device]
+"""dtype, shape, strides and device"""
+
 
 @dataclass(eq=False, slots=True)
 class Specialisation:
@@ -51,8 +54,11 @@ class Specialisation:
         if changed is not None or self.tape is None:
             return changed
         grad_mode = torch.is_grad_enabled()
-        for tensor, (dtype, shape, strides) in zip(self.tape.surroundings, self._surrounding_types, strict=True):
-            if tensor.dtype is not dtype or tensor.shape != shape or tensor.stride() != strides:
+        for tensor, (dtype, shape, strides, device) in zip(
+            self.tape.surroundings, self._surrounding_types, strict=True
+        ):
+            is_like_it = tensor.dtype is dtype and tensor.shape == shape and tensor.stride() == strides
+            if not is_like_it or tensor.device != device:
                 return self.surroundings.names.get(id(tensor), "a tensor around it")
             if grad_mode and tensor.requires_grad:
                 return f"{self.surroundings.names.get(id(tensor), 'a tensor around it')}.requires_grad"
@@ -71,7 +77,7 @@ class Specialisation:
                 return True
         return False
 
-    _surrounding_types: list[tuple[torch.dtype, torch.Size, tuple[int, ...]]] = field(default_factory=list)
+    _surrounding_types: list[_TensorType] = field(default_factory=list)
 
     def prepare(self, compiler: JitCompiler, is_frozen: bool = False) -> Program:
         """The program, written at the first need."""
@@ -114,7 +120,7 @@ def record(
     made.broken = recording.broken
     if made.broken is None:
         made.tape = recording.tape
-        made._surrounding_types = [(t.dtype, t.shape, t.stride()) for t in made.tape.surroundings]
+        made._surrounding_types = [(t.dtype, t.shape, t.stride(), t.device) for t in made.tape.surroundings]
     made.record_seconds = time.perf_counter() - start
     return result, made
 

@@ -12,7 +12,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ingot.base.environment import environment
-from ingot.runtime.native.conditions import suspended
+from ingot.runtime.native.settings import suspended
 
 EVERYTHING: weakref.WeakSet[Any] = weakref.WeakSet()
 """All compiled functions there are."""

@@ -22,6 +22,7 @@ import torch
 from ingot.base.sizes import Size
 
 Part = TypeVar("Part")
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class TensorNote:
     """Registers with the same number lie in the same memory."""
     open_sizes: tuple[Size, ...] | None = None
     """The sizes as expressions, on a tape that holds for more than one shape; `shape` is then one of many."""
+    device: torch.device = CPU
 
     @property
     def sizes(self) -> tuple[Size, ...]:
@@ -95,8 +97,14 @@ class TensorNote:
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
+    @property
+    def is_number(self) -> bool:
+        """Whether PyTorch takes it for a number beside tensors on other devices."""
+        return not self.shape and self.device.type == "cpu"
+
     def __str__(self) -> str:
-        return f"{str(self.dtype).removeprefix('torch.')}[{', '.join(map(str, self.sizes))}]"
+        place = "" if self.device.type == "cpu" else f" on {self.device}"
+        return f"{str(self.dtype).removeprefix('torch.')}[{', '.join(map(str, self.sizes))}]{place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +151,11 @@ class Tape:
 
     def note(self, register: Register) -> TensorNote:
         return self.tensors[register.index]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the call's work is done: the first device of its tensors that is not the CPU, if there is one."""
+        return next((note.device for note in self.tensors if note.device.type != "cpu"), CPU)
 
     @property
     def text(self) -> str:

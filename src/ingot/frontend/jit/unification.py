@@ -114,7 +114,7 @@ class _Unifier:
     def _note(self, index: int) -> TensorNote:
         notes = [tape.tensors[index] for tape in self.tapes]
         where = f"tensor %{index}"
-        for what in ("origin", "dtype", "storage"):
+        for what in ("origin", "dtype", "storage", "device"):
             self._require_equal([getattr(note, what) for note in notes], f"the {what} of {where}")
         self._require_equal([len(note.shape) for note in notes], f"the rank of {where}")
         self._require_equal([stride_order(note) for note in notes], f"the layout of {where}")
@@ -248,6 +248,7 @@ def _require_equal_tensors(values: Sequence[torch.Tensor]) -> None:
     first = values[0]
     for other in values[1:]:
         is_alike = other.dtype is first.dtype and other.shape == first.shape and other.stride() == first.stride()
+        is_alike = is_alike and other.device == first.device
         if other is not first and not (is_alike and torch.equal(other, first)):
             raise Different("a tensor around the function differs from call to call")
 

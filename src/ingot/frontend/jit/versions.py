@@ -314,7 +314,7 @@ def _is_lowerable(
     tape: Tape, target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any], results: Any
 ) -> bool:
     """Whether an operation on tensors like these has a meaning in the op table, with results like these."""
-    if lowering_for(target) is None:
+    if lowering_for(target) is None or not _is_on_one_device(tape, (arguments, keywords), results):
         return False
     fixed = arguments[2:] if target.overloadpacket.__name__ in _TAKES_VARIABLES else arguments
     if any(True for _ in all_of(Variable, [*fixed, keywords])):
@@ -327,6 +327,13 @@ def _is_lowerable(
     given = replace_registers((tuple(arguments), keywords), stand_in)
     expected = [stand_in(register) for register in registers_in(results)]
     return _lowers(target, _Arguments(given), tuple(expected))
+
+
+def _is_on_one_device(tape: Tape, given: Any, results: Any) -> bool:
+    """Whether an operation takes place on the device of its results, apart from tensors that act as numbers."""
+    made = {tape.note(register).device for register in registers_in(results)}
+    read = [tape.note(register) for register in registers_in(given)]
+    return len(made | {note.device for note in read if not note.is_number}) == 1
 
 
 _TAKES_VARIABLES = frozenset({"add", "sub", "rsub", "mul", "div"})
