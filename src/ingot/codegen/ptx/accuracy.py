@@ -1,0 +1,42 @@
+"""How accurate a program's functions have to be on a GPU: as accurate as ever, or as suits results of 16 bits.
+
+Eager PyTorch rounds what every operation of such a program gives to 16 bits. Here all of it is computed in float32, and
+even quotients, roots and functions that are right to 18 bits leave the results better than eager's. But where a value
+decides (compared, rounded to a whole number, made an index), the last bit may count: three is 6 / 2, and floor would
+make two of a quotient a little below. Programs in which something rough decides anything stay accurate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ingot.base.dtypes import HALVES
+from ingot.codegen.llvm.host import Host
+from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.loops.program import Program, Result
+
+_ROUGH = {"div", "sqrt", *FUNCTIONS}
+_STEPS = {"ceil", "floor", "round", "trunc", "fmod", "remainder"}
+
+
+def suited(host: Host, program: Program) -> Host:
+    """The GPU, asked for no more than a program's results can hold."""
+    return replace(host, approximates=_is_of_halves(program) and not _decides_by_rough_values(program))
+
+
+def _is_of_halves(program: Program) -> bool:
+    """Whether all floating-point numbers in memory have 16 bits, and there are such."""
+    floats = {dtype for dtype in program.buffers if dtype.is_float}
+    return bool(floats) and floats <= HALVES
+
+
+def _decides_by_rough_values(program: Program) -> bool:
+    rough: set[int] = set()
+    for index, statement in enumerate(program.statements):
+        if any(isinstance(operand, Result) and operand.index in rough for operand in statement.operands):
+            if not statement.dtype.is_float or statement.op.name in _STEPS:
+                return True
+            rough.add(index)
+        elif statement.op.name in _ROUGH and statement.dtype.is_float:
+            rough.add(index)
+    return False

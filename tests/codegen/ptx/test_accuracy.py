@@ -1,0 +1,55 @@
+"""Which programs may be computed roughly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ingot import DataType, GraphBuilder
+from ingot.codegen.llvm.support import supports
+from ingot.codegen.ptx.accuracy import suited
+from ingot.codegen.ptx.target import gpu
+from ingot.fusion.clusters import Cluster, find_clusters
+from ingot.loops.program import lower
+
+HALF, FLOAT = DataType.BFloat16, DataType.Float
+
+
+def approximates(body: Callable[[Any, Any], Any], given: DataType = HALF) -> bool:
+    builder = GraphBuilder()
+    x = builder.input((8, 16), given)
+    builder.output(body(builder.ops, x))
+    (cluster,) = (step for step in find_clusters(builder.build(), supports) if isinstance(step, Cluster))
+    return suited(gpu((9, 0)), lower(cluster).program).approximates
+
+
+@pytest.mark.parametrize("half", [DataType.BFloat16, DataType.Half])
+def test_results_of_16_bits_may_be_rough(half: DataType):
+    assert approximates(lambda ops, x: ops.cast(ops.exp(x) / 3.0, half), half)
+    assert approximates(lambda ops, x: ops.cast(ops.softmax(x, -1), half), half)
+
+
+def test_wider_results_and_operands_are_accurate():
+    assert not approximates(lambda ops, x: ops.exp(ops.cast(x, FLOAT)))
+    assert not approximates(lambda ops, x: ops.cast(ops.exp(x), HALF), FLOAT)
+    assert not approximates(lambda ops, x: ops.cast(ops.cast(x, FLOAT) / 3.0, DataType.Int), DataType.Int)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda ops, x: ops.cast(ops.floor(x / 3.0), HALF),
+        lambda ops, x: ops.cast(ops.round(ops.sqrt(x) * 2.0), HALF),
+        lambda ops, x: ops.ge(x / 3.0, 2.0),
+        lambda ops, x: ops.where(ops.eq(ops.exp(x), 1.0), x, -x),
+        lambda ops, x: ops.cast(ops.sqrt(x), DataType.Int),
+    ],
+)
+def test_what_decides_is_accurate(body):
+    assert not approximates(body)
+
+
+def test_decisions_by_exact_values_do_not_matter():
+    assert approximates(lambda ops, x: ops.cast(ops.where(ops.gt(x * 2.0, 1.0), ops.exp(x), ops.floor(x)), HALF))
