@@ -9,10 +9,11 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from ingot.runtime.native.conditions import Places, emit_places_hold, suspended
+from ingot.runtime.native.conditions import Places, emit_places_hold
 from ingot.runtime.native.dispatch import dispatcher
 from ingot.runtime.native.once import once
 from ingot.runtime.native.routines import Library
+from ingot.runtime.native.settings import suspended
 
 
 def _settings():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ingot.runtime.native import call_records, layout
 from ingot.runtime.native.addresses import python_function
-from ingot.runtime.native.conditions import Settings, emit_places_hold
+from ingot.runtime.native.conditions import emit_places_hold
 from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.layout import TensorLayout
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
+from ingot.runtime.native.settings import Settings
 
 # The words that describe a call: torch's settings, how many arguments there are, the names of those with names, and how
 # many leaves there is room for.

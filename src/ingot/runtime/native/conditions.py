@@ -1,132 +1,26 @@
-"""What must hold around a call for a record of it to answer: torch's settings, and what places in Python hold.
+"""What places in Python must hold for a record of a call to answer.
 
-In: torch's functions that tell its settings, and places (entries of dictionaries, items of lists, cells, lengths) with
-what they hold. Out: native routines that compare. Settings are one word, which is compared with that of the recorded
-call; nobody has to know what its bits mean. Where torch does not export one of the functions there are no conditions,
-and calls that depend on them go through Python.
+In: places (entries of dictionaries, items of lists, cells, lengths) with what they hold. Out: a native routine that
+compares.
 """
 
 from __future__ import annotations
 
 import contextvars
 import ctypes
-import threading
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from typing import Any
 
 from ingot.runtime.native import layout
-from ingot.runtime.native.addresses import python_function, torch_function
-from ingot.runtime.native.launcher import Modes
+from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.records import Placed
-from ingot.runtime.native.routines import Foreign, Library, Routine, Value, make_immortal
-
-WATCHED = -1
-"""Instead of settings: somebody is looking at the operations of this thread, or wants no records to answer."""
-_CPU = 0
-"""The number of the CPU among torch's kinds of devices."""
+from ingot.runtime.native.routines import Library, Routine, Value
 
 # The words of places: how many of each kind, and where they are.
 WORD_COUNT, WORDS, ITEM_COUNT, ITEMS, ENTRY_COUNT, ENTRIES, CONTEXT_COUNT, CONTEXTS = range(8)
 PLACES_WORDS = 8
 _CELL_WORD = 2
 _PAIR, _TRIPLE = 2, 3
-
-
-# --- settings ---------------------------------------------------------------------------------------------------------
-
-
-class Suspension:
-    """How many threads want no records to answer. Calls of other threads are then slower, and no different."""
-
-    def __init__(self) -> None:
-        self._word = (ctypes.c_int64 * 1)()
-        make_immortal(self._word)
-        self.address = ctypes.addressof(self._word)
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        """No record answers inside this context."""
-        self._add(1)
-        try:
-            yield
-        finally:
-            self._add(-1)
-
-    def _add(self, amount: int) -> None:
-        with self._lock:
-            self._word[0] += amount
-
-
-suspended = Suspension()
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """torch's functions that tell its settings."""
-
-    transforms: Foreign
-    """The stack of torch.func's transforms: a C++ vector, whose first two words are its begin and its end."""
-    tracing: Foreign
-    """The state of torch.jit.trace: a pointer to a pointer."""
-    autocast: Foreign
-    autocast_dtype: Foreign
-    default_dtype: Foreign
-    grad_mode: Foreign
-    inference_mode: Foreign
-    requires_grad: Foreign
-    """Of a tensor."""
-
-    @classmethod
-    def find(cls) -> Settings | None:
-        """All of them; None where this version of torch lacks one."""
-        names = {
-            "transforms": ("torch_cpu", "_ZN2at9functorch20getDynamicLayerStackEv", 64),
-            "tracing": ("torch_cpu", "_ZN5torch3jit6tracer15getTracingStateEv", 64),
-            "autocast": ("torch_cpu", "_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE", 8),
-            "autocast_dtype": ("torch_cpu", "_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE", 8),
-            "default_dtype": ("c10", "_ZN3c1017get_default_dtypeEv", 16),
-            "grad_mode": ("c10", "_ZN3c108GradMode10is_enabledEv", 8),
-            "inference_mode": ("c10", "_ZN3c1013InferenceMode10is_enabledEv", 8),
-            "requires_grad": ("c10", "_ZNK3c1010TensorImpl13requires_gradEv", 8),
-        }
-        assert list(names) == [field.name for field in fields(cls)]
-        found = [function for function in (torch_function(*name) for name in names.values()) if function is not None]
-        return cls(*found) if len(found) == len(names) else None
-
-
-def emit_settings(library: Library, modes: Modes, settings: Settings) -> Routine:
-    """settings(): all settings that decide what operations a call does, in one word; or WATCHED."""
-    routine = library.routine("settings", 0)
-    transforms = routine.call(settings.transforms)
-    watchers = [
-        routine.call(modes.function_mode),
-        routine.call(modes.dispatch_mode, 0),
-        routine.load(routine.call(settings.tracing)),
-        routine.differing_bits(routine.load(transforms, 0), routine.load(transforms, 1)),
-        routine.load(suspended.address),
-    ]
-    is_watched = watchers[0]
-    for watcher in watchers[1:]:
-        is_watched = routine.united_bits(is_watched, watcher)
-    with routine.when(routine.compare(is_watched, "!=", 0)):
-        routine.give_back(WATCHED)
-    cell = routine.stack(1)
-    routine.store(0, cell)
-    with routine.when(routine.compare(routine.call(settings.autocast, _CPU), "!=", 0)):
-        dtype = routine.call(settings.autocast_dtype, _CPU)
-        routine.store(routine.united_bits(routine.shift_left(dtype, 1), 1), cell)
-    word = routine.load(cell)
-    for function, bits in ((settings.default_dtype, 16), (settings.grad_mode, 8), (settings.inference_mode, 8)):
-        word = routine.united_bits(routine.shift_left(word, bits), routine.call(function))
-    routine.give_back(word)
-    return routine
-
-
-# --- places -----------------------------------------------------------------------------------------------------------
 
 
 class Places(Placed):

@@ -27,16 +27,13 @@ from ingot.runtime.native.call_matching import (
 )
 from ingot.runtime.native.call_records import CallRecord
 from ingot.runtime.native.callables import RecordTable, new_capsule
-from ingot.runtime.native.conditions import (
-    Settings,
-    are_places_as_expected,
-    emit_settings,
-)
+from ingot.runtime.native.conditions import are_places_as_expected
 from ingot.runtime.native.launcher import Launcher, Modes, launcher
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
 from ingot.runtime.native.matching import COUNT, INPUTS, MOST_RECORDS, OUTPUTS, RECORDS, make_room
 from ingot.runtime.native.once import once
 from ingot.runtime.native.routines import Foreign, Library, Routine, Value
+from ingot.runtime.native.settings import Settings, devices_in_use, emit_settings
 
 _CALL_WORD = 16
 """Where a class has the address that its objects are called through; confirmed by classes of this process."""
@@ -220,8 +217,12 @@ class Dispatcher:
         emitter.emit(owner_word, Foreign(original))
         library.compile()
         self._call, self._original = library.address("call"), original
-        self.settings = ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address("settings"))
-        """settings() are torch's settings in one word, as records have them; negative if somebody is watching."""
+        self._settings = ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address("settings"))
+
+    def settings(self) -> int:
+        """torch's settings in one word, as records have them; negative if somebody is watching."""
+        devices_in_use.look()
+        return self._settings()
 
     def attach(self, object_: Dispatched) -> DispatchTable:
         """A table for an object, which answers its calls from now on."""

@@ -1,0 +1,105 @@
+"""Settings that matter to GPUs alone are part of the word once a GPU is in use, and never before."""
+
+import ctypes
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from ingot.runtime.native.dispatch import dispatcher
+from ingot.runtime.native.launcher import Modes
+from ingot.runtime.native.routines import Foreign, Library
+from ingot.runtime.native.settings import Settings, devices_in_use, emit_settings
+
+
+class Word:
+    """The word of settings where the current device is what the test says."""
+
+    def __init__(self):
+        library, modes, settings = Library(), Modes.find(), Settings.find()
+        assert modes is not None and settings is not None
+        state = library.memory("state", 2)
+        where = library.routine("where", 0)
+        where.give_back(state)
+        current = library.routine("current", 1)
+        current.store(current.load(state), current.parameters[0])
+        current.give_back(current.load(state, 1))
+        library.compile()
+        address = ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("where"))()
+        self._state = (ctypes.c_int64 * 2).from_address(address)
+        self._library = Library()
+        emit_settings(self._library, modes, replace(settings, current_device=Foreign(library.address("current"), 32)))
+        self._library.compile()
+        self._read = ctypes.PYFUNCTYPE(ctypes.c_int64)(self._library.address("settings"))
+
+    def __call__(self, index=0, code=0):
+        self._state[:] = [index, code]
+        return self._read()
+
+
+@pytest.fixture
+def word(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    before = devices_in_use._word[0]
+    devices_in_use.look()
+    yield Word()
+    devices_in_use._word[0] = before
+
+
+def test_the_current_device_is_part_of_the_word(word):
+    words = [word(index) for index in range(8)]
+    assert len(set(words)) == 8 and min(words) >= 0
+
+
+def test_a_device_that_cannot_be_told_is_watched(word):
+    assert word(0, code=1) == -1
+
+
+CHANGES = {
+    "autocast": (partial(torch.is_autocast_enabled, "cuda"), partial(torch.set_autocast_enabled, "cuda")),
+    "cudnn": (torch._C._get_cudnn_enabled, torch._C._set_cudnn_enabled),
+    "deterministic cudnn": (torch._C._get_cudnn_deterministic, torch._C._set_cudnn_deterministic),
+    "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "flash": (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
+    "efficient": (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
+    "math": (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
+    "cudnn's attention": (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp),
+}
+
+
+@pytest.mark.parametrize(("get", "put"), CHANGES.values(), ids=CHANGES.keys())
+def test_every_setting_changes_the_word_and_back(word, get, put):
+    before, was = word(), get()
+    put(not was)
+    try:
+        assert word() not in (before, -1)
+    finally:
+        put(was)
+    assert word() == before
+
+
+def test_dtypes_of_autocast_differ(word):
+    was = torch.get_autocast_dtype("cuda")
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        seen = set()
+        for dtype in (torch.float16, torch.bfloat16):
+            torch.set_autocast_dtype("cuda", dtype)
+            seen.add(word())
+        assert len(seen) == 2
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+        torch.set_autocast_dtype("cuda", was)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU may be in use")
+def test_without_a_gpu_in_use_none_is_asked():
+    found = dispatcher()
+    assert found is not None
+    before = found.settings()
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        assert found.settings() == before >= 0
+    finally:
+        torch.set_autocast_enabled("cuda", False)
