@@ -147,6 +147,7 @@ def cases() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     add("div.Scalar", WHOLE, 4)
     add("eye.m", 2, 3)
     add("index_select", FLOATS, -1, torch.tensor([2, 0, 2]))
+    add("max_pool2d", torch.tensor([[[1.0, NAN, 0.0, 4.0], [0.0, -0.0, -0.0, 0.0], [-INF, -INF, 3.0, 3.0]]]), [2], [1])
     add("masked_fill.Tensor", FLOATS, TRUTHS, torch.tensor(2))
     add("native_batch_norm", FLOATS, OTHERS[0], OTHERS[1], FLOATS[0], ABOVE_ONE[0], False, 0.1, 1e-5)
     mean, inverse = torch.zeros(2, 1), torch.ones(2, 1)

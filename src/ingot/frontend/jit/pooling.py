@@ -1,0 +1,75 @@
+"""Pooling on a tape: written so that it can be generated.
+
+    max_pool2d_with_indices, indices unread       max_pool2d
+    max_pool2d with padding                       constant_pad_nd -> max_pool2d
+
+In: a tape. Out: a tape that gives the same results, bit for bit. Minus infinity beyond the edges changes no maximum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import torch
+
+from ingot.frontend.aten.pooling import LARGEST_WINDOW
+from ingot.frontend.jit.tape import Event, Made, Register, Tape, TensorNote, registers_in, renumbered, stride_order
+
+_aten: Any = torch.ops.aten
+_POOLING = _aten.max_pool2d_with_indices.default
+
+
+def simplify_pooling(tape: Tape) -> Tape:
+    """The tape with poolings that say no more than what is read of them."""
+    read = {register for event in tape.events for register in event.operands()} | set(registers_in(tape.results))
+    tensors, events = list(tape.tensors), []
+    for event in tape.events:
+        if event.target is _POOLING and event.results[1] not in read and _is_plain(tape, event):
+            events += _simplified(tensors, event)
+        else:
+            events.append(event)
+    return renumbered(dataclasses.replace(tape, tensors=tensors), events)
+
+
+def _is_plain(tape: Tape, event: Event) -> bool:
+    """Whether there will be generated code for it. PyTorch's own code for channels that lie last is quick."""
+    _, kernel, _, _, _, ceil_mode = _arguments(event)
+    note = tape.note(event.arguments[0])
+    area = math.prod(kernel) if len(kernel) > 1 else kernel[0] ** 2
+    is_row_major = stride_order(note) is None and note.dtype.is_floating_point
+    return not tape.symbols and is_row_major and area <= LARGEST_WINDOW and not ceil_mode
+
+
+def _simplified(tensors: list[TensorNote], event: Event) -> list[Event]:
+    source, kernel, stride, padding, dilation, ceil_mode = _arguments(event)
+    result, _ = event.results
+    padded = []
+    if any(padding):
+        rows, columns = padding if len(padding) > 1 else padding * 2
+        bounds = [columns, columns, rows, rows]
+        source, given = _new_register(tensors, source, rows, columns), source
+        keywords = {"value": -math.inf}
+        padded = [Event(_aten.constant_pad_nd.default, (given, bounds), keywords, source, event.place)]
+    arguments = (source, kernel, stride, [0, 0], dilation, ceil_mode)
+    return [*padded, Event(_aten.max_pool2d.default, arguments, {}, result, event.place)]
+
+
+def _new_register(tensors: list[TensorNote], like: Register, rows: int, columns: int) -> Register:
+    """A register for a tensor with so many more rows and columns on either side."""
+    note = tensors[like.index]
+    *leading, height, width = note.shape
+    shape = (*leading, height + 2 * rows, width + 2 * columns)
+    strides = torch.empty(shape, device="meta").stride()
+    storage = 1 + max(other.storage for other in tensors)
+    tensors.append(TensorNote(Made(0), note.dtype, shape, strides, storage))
+    return Register(len(tensors) - 1)
+
+
+def _arguments(event: Event) -> list[Any]:
+    """All arguments of a pooling, those given and the others' defaults."""
+    given = list(event.arguments)
+    for parameter in event.target._schema.arguments[len(given) :]:
+        given.append(event.keywords.get(parameter.name, parameter.default_value))
+    return given
