@@ -1,0 +1,80 @@
+"""The functions on a GPU, against PyTorch's in float64. INGOT_TEST_EXAMPLES from 2^32 on tries every float32."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ingot.codegen.llvm.host import Host
+from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS
+from ingot.codegen.ptx.target import gpu
+from tests.codegen.ptx.function_kernels import ARITY
+from tests.codegen.ptx.measured import (
+    evaluate,
+    random_doubles,
+    reference,
+    relative,
+    relative_or_near_zero,
+    ulps,
+    worst_single,
+)
+
+pytestmark = pytest.mark.cuda
+UNARY = [name for name in FUNCTIONS if name not in ARITY]
+ROUGH = ["exp", "exp2", "expm1", "sigmoid", "log", "log2", "log10", "log1p", "tanh", "erf", "rsqrt"]
+EXAMPLES = int(os.environ.get("INGOT_TEST_EXAMPLES", "0"))
+STEP = 1 if EXAMPLES >= 1 << 32 else 41
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    return gpu(torch.cuda.get_device_capability())
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_single_precision_stays_within_bound(name: str, host: Host):
+    worst = worst_single(name, host, STEP)
+    print(f"\n{name} float32: {worst.error:.3f} ulp at {worst.at!r}", end="")
+    assert worst.error <= 2.0, worst
+
+
+@pytest.mark.parametrize("name", ROUGH)
+def test_approximate_functions_are_good_to_18_bits(name: str, host: Host):
+    errors_of = relative_or_near_zero if name in ("log", "log2", "log10") else relative
+    worst = worst_single(name, replace(host, approximates=True), STEP, errors_of)
+    print(f"\n{name} roughly: {worst.error:.3g} at {worst.at!r}", end="")
+    assert worst.error <= 1.05 * 2.0**-18, worst
+
+
+@pytest.mark.parametrize("name", [name for name in UNARY if name != "lgamma"])
+def test_double_precision_stays_within_bound(name: str, host: Host):
+    """8 ulp: PyTorch's functions are off by some, too."""
+    x = random_doubles(1 << 20, seed=len(name))
+    errors = ulps(evaluate(name, host, x), reference(name)(x))
+    assert errors.max() <= 8.0, f"{name}({float(x[errors.argmax()])!r}) is off by {float(errors.max())} ulp"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", sorted(EXACT_FUNCTIONS))
+def test_remainders_are_exact(name: str, dtype: torch.dtype, host: Host):
+    x, y = (torch.randn(1 << 20, device="cuda", dtype=dtype).exp() * sign for sign in (1e3, -1.0))
+    exact = torch.fmod(x.double(), y.double())
+    exact = exact + torch.where(exact != 0, y.double(), 0.0) if name == "remainder" else exact
+    assert torch.equal(evaluate(name, host, x, y), exact.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_integers_have_common_divisors_and_powers(dtype: torch.dtype, host: Host):
+    x, y = (torch.randint(-(10**6), 10**6, (1 << 18,), device="cuda", dtype=dtype) for _ in range(2))
+    assert torch.equal(evaluate("gcd", host, x, y), torch.gcd(x, y))
+    exponent = y.abs() % 9
+    assert torch.equal(evaluate("pow", host, x, exponent), torch.pow(x, exponent))
+
+
+def test_powers_stay_within_bound(host: Host):
+    x = torch.rand(1 << 22, device="cuda") * 4
+    y = (torch.rand(1 << 22, device="cuda") - 0.5) * 120
+    assert ulps(evaluate("pow", host, x, y), torch.pow(x.double(), y.double())).max() <= 2.0
