@@ -1,7 +1,7 @@
 """Frozen weights: parameters and buffers taken as they are, so that work on them is done once.
 
     conv -> batch norm        conv with other weights
-    conv -> relu              one call that does both, with weights in the library's own order
+    conv -> relu              one call that does both, on the CPU with weights in the library's own order
     x times weights + bias    the same with weights in the library's own order
 
 In: a tape. Out: a tape that gives the same results within rounding, as long as the weights keep their values. Weights
@@ -111,10 +111,14 @@ class _Freezer:
     def _pack_convolution(self, index: int, event: Event) -> None:
         source, weight, bias, stride, padding, dilation, is_transposed, _, groups = event.arguments
         weight, is_float = self._known(weight), self._note(event.results).dtype is torch.float32
-        if weight is None or is_transposed or self._is_missing(bias) or weight.dim() != 4 or not is_float:
+        if weight is None or is_transposed or self._is_missing(bias) or weight.dim() != 4:
             return
         bias, shape = self._known(bias), self._note(source).shape
         follower = self._rectifier(index, event.results)
+        if weight.device.type == "cuda":
+            self._rectify(index, event, (source, weight, bias, stride, padding, dilation, groups), follower)
+        if weight.device.type != "cpu" or not is_float:
+            return
         pack = _find("mkldnn", "_reorder_convolution_weight")
         call = _find("mkldnn", "_convolution_pointwise")
         if pack is None or call is None:
@@ -134,12 +138,33 @@ class _Freezer:
         if is_quicker:
             self._replace(index, event, call, (source, packed, bias, *settings), follower)
 
+    def _rectify(self, index: int, event: Event, arguments: tuple[Any, ...], follower: int | None) -> None:
+        """Let one call of cuDNN's do a convolution and the relu after it."""
+        call = _find("aten", "cudnn_convolution_relu")
+        if follower is None or call is None or not torch.backends.cudnn.is_available():
+            return
+        (source, weight, bias, *settings), note = arguments, self._note(arguments[0])
+        stride, padding, dilation, groups = settings
+        given = torch.empty_strided(note.shape, note.strides, dtype=note.dtype, device=note.device).normal_()
+
+        def plain() -> torch.Tensor:
+            return torch.convolution(given, weight, bias, stride, padding, dilation, False, [0, 0], groups).relu_()
+
+        try:
+            is_quicker = is_clearly_quicker(lambda: call(given, weight, bias, *settings), plain, note.device)
+        except RuntimeError:  # cuDNN does not have it for these sizes
+            return
+        if is_quicker:
+            self._replace(index, event, call, (source, weight, bias, *settings), follower)
+
     def _pack_product(self, index: int, event: Event) -> None:
         bias, source, weight = event.arguments[:3]
         transposed = self._known(weight)
         if transposed is None or self._known(bias) is None or self._note(event.results).dtype is not torch.float32:
             return
         bias, weight, shape = self._known(bias), transposed.t(), self._note(source).shape
+        if weight.device.type != "cpu":
+            return
         pack, call = _find("mkldnn", "_reorder_linear_weight"), _find("mkldnn", "_linear_pointwise")
         if pack is None or call is None or bias is None or bias.dim() != 1 or not weight.is_contiguous():
             return

@@ -29,6 +29,7 @@ from ingot.frontend.jit.scalars import MarkedArguments
 from ingot.frontend.jit.specialisation import Specialisation, record
 from ingot.frontend.jit.state import state_of_torch
 from ingot.frontend.jit.switch import EVERYTHING, is_off
+from ingot.frontend.jit.timing import Stopwatch, is_capturing
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.dispatch import Dispatched
 
@@ -154,19 +155,22 @@ class Compiled(Dispatched):
         if found.tape is None:
             self.native.add(key, found, described, args, kwargs)
             return self.function(*args, **kwargs)
-        program = found.program
+        program, trial = found.program, found.trial
+        if not trial.is_settled and is_capturing():
+            return self.function(*args, **kwargs)
         if program is None:
             try:
                 program = found.prepare(self.compiler, self.options.freeze)
             except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
                 return self._abandon(found, error, args, kwargs)
-        tape, trial = found.tape, found.trial
+        tape = found.tape
         if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         start = time.perf_counter()
-        if trial.is_eagers_turn:
+        watch = None if trial.is_settled else Stopwatch(tape.device)
+        if watch is not None and trial.is_eagers_turn:
             result = self.function(*args, **kwargs)
-            trial.eager.append(time.perf_counter() - start)
+            trial.eager.append(watch.stop())
             return result
         try:
             results = program.function(described.tensors, tape.surroundings, ())
@@ -176,10 +180,10 @@ class Compiled(Dispatched):
             return self._abandon(found, error, args, kwargs)
         assert found.build_result is not None
         result = found.build_result(results)
-        seconds = time.perf_counter() - start
         if not trial.is_warm:  # kernels are compiled when they are first called
-            found.compile_seconds += seconds
-        trial.note_program(seconds)
+            found.compile_seconds += time.perf_counter() - start
+        if watch is not None:
+            trial.note_program(watch.stop())
         if trial.prefers_eager:
             found.tape, found.broken = None, Broken(trial.text, "")
             log("fallbacks", f"{self.name} runs eagerly: {trial.text}")
@@ -240,6 +244,8 @@ class Compiled(Dispatched):
                 None,
                 "full",
             )
+            return self.function(*args, **kwargs)
+        if is_capturing():
             return self.function(*args, **kwargs)
         if self.recordings:
             self.recompiles.append(reason)

@@ -1,9 +1,9 @@
 """What Python does during a recorded call besides PyTorch's operations, as far as later calls would miss it.
 
 In: a thread that runs a user's function. Out: every piece of the user's code that begins to run, once, and every effect
-that no operation stands for: printing, reading clocks, drawing or seeding random numbers. Python's own profiling hook
-tells of both. Where somebody else profiles the thread already, nothing is seen, and the search of the surroundings
-before the call must do.
+that no operation stands for: printing, reading clocks, drawing or seeding random numbers, waiting for a GPU. Python's
+own profiling hook tells of both. Where somebody else profiles the thread already, nothing is seen, and the search of
+the surroundings before the call must do.
 """
 
 from __future__ import annotations
@@ -37,8 +37,13 @@ _CLOCKS = frozenset(
 )
 _FILES = frozenset({"print", "write", "open", "input"})
 _SUSPECTS = _CLOCKS | _FILES
+_STREAMS = frozenset({"_cuda_synchronize", "_cuda_setStream", "_cuda_memoryStats", "_cuda_memorySnapshot"})
+"""Functions of torch's own by which a GPU is waited for, told another stream, or asked about its memory."""
 _TELLER = "warnings"
 """The module that prints what is printed once."""
+
+
+_STREAM_OBJECTS = (torch.Stream, torch.Event, torch.cuda.Stream, torch.cuda.Event)
 
 
 class Witness:
@@ -101,6 +106,8 @@ def _effect(frame: types.FrameType, called: Any) -> str | None:
     if isinstance(owner, torch.Generator):
         return "it seeds or reads a random generator"
     name = getattr(called, "__name__", "")
+    if name in _STREAMS or isinstance(owner, _STREAM_OBJECTS):
+        return "it waits for a GPU, or deals with its streams, events or memory"
     if name not in _SUSPECTS:
         return None
     caller = frame.f_globals.get("__name__")
