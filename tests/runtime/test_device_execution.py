@@ -69,7 +69,7 @@ class Device:
 
 
 @pytest.fixture
-def device(monkeypatch):
+def posed(monkeypatch):
     made = Device()
     site = RecordingSite(torch.device("cpu"), made.prepare, ALIGNMENT, made.machine.site())
     monkeypatch.setattr(runner, "site_for", lambda device: site)
@@ -82,26 +82,26 @@ def compiled(make, *declared):
 
 
 @pytest.mark.parametrize(("make", "declared", "inputs"), CASES.values(), ids=CASES.keys())
-def test_plans_give_the_same_bits_and_cost_the_same(device, make, declared, inputs):
+def test_plans_give_the_same_bits_and_cost_the_same(posed, make, declared, inputs):
     module = compiled(make, *declared)
     expected = module.execute(inputs)
     first = module.stats()
     found = module.execute(inputs)
     second = module.stats()
     assert module._runner._native.executions == 1
-    assert device.machine.launch_count == 2 * first.kernel_launches > 0
+    assert posed.machine.launch_count == 2 * first.kernel_launches > 0
     assert all(same_bits(one, other) for one, other in zip(found, expected, strict=True))
     assert second.kernel_launches == 2 * first.kernel_launches
     assert second.memory_transferred == 2 * first.memory_transferred
 
 
-def test_a_failing_launch_leaves_the_call_to_python(device):
+def test_a_failing_launch_leaves_the_call_to_python(posed):
     module = compiled(lambda fd, x: [fd.ops.exp(x) + 1.0], 1)
     x = torch.randn(9)
     (expected,) = module.execute([x])
-    device.machine.fail_launch(1, 719)
+    posed.machine.fail_launch(1, 719)
     assert torch.equal(module.execute([x])[0], expected)
-    assert module._runner._native.executions == 0 and device.machine.launch_count == 1
+    assert module._runner._native.executions == 0 and posed.machine.launch_count == 1
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def counted_addresses(monkeypatch):
 
 
 @pytest.mark.usefixtures("counted_addresses")
-def test_calls_are_recorded_for_addresses_as_even_as_they_were(device):
+def test_calls_are_recorded_for_addresses_as_even_as_they_were(posed):
     module = compiled(lambda fd, x, y: [x * y + 1.0], 1, 1)
     memory = torch.randn(40)
     places = [(0, 4), (1, 4), (4, 8), (3, 6)]
@@ -129,11 +129,11 @@ def test_calls_are_recorded_for_addresses_as_even_as_they_were(device):
             x, y = memory[one : one + 16], memory[other : other + 16]
             assert torch.equal(module.execute([x, y])[0], x * y + 1.0)
         assert module._runner._native.executions == (1, 5)[time]  # (4, 8) is as even as (0, 4)
-    assert [[place % 16 for place in seen] for seen in device.seen] == [[0, 0], [4, 0], [12, 8]]
+    assert [[place % 16 for place in seen] for seen in posed.seen] == [[0, 0], [4, 0], [12, 8]]
 
 
 @pytest.mark.usefixtures("counted_addresses")
-def test_views_of_odd_inputs_are_found(device):
+def test_views_of_odd_inputs_are_found(posed):
     module = compiled(lambda fd, x: [fd.ops.slice(x, [2], [7], [1]) + 1.0], 1)
     x = torch.randn(40)[3:23]
     for _ in range(3):
@@ -143,9 +143,9 @@ def test_views_of_odd_inputs_are_found(device):
 
 @pytest.mark.usefixtures("counted_addresses")
 @pytest.mark.parametrize(("alignment", "begin", "is_native"), [(16, 0, True), (16, 1, False), (32, 0, False)])
-def test_calls_are_not_recorded_that_could_have_odd_addresses(device, alignment, begin, is_native):
+def test_calls_are_not_recorded_that_could_have_odd_addresses(posed, alignment, begin, is_native):
     """A kernel may ask for no more than guards tell."""
-    device.alignment = alignment
+    posed.alignment = alignment
     module = compiled(lambda fd, x: [x + 1.0], 1)
     x = torch.randn(40)[begin : begin + 16]
     for _ in range(2):
