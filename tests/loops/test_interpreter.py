@@ -37,7 +37,7 @@ from ingot.loops.schedule import Form, Motion, Schedule
 from ingot.loops.scheduling import Call
 from ingot.ops import Kind, Op, lookup, table
 from ingot.ops.samples import Tolerance
-from ingot.runtime import plan as plan_module
+from ingot.runtime import devices
 from ingot.runtime.kernels import Kernel
 from ingot.runtime.plan import Plan
 from tests.loops.running import interpreted_launch
@@ -188,7 +188,7 @@ def test_every_operator_agrees_with_eager(op: Op, monkeypatch: pytest.MonkeyPatc
     assert op.kind in (Kind.POINTWISE, Kind.REDUCTION)
     if op.name == "lgamma":  # Python's own loses digits near its roots at 1 and 2
         op = replace(op, tolerance=Tolerance(ulps=8, scale=1.0))
-    monkeypatch.setattr(plan_module, "launch", interpreted_launch)
+    monkeypatch.setattr(devices, "_CPU", replace(devices._CPU, launch=interpreted_launch))
     for graph, made, dtype in graphs_of(op):
         expected = generation.attempt(lambda made=made: expected_result(op, made), *generation.EAGER_ERRORS)
         plan = Plan(graph)
@@ -213,7 +213,7 @@ def test_graphs_without_generated_code_run_the_same(monkeypatch: pytest.MonkeyPa
     builder = GraphBuilder()
     x = builder.input((-1, -1))
     builder.output(builder.ops.softmax(x, -1), builder.ops.sum(x, [0]))
-    monkeypatch.setattr(plan_module, "launch", interpreted_launch)
+    monkeypatch.setattr(devices, "_CPU", replace(devices._CPU, launch=interpreted_launch))
     values = torch.randn(9, 33)
     found = Plan(builder.build()).run([values])
     torch.testing.assert_close(found[0], torch.softmax(values, -1))

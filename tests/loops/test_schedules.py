@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -16,10 +15,9 @@ from ingot.loops import scheduling
 from ingot.loops.nesting import build_nest
 from ingot.loops.schedule import Form
 from ingot.loops.scheduling import Call
-from ingot.runtime import plan as plan_module
-from ingot.runtime.kernels import scheduled
+from ingot.runtime.kernels import launch, scheduled
 from ingot.runtime.plan import Plan
-from tests.loops.running import interpreted_launch
+from tests.loops.running import interpreted_launch, launched_by
 from tests.loops.schedules import ODD, SMALL, form_number
 
 
@@ -92,7 +90,7 @@ def test_every_form_is_chosen_where_it_should_be(name: str):
         kept = 1 + (body is rows_with_two_kept)
         assert len(build_nest(kernel.program, call.schedule).scratches) == kept
     generated, expected = plan.run([x]), Interpreter(plan.graph).run([x])
-    with patch.object(plan_module, "launch", interpreted_launch):
+    with launched_by(interpreted_launch):
         looped = plan.run([x])
     for found, wanted, right in zip(generated, looped, expected, strict=True):
         assert torch.equal(found, wanted)
@@ -112,8 +110,8 @@ def test_all_forms_of_one_program_agree(body: Callable[..., Any], shape: tuple[i
     for given in (x, x.T.contiguous().T, torch.cat([x, x], 1)[:, ::2]):
         expected = Interpreter(plan.graph).run([given])
         for form in range(3):
-            for seed, launch in enumerate((plan_module.launch, interpreted_launch)):
-                with form_number(form, seed), patch.object(plan_module, "launch", launch):
+            for seed, way in enumerate((launch, interpreted_launch)):
+                with form_number(form, seed), launched_by(way):
                     found = plan.run([given])
                 assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True)), (form, seed)
 

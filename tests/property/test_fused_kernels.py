@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from hypothesis import given, settings, strategies
@@ -15,10 +14,9 @@ from ingot.fusion.rules import FusionRules
 from ingot.ir.interpreter import Interpreter
 from ingot.ir.torch_types import to_torch
 from ingot.loops.schedule import Form
-from ingot.runtime import plan as plan_module
-from ingot.runtime.kernels import kernels
+from ingot.runtime.kernels import kernels, launch
 from ingot.runtime.plan import Plan
-from tests.loops.running import interpreted_launch, shaped_launch
+from tests.loops.running import interpreted_launch, launched_by, shaped_launch
 from tests.loops.schedules import Seen, form_number, small_schedules
 from tests.property.conftest import CI_EXAMPLES, EXAMPLES
 from tests.property.fused_graphs import FusedGraph, fused_graphs, seeded_fused
@@ -36,7 +34,7 @@ def check_four_ways(drawn: FusedGraph, seed: int, seen: Seen | None = None) -> N
     interpreted = Interpreter(drawn.graph).run(copied(drawn.arguments))
     with small_schedules(seed, seen):
         generated = plan.run(copied(drawn.arguments))
-        with patch.object(plan_module, "launch", interpreted_launch):
+        with launched_by(interpreted_launch):
             looped = plan.run(copied(drawn.arguments))
     trim_cache()
     eager = interpreted if drawn.has_specials else drawn.expected
@@ -85,12 +83,12 @@ def test_every_legal_schedule_gives_the_same(drawn: FusedGraph, seed: int):
     plan = Plan(drawn.graph, FusionRules(strategy="aggressive"))
     expected: list[Any] | None = None
     for form in range(4):  # a kernel that has fewer forms runs in one of them again
-        for launch in (plan_module.launch, interpreted_launch):
-            with form_number(form, seed), patch.object(plan_module, "launch", launch):
+        for way in (launch, interpreted_launch):
+            with form_number(form, seed), launched_by(way):
                 found = plan.run(copied(drawn.arguments))
             expected = expected or found
             wrong = difference(drawn, expected, found)
-            assert wrong is None, f"form {form} by {launch.__name__}: {wrong}\n{drawn}\n{plan.explain()}"
+            assert wrong is None, f"form {form} by {way.__name__}: {wrong}\n{drawn}\n{plan.explain()}"
     trim_cache()
 
 
@@ -106,7 +104,7 @@ def test_vectors_of_a_million_elements_and_three():
         arguments = [torch.randint(-3, 4, (1_000_003,), generator=generator).to(to_torch(dtype)) for _ in range(2)]
         plan = Plan(builder.build())
         expected = Interpreter(plan.graph).run(arguments)
-        with patch.object(plan_module, "launch", interpreted_launch):
+        with launched_by(interpreted_launch):
             looped = plan.run(arguments)
         for results in (plan.run(arguments), looped):
             assert all(torch.equal(found, wanted) for found, wanted in zip(results, expected, strict=True))
@@ -144,7 +142,7 @@ def test_random_graphs_reach_every_form_of_schedule():
     seen = Seen()
     for seed in range(150):
         drawn = seeded_fused(seed)
-        with small_schedules(seed, seen), patch.object(plan_module, "launch", shaped_launch):
+        with small_schedules(seed, seen), launched_by(shaped_launch):
             Plan(drawn.graph, FusionRules(strategy="aggressive")).run(copied(drawn.arguments))
     assert not [form for form in Form if not seen.forms[form]], seen
     assert min(seen.streaming, seen.keeping, seen.partial, seen.one_pass) >= 5, seen

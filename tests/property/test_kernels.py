@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from hypothesis import given, settings
@@ -16,8 +15,9 @@ from ingot.fusion.rules import FusionRules
 from ingot.ir.node import Node
 from ingot.passes.pipeline import optimize
 from ingot.runtime import plan as plan_module
+from ingot.runtime.kernels import launch
 from ingot.runtime.plan import Plan
-from tests.loops.running import interpreted_launch
+from tests.loops.running import interpreted_launch, launched_by
 from tests.loops.schedules import small_schedules
 from tests.property.conftest import EXAMPLES
 from tests.property.outcomes import Outcome, difference, run
@@ -52,9 +52,9 @@ def test_kernels_give_every_bit_the_interpreter_gives(drawn: Drawn):
     try:
         for graph, size in ((drawn.graph, 4), (optimize(drawn.graph).graph, 64)):
             plan, expected = Plan(graph, FusionRules(max_size=size)), run(graph, drawn.arguments)
-            for launch in (plan_module.launch, interpreted_launch):
-                with patch.object(plan_module, "launch", launch), small_schedules(len(graph.text)):
+            for way in (launch, interpreted_launch):
+                with launched_by(way), small_schedules(len(graph.text)):
                     wrong = difference(expected, outcome_of(plan, drawn.arguments))
-                assert wrong is None, f"{launch.__name__}: {wrong}\n{graph.text}"
+                assert wrong is None, f"{way.__name__}: {wrong}\n{graph.text}"
     finally:
         plan_module.supports = before

@@ -10,7 +10,6 @@ iterations of a parallel loop get along in any order.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -22,15 +21,14 @@ from numpy.lib.stride_tricks import as_strided
 from ingot.base.dtypes import DataType
 from ingot.base.errors import LoopError
 from ingot.base.numbers import Number
-from ingot.loops.elements import Element, Elements, held_as
+from ingot.loops.elements import Element, held_as
+from ingot.loops.interpreting import Interpretation
 from ingot.loops.nest import (
     Accumulate,
     At,
-    AxisPosition,
     Barrier,
     Begin,
     Compute,
-    Extent,
     Finish,
     Instruction,
     Keep,
@@ -45,7 +43,6 @@ from ingot.loops.nest import (
     Value,
     walk,
 )
-from ingot.loops.program import Argument, Known
 from ingot.loops.scheduling import Call
 
 
@@ -86,31 +83,14 @@ class _Scope:
         return replace(self, positions=copies[0], ranges=copies[1], registers=copies[2])
 
 
-class _Machine:
+class _Machine(Interpretation):
     def __init__(self, nest: Nest, call: Call, memory: Sequence[Any], scalars: Sequence[Number], random: Random):
-        self.nest, self.call, self.memory, self.scalars, self.random = nest, call, memory, scalars, random
-        self.is_valid = True
-        self.elements = Elements()
-        self.written = {
-            number: numpy.zeros(len(memory[number]), bool)
-            for number, buffer in enumerate(nest.buffers)
-            if buffer.is_output
-        }
+        super().__init__(nest, call, memory, scalars)
+        self.call, self.random = call, random
         self._blocked = {axis for i in walk(nest.body) if isinstance(i, Loop) for axis in i.blocked}
 
-    def check_outputs(self) -> None:
-        """Every element must have been written; between them there may be others, where a result has strides."""
-        for number, written in self.written.items():
-            buffer, width = self.nest.buffers[number], self.nest.buffers[number].dtype.bytes
-            moves = [(s, d) for s, d in zip(self.call.sizes, self.call.strides[number], strict=True) if d]
-            beyond = len(written) - (width + sum((size - 1) * stride for size, stride in moves))
-            missing = math.prod(size for size, _ in moves) - int(written.sum()) // width + beyond // width
-            if missing:
-                raise LoopError(f"{missing} elements of {buffer.name} are never written\n{self.nest.text}")
-
     def _fault(self, instruction: Instruction, scope: _Scope, what: str) -> LoopError:
-        where = ", ".join(f"i{axis} = {position}" for axis, position in scope.positions.items())
-        return LoopError(f"{instruction.text(self.nest)}: {what}, at {where or 'the top'}\n{self.nest.text}")
+        return self.fault(instruction, scope.positions, what)
 
     # --- instructions -------------------------------------------------------------------------------------------------
 
@@ -159,22 +139,7 @@ class _Machine:
         return found
 
     def _value(self, value: Value, scope: _Scope) -> Element:
-        if isinstance(value, Known):
-            return self.elements.literal(value.value, value.dtype)
-        if isinstance(value, Argument):
-            return self._scalar(value)
-        if isinstance(value, AxisPosition):
-            position = numpy.asarray(scope.positions[value.axis], numpy.int64)
-            return self.elements.convert(Element(position, DataType.Int), value.dtype)
-        if isinstance(value, Extent):
-            count = math.prod(self.call.sizes[axis] for axis in value.axes)
-            return self.elements.convert(self.elements.literal(count, DataType.Int), value.dtype)
-        return scope.registers[value]
-
-    def _scalar(self, argument: Argument) -> Element:
-        number = self.scalars[argument.index]
-        given = DataType.Double if argument.dtype.is_float else DataType.Int
-        return self.elements.convert(self.elements.literal(number, given), argument.dtype)
+        return self.value(value, scope.positions, scope.registers)
 
     # --- loops --------------------------------------------------------------------------------------------------------
 
@@ -231,7 +196,7 @@ class _Machine:
             partial[number] = gathered
         for number in range(len(grains)):
             for index, value in partial[number].items():
-                scope.accumulators[index] = self._combined(index, scope.accumulators[index], value)
+                scope.accumulators[index] = self.combined(index, scope.accumulators[index], value)
 
     # --- buffers ------------------------------------------------------------------------------------------------------
 
@@ -286,22 +251,11 @@ class _Machine:
         return memory, index
 
     def _identity(self, index: int, scope: _Scope) -> Element:
-        accumulator = self.nest.accumulators[index]
-        assert accumulator.op.combination is not None
-        single = self.elements.literal(accumulator.op.combination.identity(accumulator.dtype), accumulator.dtype)
-        if accumulator.axis is None:
+        single, axis = self.nothing(index), self.nest.accumulators[index].axis
+        if axis is None:
             return single
-        first, last = self._range(accumulator.axis, scope)
-        return Element(numpy.full(last - first, single.array), accumulator.dtype)
-
-    def _combined(self, index: int, so_far: Element, value: Element) -> Element:
-        accumulator = self.nest.accumulators[index]
-        assert accumulator.op.combination is not None
-        combined = accumulator.op.combination.combine(
-            self.elements, so_far, self.elements.convert(value, accumulator.dtype)
-        )
-        assert combined.dtype is accumulator.dtype
-        return combined
+        first, last = self._range(axis, scope)
+        return Element(numpy.full(last - first, single.array), single.dtype)
 
     def _gathered(self, instruction: Instruction, index: int, scope: _Scope) -> Element:
         """What an accumulator holds: of one with a value per position that of the current one."""
@@ -317,9 +271,9 @@ class _Machine:
         so_far = self._gathered(instruction, index, scope)
         lanes = Element(numpy.broadcast_to(value.array, () if scope.lanes is None else (scope.lanes,)), value.dtype)
         if axis is None:
-            scope.accumulators[index] = self._combined(index, so_far, self._folded(index, lanes))
+            scope.accumulators[index] = self.combined(index, so_far, self._folded(index, lanes))
             return
-        combined = self._combined(index, so_far, lanes)
+        combined = self.combined(index, so_far, lanes)
         scope.accumulators[index].array[scope.positions[axis] - self._range(axis, scope)[0]] = combined.array
 
     def _folded(self, index: int, value: Element) -> Element:
@@ -328,7 +282,7 @@ class _Machine:
         while value.array.ndim and value.array.size > 1:
             half, odd = value.array.size // 2, value.array[value.array.size // 2 * 2 :]
             low, high = (Element(part, value.dtype) for part in (value.array[:half], value.array[half : 2 * half]))
-            value = Element(numpy.concatenate([self._combined(index, low, high).array, odd]), value.dtype)
+            value = Element(numpy.concatenate([self.combined(index, low, high).array, odd]), value.dtype)
         return Element(value.array.reshape(()), value.dtype)
 
 

@@ -161,7 +161,7 @@ class _Choice(LoopOrder):
     def _lanes(self, may_leave_rest: bool, turned: Sequence[int] = ()) -> int:
         """How many neighbours a thread takes: as many as one access of the widest buffer holds, if all lie well."""
         dense = {b: self.vector for b, width in enumerate(self.widths) if _is_dense(self.vector, b, width)}
-        dense |= dict.fromkeys(turned, self.outer[-1])
+        dense.update((b, self.outer[-1]) for b in turned)
         lanes = ACCESS // max((self.widths[b] for b in dense), default=ACCESS)
         while lanes > 1 and not self._fits(lanes, dense, may_leave_rest):
             lanes //= 2

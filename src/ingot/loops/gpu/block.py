@@ -1,0 +1,111 @@
+"""A block of threads, for the interpreter: what its threads hold in registers, and what they give to each other.
+
+Arrays have a line per thread and a column per element that a thread takes together. Memory of a block tells, instead of
+a value, what is wrong with an access to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy
+
+from ingot.loops.elements import Element
+from ingot.loops.gpu.schedule import GpuSchedule
+from ingot.loops.nest import Register
+
+
+@dataclass
+class Scope:
+    """What the threads of a block know at a place inside the loops."""
+
+    positions: dict[int, Any] = field(default_factory=dict)
+    inside: Any = True
+    """Which threads have elements here; the others are at places that they may read."""
+    registers: dict[Register, Element] = field(default_factory=dict)
+    origins: dict[int, int] = field(default_factory=dict)
+    """Where the block's square begins."""
+    relative: dict[int, Any] = field(default_factory=dict)
+    """Positions in the square."""
+
+    def inner(self, positions: dict[int, Any], inside: Any, relative: dict[int, Any] | None = None) -> Scope:
+        """One loop further in."""
+        return replace(
+            self,
+            positions={**self.positions, **positions},
+            inside=self.inside & inside,
+            registers=dict(self.registers),
+            relative=relative or self.relative,
+        )
+
+
+@dataclass
+class _Shared:
+    """Shared memory, and who wrote each of its elements when."""
+
+    values: Element
+    writer: Any
+    """-1 where nobody has."""
+    epoch: Any
+
+
+class Block:
+    def __init__(self, number: int, schedule: GpuSchedule):
+        self.number, self._side = number, schedule.tile
+        self.thread = numpy.arange(schedule.threads)[:, None]
+        self.team, self.member = numpy.divmod(self.thread, schedule.team)
+        self.epoch = 0
+        """Barriers so far."""
+        self.gathered: dict[int, Element] = {}
+        """What each thread has, by accumulator."""
+        self._registers: dict[tuple[int, int], tuple[Element, dict[int, Any]]] = {}
+        """By scratch and step: values, and where they belong."""
+        self._shared: dict[int, _Shared] = {}
+
+    def keep_in_registers(self, place: tuple[int, int], scope: Scope, value: Element) -> str | None:
+        if place in self._registers:
+            return "it is written a second time"
+        self._registers[place] = value, scope.positions
+        return None
+
+    def recall_from_registers(self, place: tuple[int, int], scope: Scope) -> Element | str:
+        if place not in self._registers:
+            return "nothing was kept there"
+        value, positions = self._registers[place]
+        same = all(numpy.array_equal(positions[axis], position) for axis, position in scope.positions.items())
+        return value if same else "threads are not where they were"
+
+    def keep_shared(self, scratch: int, scope: Scope, axes: Sequence[int], value: Element) -> str | None:
+        first, second, inside, thread = self._places(scope, axes)
+        if scratch not in self._shared:
+            square = self._side, self._side
+            empty = Element(numpy.zeros(square, value.array.dtype), value.dtype)
+            self._shared[scratch] = _Shared(empty, numpy.full(square, -1), numpy.full(square, -1))
+        shared = self._shared[scratch]
+        if (shared.writer[first[inside], second[inside]] >= 0).any():
+            return "it is written a second time"
+        spread = numpy.broadcast_to(value.array, inside.shape)
+        shared.values.array[first[inside], second[inside]] = spread[inside]
+        shared.writer[first[inside], second[inside]] = thread[inside]
+        shared.epoch[first[inside], second[inside]] = self.epoch
+        written_by = shared.writer[first[inside], second[inside]]
+        return None if (written_by == thread[inside]).all() else "two threads write it"
+
+    def recall_shared(self, scratch: int, scope: Scope, axes: Sequence[int]) -> Element | str:
+        if scratch not in self._shared:
+            return "nothing was kept there"
+        shared = self._shared[scratch]
+        first, second, inside, thread = self._places(scope, axes)
+        writer, epoch = shared.writer[first, second], shared.epoch[first, second]
+        if (inside & (writer < 0)).any():
+            return "nothing was kept there"
+        if (inside & (writer != thread) & (epoch == self.epoch)).any():
+            return "another thread wrote it, and no barrier was in between"
+        return Element(shared.values.array[first, second], shared.values.dtype)
+
+    def _places(self, scope: Scope, axes: Sequence[int]) -> tuple[Any, Any, Any, Any]:
+        """Indices of the elements of all threads, which of them are inside, and whose they are."""
+        first, second = (scope.relative[axis] for axis in axes)
+        return tuple(numpy.broadcast_arrays(first, second, scope.inside, self.thread))  # type: ignore[return-value]
