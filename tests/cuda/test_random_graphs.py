@@ -21,6 +21,7 @@ from ingot.passes.pipeline import optimize
 from ingot.runtime import plan as plan_module
 from ingot.runtime.plan import Plan
 from tests.cuda.launches import counted_launches
+from tests.cuda.schedules import small_gpu_schedules
 from tests.property.conftest import EXAMPLES
 from tests.property.fused_graphs import FusedGraph, fused_graphs, seeded_fused
 from tests.property.outcomes import Outcome
@@ -55,6 +56,13 @@ def check(drawn: FusedGraph, strategy: str) -> None:
 @given(fused_graphs(), strategies.sampled_from(STRATEGIES))
 def test_generated_code_gives_what_the_interpreter_gives(drawn: FusedGraph, strategy: str):
     check(drawn, strategy)
+
+
+@settings(PROFILE, max_examples=EXAMPLES)
+@given(fused_graphs(), strategies.integers(0, 10**6))
+def test_generated_code_gives_the_same_under_small_schedules(drawn: FusedGraph, seed: int):
+    with small_gpu_schedules(seed):
+        check(drawn, STRATEGIES[seed % len(STRATEGIES)])
 
 
 @settings(PROFILE, max_examples=max(EXAMPLES // 3, 1))

@@ -1,0 +1,37 @@
+"""Schedules of a GPU for small tensors that only large ones get by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from unittest.mock import patch
+
+from ingot.loops.gpu import scheduling, tiling
+
+MODULES = (scheduling, tiling)
+CHOICES = {
+    "ACCESS": (8, 16, 16),
+    "THREADS": (32, 128, 256),
+    "MOST_THREADS": (32, 32, 64, 1024),
+    "KEPT_WORDS": (1, 8, 40),
+    "FEW_ELEMENTS": (8, 16),
+    "MOST_ELEMENTS": (1, 1, 8, 32),
+    "TURNS_AT_ONCE": (1, 2, 4),
+    "SHORTEST_AXIS": (2, 3, 16),
+}
+"""By constant, values to choose from: small teams have long rows, and few registers keep nothing of them."""
+
+
+@contextmanager
+def small_gpu_schedules(seed: int) -> Iterator[None]:
+    """Other numbers for the choice of schedules; one seed gives one choice."""
+    random = Random(seed)
+    with ExitStack() as patches:
+        for name, values in CHOICES.items():
+            found = [module for module in MODULES if name in vars(module)]
+            assert found, f"there is no {name} any more"
+            value = random.choice(values)
+            for module in found:
+                patches.enter_context(patch.object(module, name, value))
+        yield

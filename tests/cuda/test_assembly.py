@@ -1,0 +1,105 @@
+"""Without a GPU: random graphs have PTX under schedules of every kind, and NVIDIA's assembler takes it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from ingot.base.errors import CodegenError
+from ingot.base.numbers import Number
+from ingot.codegen.ptx.kernels import compile_gpu_kernel
+from ingot.codegen.ptx.target import gpu
+from ingot.fusion.rules import FusionRules
+from ingot.loops.gpu.schedule import WARP, GpuForm, GpuSchedule
+from ingot.runtime import plan as plan_module
+from ingot.runtime.cuda import kernels as cuda
+from ingot.runtime.devices import Bound, Launch, Targets, Tensors, backend_for
+from ingot.runtime.kernels import Kernel
+from ingot.runtime.plan import Plan
+from tests.cuda.schedules import small_gpu_schedules
+from tests.property.fused_graphs import seeded_fused
+from tests.property.random_values import copied
+
+_cpu = backend_for(torch.device("cpu"))
+assert _cpu is not None
+CPU = _cpu
+HOPPER = (9, 0)
+
+
+class Scheduling:
+    """In place of a launch: the schedule for a GPU is remembered, the results are the CPU's."""
+
+    def __init__(self) -> None:
+        self.seen: list[GpuSchedule] = []
+
+    def __call__(
+        self, kernel: Kernel, tensors: Tensors, scalars: Sequence[Number], bound: Bound, targets: Targets
+    ) -> list[torch.Tensor]:
+        try:
+            call, _ = cuda.scheduled(kernel, tensors, bound, targets)
+        except CodegenError:
+            pass  # a known limit, which such kernels meet before anything is generated
+        else:
+            self.look(kernel, call.schedule)
+            self.seen.append(call.schedule)
+        return CPU.launch(kernel, tensors, scalars, bound, targets)
+
+    def look(self, kernel: Kernel, schedule: GpuSchedule) -> None:
+        """What else is to be done with a schedule."""
+
+
+class Assembling(Scheduling):
+    """PTX is made for schedules, too, and assembled where there is an assembler."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self._assembler = shutil.which("ptxas")
+        self._path = folder / "kernel.ptx"
+
+    def look(self, kernel: Kernel, schedule: GpuSchedule) -> None:
+        ptx = compile_gpu_kernel(kernel.program, schedule, gpu(HOPPER)).ptx
+        assert ".entry" in ptx
+        if self._assembler is None:
+            return
+        self._path.write_text(ptx)
+        command = [self._assembler, "-arch=sm_90", "-O1", "-o", "/dev/null", str(self._path)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, f"{done.stderr}\n{kernel.program.text}\n{ptx}"
+
+
+def run_small(launch: Launch, seeds: Iterable[int]) -> None:
+    """Run random graphs with something in place of launches, each under small schedules of its own."""
+    with patch.object(plan_module, "backend_for", lambda device: replace(CPU, launch=launch)):
+        for seed in seeds:
+            drawn = seeded_fused(seed)
+            with small_gpu_schedules(seed):
+                strategy = ("aggressive", "conservative", "none")[seed % 3]
+                Plan(drawn.graph, FusionRules(strategy=strategy)).run(copied(drawn.arguments))
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_random_graphs_assemble_under_small_schedules(block: int, tmp_path: Path):
+    assembling = Assembling(tmp_path)
+    run_small(assembling, range(block * 8, (block + 1) * 8))
+    assert len(assembling.seen) > 8
+
+
+def test_small_schedules_reach_every_form():
+    """Deterministic, so that properties that rest on them cannot quietly lose a form."""
+    scheduling = Scheduling()
+    run_small(scheduling, range(120))
+    forms = Counter(schedule.form for schedule in scheduling.seen)
+    assert not [form for form in GpuForm if not forms[form]], forms
+    rows = [schedule for schedule in scheduling.seen if schedule.form is GpuForm.TEAMS]
+    assert sum(not schedule.steps for schedule in rows) >= 10, "too few rows are longer than what a team holds"
+    assert sum(schedule.one_pass for schedule in rows) >= 2
+    assert sum(schedule.team > WARP for schedule in rows) >= 10
+    assert sum(schedule.lanes > 1 for schedule in scheduling.seen) >= 20
