@@ -11,6 +11,7 @@ from ingot.runtime.native.dispatch import dispatcher
 from ingot.runtime.native.launcher import Modes
 from ingot.runtime.native.routines import Foreign, Library
 from ingot.runtime.native.settings import Settings, devices_in_use, emit_settings
+from tests.runtime.native.test_processes import in_child
 
 
 class Word:
@@ -41,10 +42,9 @@ class Word:
 @pytest.fixture
 def word(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    before = devices_in_use._word[0]
     devices_in_use.look()
     yield Word()
-    devices_in_use._word[0] = before
+    devices_in_use.forget()
 
 
 def test_the_current_device_is_part_of_the_word(word):
@@ -91,6 +91,16 @@ def test_dtypes_of_autocast_differ(word):
     finally:
         torch.set_autocast_enabled("cuda", False)
         torch.set_autocast_dtype("cuda", was)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_asks_no_gpu(word):
+    assert word(5) != word(0)
+
+    def work():
+        assert word(5) == word(0) >= 0
+
+    assert in_child(work) == 0
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU may be in use")

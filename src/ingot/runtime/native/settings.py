@@ -8,6 +8,7 @@ are no settings, and calls that depend on them go through Python.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,16 +66,20 @@ suspended = Suspension()
 
 class DevicesInUse:
     """Whether settings that matter to GPUs alone are looked at. They are from the first moment on that there is one in
-    use; before that nothing may wake it."""
+    use; before that nothing may wake it. A forked child has none: asking there is an error."""
 
     def __init__(self) -> None:
         self._word = (ctypes.c_int64 * 1)()
         make_immortal(self._word)
         self.address = ctypes.addressof(self._word)
+        os.register_at_fork(after_in_child=self.forget)
 
     def look(self) -> None:
         if torch.cuda.is_initialized():
             self._word[0] = 1
+
+    def forget(self) -> None:
+        self._word[0] = 0
 
 
 devices_in_use = DevicesInUse()
