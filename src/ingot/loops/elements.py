@@ -61,21 +61,29 @@ class Elements:
 
     # --- arithmetic ---------------------------------------------------------------------------------------------------
 
+    def _arithmetic(self, apply: Any, *operands: Element) -> Element:
+        """bfloat16 by way of float32, which changes no result."""
+        dtype = operands[0].dtype
+        if dtype is DataType.BFloat16:
+            wide = (self.convert(operand, DataType.Float).array for operand in operands)
+            return self.convert(Element(apply(*wide), DataType.Float), dtype)
+        return Element(apply(*map(_number, operands)), dtype)
+
     def neg(self, x: Element) -> Element:
-        return Element(numpy.negative(_number(x)), x.dtype)
+        return self._arithmetic(numpy.negative, x)
 
     def abs(self, x: Element) -> Element:
         return Element(numpy.abs(_number(x)), x.dtype)
 
     def add(self, x: Element, y: Element) -> Element:
-        return Element(numpy.add(_number(x), _number(y)), x.dtype)
+        return self._arithmetic(numpy.add, x, y)
 
     def sub(self, x: Element, y: Element) -> Element:
         apply = numpy.logical_xor if x.dtype is DataType.Bool else numpy.subtract
-        return Element(apply(_number(x), _number(y)), x.dtype)
+        return self._arithmetic(apply, x, y)
 
     def mul(self, x: Element, y: Element) -> Element:
-        return Element(numpy.multiply(_number(x), _number(y)), x.dtype)
+        return self._arithmetic(numpy.multiply, x, y)
 
     def div(self, x: Element, y: Element) -> Element:
         if x.dtype.is_float:

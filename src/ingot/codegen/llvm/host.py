@@ -36,6 +36,8 @@ class Host:
     """Whether instructions approximate 2^x, log2(x), 1 / x and roots in single precision, as GPUs' do."""
     packs_bfloat16: bool = False
     """Whether an instruction rounds two float32 to a word of two bfloat16."""
+    computes_halves: bool = False
+    """Whether instructions add and multiply both half types."""
     approximates: bool = False
     """Whether single precision is wanted for results of 16 bits alone, so that functions may be rougher and quicker."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from ingot.base.dtypes import DataType
+from ingot.base.dtypes import HALVES, DataType
 from ingot.base.numbers import Number
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.constants import constant
@@ -109,6 +109,8 @@ class Instructions:
     # --- arithmetic ---------------------------------------------------------------------------------------------------
 
     def neg(self, x: Value) -> Value:
+        if x.dtype is DataType.BFloat16:
+            return self.bit_xor(x, Value(self._constant(ir.IntType(16), -(1 << 15)), x.dtype))
         code = self.builder.fneg(x.code) if x.dtype.is_float else self.builder.neg(x.code)
         return Value(code, x.dtype)
 
@@ -128,6 +130,17 @@ class Instructions:
     def mul(self, x: Value, y: Value) -> Value:
         return self._arithmetic(x, y, self.builder.fmul, self.builder.mul, self.builder.and_)
 
+    def _of_halves(self, x: Value, y: Value, apply: Any) -> Value:
+        """Rounded once, which float32 on the way would not change."""
+        if not self.host.computes_halves:
+            x_wide, y_wide = self.convert(x, DataType.Float), self.convert(y, DataType.Float)
+            return self.convert(Value(apply(x_wide.code, y_wide.code), DataType.Float), x.dtype)
+        if x.dtype is DataType.Half:
+            return Value(apply(x.code, y.code), x.dtype)
+        kind = self.wide(ir.BFloatType())
+        result = apply(self.builder.bitcast(x.code, kind), self.builder.bitcast(y.code, kind))
+        return Value(self.builder.bitcast(result, self.wide(ir.IntType(16))), x.dtype)
+
     def div(self, x: Value, y: Value) -> Value:
         """Integers only by a divisor other than 0, which `supports` sees to. Division by -1 is negation: for the lowest
         integer the instruction for division would end the process."""
@@ -143,6 +156,8 @@ class Instructions:
         return self.select(negates, self.neg(x), Value(self.builder.sdiv(x.code, divisor.code), x.dtype))
 
     def _arithmetic(self, x: Value, y: Value, real: Any, whole: Any, logical: Any) -> Value:
+        if x.dtype in HALVES:
+            return self._of_halves(x, y, real)
         apply = real if x.dtype.is_float else logical if x.dtype is DataType.Bool else whole
         return Value(apply(x.code, y.code), x.dtype)
 

@@ -8,6 +8,7 @@ one block are written once. Pointers know what they point to, here and not in th
 from ingot.codegen.llvm.ir.builder import IRBuilder
 from ingot.codegen.llvm.ir.functions import Block, Function, Module, Phi
 from ingot.codegen.llvm.ir.values import (
+    BFloatType,
     Constant,
     DoubleType,
     FloatType,
@@ -23,6 +24,7 @@ from ingot.codegen.llvm.ir.values import (
 )
 
 __all__ = [
+    "BFloatType",
     "Block",
     "Constant",
     "DoubleType",
