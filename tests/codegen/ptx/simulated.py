@@ -1,7 +1,8 @@
 """A GPU's approximate instructions on this processor, each as far off as the real ones may be.
 
 Results are the exact ones, moved by a part of a unit in the last place that depends on the operand's bits alone, then
-rounded. How far hardware is off was published with its design: 1.41 ulp for 2^x, 0.98 for 1 / x, 1.52 for 1 / sqrt(x).
+rounded. How far such a unit is off was published with its first design: 1.41 ulp for 2^x, 0.98 for 1 / x, 1.52 for
+1 / sqrt(x).
 """
 
 from __future__ import annotations

@@ -10,9 +10,11 @@ import pytest
 
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Host
+from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.codegen.llvm.math.definitions import emitter
 from ingot.codegen.llvm.math.gpu import instructions
 from ingot.codegen.ptx.target import gpu
-from tests.codegen.math_kernels import evaluate, single_errors
+from tests.codegen.math_kernels import ARITY, evaluate, single_errors
 from tests.codegen.math_references import in_double
 from tests.codegen.ptx.function_kernels import assembled, names_for, ptx_of_functions
 from tests.codegen.ptx.simulated import ACCURATE, APPROXIMATE, instruction
@@ -88,3 +90,15 @@ def test_special_values_are_those_of_any_processor(name: str, simulated):
     got = evaluate(name, x, width=4, host=APPROXIMATE)
     known = ~numpy.isfinite(expected) | (expected == 0.0) | (x == 0.0)
     assert_same_values(name, got[known], expected[known], x[known])
+
+
+def test_rough_quotients_are_good_to_three_ulp(simulated, monkeypatch):
+    monkeypatch.setitem(FUNCTIONS, "quotient", emitter(instructions.quotient))
+    monkeypatch.setitem(ARITY, "quotient", 2)
+    patterns = generator("quotient").integers(0, 2**32, (2, 1_000_000), dtype=numpy.uint32).view(numpy.float32)
+    specials = numpy.meshgrid(*[numpy.array(SPECIALS + SINGLE_EXTREMES, numpy.float32)] * 2)
+    x, y = (numpy.concatenate([some, grid.ravel()]) for some, grid in zip(patterns, specials, strict=True))
+    with numpy.errstate(all="ignore"):
+        exact = x.astype(numpy.float64) / y.astype(numpy.float64)
+    errors = single_errors(evaluate("quotient", x, y, width=8, host=APPROXIMATE), exact)
+    assert errors.max() <= 3.0, describe("quotient", "on a GPU", errors, x, y)

@@ -12,6 +12,6 @@ exactly are functions of their own there, which count as their common case.
     expm1     19  19   8        log10     31  27   5
     sigmoid   38  23   4        log1p     30  27   9
     tanh      37  20  10        erf       29  20  14
-    rsqrt     30   4   4        x / y     14  14   8
+    rsqrt     30   4   4        x / y     14  14   7
     sqrt      13  13   4
 """
