@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
-from benchmarks.results import COMPILE, EAGER, INGOT
+from benchmarks.results import COMPILE, EAGER, INGOT, JIT
 
-COLOURS = {EAGER: "#9aa5b1", COMPILE: "#e09f3e", INGOT: "#1f6f8b"}
+COLOURS = {EAGER: "#9aa5b1", COMPILE: "#e09f3e", INGOT: "#1f6f8b", JIT: "#1f6f8b"}
 INK, PALE, PAPER = "#22313f", "#d9dee4", "#ffffff"
 WIDTH = 860
 

@@ -16,7 +16,7 @@ import benchmarks.cuda
 from benchmarks.cuda.clocks import device_clock
 from benchmarks.cuda.contests import first_use
 from benchmarks.cuda.groups import COPY, DTYPES, GROUPS, SMALL_GROUP, Bench
-from benchmarks.cuda.report import kernels_text, page, sheets
+from benchmarks.cuda.report import kernels_text, page, picture, sheets
 from benchmarks.measuring import Effort, race
 from benchmarks.results import COMPILE, Results, Row, Speed, machine, save
 
@@ -35,6 +35,9 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small tensors and few rounds: figures of little meaning")
     parser.add_argument("--json", type=Path, metavar="FILE", help="save all figures")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="save the page, which is docs/cuda-benchmark.md")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="save the picture, which is docs/cuda-benchmark.svg"
+    )
     return parser.parse_args(arguments)
 
 
@@ -87,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         save(results, chosen.json)
     if chosen.markdown:
         chosen.markdown.write_text(page(tables))
+    if chosen.picture:
+        chosen.picture.write_text(picture(results))
     return 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from benchmarks.cuda.groups import DTYPES, SMALL_GROUP
 from benchmarks.cuda.targets import compile_milliseconds, targets
 from benchmarks.groups import ONE_ADDITION, SMALL
+from benchmarks.pictures import bars
 from benchmarks.report import Sheet, mean_ratio, memory_sheet, microseconds, milliseconds, target_sheet, times
 from benchmarks.results import COMPILE, EAGER, JIT, Results, Row
 
@@ -19,6 +20,8 @@ take turns on the same tensors; times are the device's own, by events, medians o
 the bytes would take at the speed of a copy measured in the same rounds: every input read once, every result written
 once. Before anyone is measured, results of ingot.jit are compared with what eager computes in a wider type: no element
 may be further from that than a tolerance and twice eager's largest distance.
+
+![Speed in parts of what a copy reaches](cuda-benchmark.svg)
 """
 
 
@@ -37,6 +40,19 @@ def sheets(results: Results, quick: bool) -> list[Sheet]:
 
 def page(tables: Sequence[Sheet]) -> str:
     return "\n".join([INTRODUCTION, *(table.as_markdown() for table in tables)])
+
+
+def picture(results: Results) -> str:
+    """How close everyone comes to the floor, as bars: the line is the floor itself."""
+    groups = {
+        dtype: {
+            row.name: {name: row.floor / row.seconds[name] for name in CONTESTANTS if row.floor and name in row.seconds}
+            for row in results.rows(dtype)
+        }
+        for dtype in DTYPES
+        if results.rows(dtype)
+    }
+    return bars("Speed in parts of what a copy reaches, which is the line", groups, "")
 
 
 def large_sheet(dtype: str, rows: Sequence[Row]) -> Sheet:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from benchmarks.cuda.__main__ import bench_for, main, measure
 from benchmarks.cuda.cases import CASES, FULL_REDUCTIONS, normalized_images, rope
 from benchmarks.cuda.contests import Check, generated_kernels, prepare
 from benchmarks.cuda.groups import DTYPES, GROUPS
-from benchmarks.cuda.report import kernels_text, page, sheets
+from benchmarks.cuda.report import kernels_text, page, picture, sheets
 from benchmarks.cuda.targets import targets
 from benchmarks.groups import ONE_ADDITION
 from benchmarks.results import COMPILE, EAGER, JIT, Results, Row
@@ -19,6 +20,7 @@ from benchmarks.results import COMPILE, EAGER, JIT, Results, Row
 from ingot import jit
 
 CPU = torch.device("cpu")
+SVG = "{http://www.w3.org/2000/svg}"
 MEASURED = ("a*b*c", "gelu, tanh", "column sum", "smooth_l1", "rope", "images from bytes")
 """Cases that are measured here; the others are in the tests of the comparison on the CPU."""
 
@@ -54,6 +56,12 @@ def test_page_names_every_case_and_target(results):
         assert text.count(f"| {row.name} |".replace("*", "\\*")) >= 2
     for target in targets(results):
         assert target.text in text
+
+
+def test_picture_shows_every_case(results):
+    texts = {element.text for element in ElementTree.fromstring(picture(results)).iter(f"{SVG}text")}
+    assert {row.name for row in results.rows(*DTYPES)} | {*DTYPES, EAGER, JIT} <= texts
+    assert COMPILE not in texts
 
 
 def test_only_the_cases_asked_for_are_measured():
@@ -153,11 +161,12 @@ def test_without_a_gpu_the_other_comparison_is_named(capsys):
 
 @pytest.mark.cuda
 def test_a_quick_run_on_a_gpu_saves_what_it_says(tmp_path, capsys):
-    files = {"json": tmp_path / "figures.json", "markdown": tmp_path / "page.md"}
+    files = {"json": tmp_path / "figures.json", "markdown": tmp_path / "page.md", "picture": tmp_path / "bars.svg"}
     arguments = ["--quick", "--no-compile", *(f"--{name}={path}" for name, path in files.items())]
     assert main(arguments) == 0
     figures = json.loads(files["json"].read_text())
     assert list(figures["groups"]) == list(GROUPS)
     assert "GPU" in figures["machine"]
     assert files["markdown"].read_text().startswith("# The comparison on an NVIDIA GPU")
+    assert files["picture"].read_text().startswith("<svg")
     assert "Targets" in capsys.readouterr().out

@@ -70,8 +70,10 @@ def test_kernels_wait_for_what_is_before_them_on_a_stream(function):
 def test_other_streams_do_not_wait(function):
     """A kernel on a stream of its own is done while another stream is still busy."""
     x = torch.ones(64, 100, device=GPU)
-    torch.cuda.synchronize()
     stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        function(x)  # memory for results on this stream, which the driver would otherwise be asked for
+    torch.cuda.synchronize()
     torch.cuda._sleep(20 * LONG)
     with torch.cuda.stream(stream):
         found = function(x)
