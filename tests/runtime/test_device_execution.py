@@ -10,6 +10,7 @@ from functools import cache
 import pytest
 import torch
 
+import ingot
 from ingot import JitCompiler
 from ingot.runtime import kernels, runner
 from ingot.runtime.cuda.prepared import Launch, PreparedLaunches
@@ -76,6 +77,11 @@ def posed(monkeypatch):
     return made
 
 
+def answered(jitted):
+    """Calls of a jitted function that were answered natively."""
+    return jitted._compiled.native.total
+
+
 def compiled(make, *declared):
     """A module that nobody else has."""
     return JitCompiler().compile(define(make, *declared).graph)
@@ -102,6 +108,23 @@ def test_a_failing_launch_leaves_the_call_to_python(posed):
     posed.machine.fail_launch(1, 719)
     assert torch.equal(module.execute([x])[0], expected)
     assert module._runner._native.executions == 0 and posed.machine.launch_count == 1
+
+
+def test_calls_of_jitted_functions_are_launched_on_the_device(posed):
+    def function(x, y):
+        return torch.tanh(x * y) - 0.123456  # which no other test computes, so that nobody has recorded it
+
+    jitted = ingot.jit(function)
+    x, y = torch.randn(5, 7), torch.randn(5, 7)
+    for _ in range(30):  # more than it takes until a record answers
+        torch.testing.assert_close(jitted(x, y), function(x, y))
+    before, launches = answered(jitted), posed.machine.launch_count
+    torch.testing.assert_close(jitted(x, y), function(x, y))
+    assert answered(jitted) == before + 1
+    assert posed.machine.launch_count == launches + 2
+    posed.machine.make_current(1)  # the context of another device: the call goes through Python
+    torch.testing.assert_close(jitted(x, y), function(x, y))
+    assert answered(jitted) == before + 1
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------
