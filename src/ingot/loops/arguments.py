@@ -5,6 +5,7 @@ size of each axis
 block of each axis: how many of its elements go together where it goes in blocks
 per buffer (outputs, then inputs): address, then its stride in bytes along each axis
 scalars, each in a word of its own: floats as the bits of a double
+for what launches of a GPU leave to each other: address of the workspace, bytes of it for each accumulator
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ class WordLayout:
     axes: int
     buffers: int
     scalars: int
+    has_workspace: bool = False
 
     @staticmethod
-    def of(nest: Nest) -> WordLayout:
-        return WordLayout(nest.axes, len(nest.buffers), len(nest.scalars))
+    def of(nest: Nest, has_workspace: bool = False) -> WordLayout:
+        return WordLayout(nest.axes, len(nest.buffers), len(nest.scalars), has_workspace)
 
     def size(self, axis: int) -> int:
         return _FIRST_SIZE + axis
@@ -43,5 +45,13 @@ class WordLayout:
         return self.address(self.buffers) + index
 
     @property
-    def count(self) -> int:
+    def workspace(self) -> int:
         return self.scalar(self.scalars)
+
+    @property
+    def workspace_share(self) -> int:
+        return self.workspace + 1
+
+    @property
+    def count(self) -> int:
+        return self.workspace + 2 * self.has_workspace

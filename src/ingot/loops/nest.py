@@ -19,7 +19,13 @@ grid loop over all threads there are; those of a blocks loop over blocks of thre
 those of a threads loop inside it over the threads of that block or team, the same ones to the same threads in every
 such loop. So scratch memory that lies in registers is there again in the next loop, and shared memory is where threads
 give values to each other, with a barrier between writing and reading. Finishing an accumulator combines what the
-threads of a team have gathered.
+threads of a team have gathered. A blocks loop may take neighbouring rows together, to each thread of a team the same.
+
+Every loop at the top of a nest for a GPU is a launch, and so is what follows them, by a single block. An accumulator
+that is begun outside them is gathered in one launch and finished in others: by each block for itself where it gathers
+values per row, or else by each team for the part of its row, where all axes of a row go in blocks of so many elements.
+These values are left in memory, part by part, and combined by whoever finishes the accumulator: by a team those of all
+parts of its row, as if they were elements of one; at the top all of them.
 """
 
 from __future__ import annotations

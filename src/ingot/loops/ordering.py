@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from ingot.fusion.groups import Level
 from ingot.loops.program import Program
 
+FEWEST_SIDE_BY_SIDE = 8
+"""Rows that lie across memory are not worth taking side by side where there are fewer."""
+
 
 @dataclass
 class LoopAxis:
@@ -70,6 +73,23 @@ class LoopOrder:
             else:
                 merged.append(loop)
         return merged
+
+    @property
+    def rows_lie_across(self) -> bool:
+        """Whether neighbours in memory belong to neighbouring rows, which then go side by side."""
+        picks = any(statement.is_pick for statement in self.program.statements)
+        return (
+            bool(self.outer)
+            and not picks
+            and self.outer[-1].size >= FEWEST_SIDE_BY_SIDE
+            and self._score(self.outer[-1]) > self._score(self.inner[-1])
+        )
+
+    def _score(self, loop: LoopAxis) -> int:
+        """How well elements lie for vectors along a loop."""
+        return sum(
+            2 if loop.strides[b] == self.widths[b] else loop.strides[b] == 0 for b in (*self.outputs, *self.inputs)
+        )
 
     @property
     def loops(self) -> list[LoopAxis]:

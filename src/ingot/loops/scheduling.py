@@ -89,24 +89,12 @@ class _Choice(LoopOrder):
         if not self.program.has_rows:
             turned = self._turned()
             return self._tiled(*turned) if turned else self._flat()
-        picks = any(statement.is_pick for statement in self.program.statements)
-        if (
-            self.outer
-            and not picks
-            and self.outer[-1].size >= 8
-            and self._score(self.outer[-1]) > self._score(self.inner[-1])
-        ):
+        if self.rows_lie_across:
             return self._columns()
         length = math.prod(loop.size for loop in self.inner)
         if math.prod(loop.size for loop in self.outer) < FEW_ROWS and length >= LONG_ROW:
             return self._split()
         return self._rows(length)
-
-    def _score(self, loop: LoopAxis) -> int:
-        """How well elements lie for vectors along a loop."""
-        return sum(
-            2 if loop.strides[b] == self.widths[b] else loop.strides[b] == 0 for b in (*self.outputs, *self.inputs)
-        )
 
     def _flat(self) -> Call:
         blocks = self.sizes

@@ -54,6 +54,9 @@ class Arguments:
     def size(self, axis: int) -> ir.Value:
         return self._narrow(self.layout.size(axis))
 
+    def block(self, axis: int) -> ir.Value:
+        return self._narrow(self.layout.block(axis))
+
     def stride(self, buffer: int, axis: int) -> ir.Value:
         return self._narrow(self.layout.stride(buffer, axis))
 
@@ -160,7 +163,7 @@ class ThreadPlace:
 
     def _pointers(self, buffer: int, kind: ir.Type) -> list[ir.Value]:
         """Where each lane lies."""
-        stride = self.arguments.stride(buffer, self.schedule.axes - 1)
+        stride = self.arguments.stride(buffer, self.schedule.vector_axis)
         first = self._pointer(buffer, BYTE)
         index = self.arguments.index
         places = [self.builder.gep(first, self.builder.mul(stride, index(lane))) for lane in range(self.lanes)]
@@ -195,6 +198,6 @@ class ThreadPlace:
         if self.arguments.index is not WORD:
             position = self.builder.zext(position, WORD)
         lanes = self.instructions.splat(position)
-        if self.lanes > 1 and axis == self.schedule.axes - 1:
+        if self.lanes > 1 and axis == self.schedule.vector_axis:
             lanes = self.builder.add(lanes, ir.Constant(lanes.type, list(range(self.lanes))))
         return lanes

@@ -16,7 +16,7 @@ from ingot.codegen.llvm.frame import in_memory, in_register
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import ThreadPlace
-from ingot.loops.gpu.schedule import WARP, GpuSchedule
+from ingot.loops.gpu.schedule import WARP
 from ingot.loops.nest import Accumulator
 
 _INDEX = ir.IntType(32)
@@ -27,16 +27,16 @@ class Gathered:
 
     What it takes together, several times some neighbouring elements, it combines first, sums in the type of the
     elements: they are few, so that little is lost, and wider types are slow. What comes of that joins the rest in the
-    type of the accumulator.
+    type of the accumulator. Lanes are combined, too, except where they belong to `rows` neighbouring rows.
     """
 
-    def __init__(self, builder: Any, accumulator: Accumulator):
-        self.builder, self.accumulator = builder, accumulator
-        self._single = Instructions(builder, 1)
+    def __init__(self, builder: Any, accumulator: Accumulator, rows: int = 1):
+        self.builder, self.accumulator, self.rows = builder, accumulator, rows
+        self._instructions = Instructions(builder, rows)
         self._together: Value | None = None
         with builder.at_entry():
-            self._memory = builder.alloca(memory_type(accumulator.dtype))
-        self._write(identity(self._single, accumulator))
+            self._memory = builder.alloca(self._instructions.wide(memory_type(accumulator.dtype)))
+        self.replace(identity(self._instructions, accumulator))
 
     def add(self, place: ThreadPlace, value: Value) -> None:
         """The elements of a place, unless there are none; they count once `join` is called."""
@@ -54,12 +54,16 @@ class Gathered:
         if value is None:
             return
         lanes = value.code.type.count if isinstance(value.code.type, ir.VectorType) else 1
-        while lanes > 1:
+        while lanes > self.rows:
             lanes //= 2
             halves = (_lanes(self.builder, value.code, range(first, first + lanes)) for first in (0, lanes))
             low, high = (Value(half, value.dtype) for half in halves)
             value = self._combined(Instructions(self.builder, lanes), low, high)
-        self._write(combined(self._single, self.accumulator, self.total(), value))
+        self.take(value)
+
+    def take(self, value: Value) -> None:
+        """What another thread has gathered joins what is there."""
+        self.replace(combined(self._instructions, self.accumulator, self.total(), value))
 
     def total(self) -> Value:
         return in_register(self.builder, self.builder.load(self._memory), self.accumulator.dtype)
@@ -75,31 +79,31 @@ class Gathered:
         assert self.accumulator.op.combination is not None
         return instructions.literal(self.accumulator.op.combination.identity(dtype), dtype)
 
-    def _write(self, value: Value) -> None:
-        self.builder.store(in_memory(self._single, value), self._memory)
+    def replace(self, value: Value) -> None:
+        self.builder.store(in_memory(self._instructions, value), self._memory)
 
 
 class Team:
     """The threads that share a row, as one of them sees it."""
 
-    def __init__(self, builder: Any, schedule: GpuSchedule):
-        self.builder, self.schedule = builder, schedule
-        self._thread = intrinsics.thread_number(builder)
+    def __init__(self, builder: Any, threads: int):
+        self.builder, self.threads = builder, threads
+        self.thread = intrinsics.thread_number(builder)
 
     @property
     def number(self) -> ir.Value:
         """Of this thread's team in its block."""
-        return self.builder.udiv(self._thread, _INDEX(self.schedule.team))
+        return self.builder.udiv(self.thread, _INDEX(self.threads))
 
     @property
     def member(self) -> ir.Value:
         """Which of its team this thread is."""
-        return self.builder.urem(self._thread, _INDEX(self.schedule.team))
+        return self.builder.urem(self.thread, _INDEX(self.threads))
 
-    def combined(self, gathered: Gathered, index: int) -> Value:
-        """What the whole team has gathered, for each of its threads."""
-        value = self._exchanged(gathered.accumulator, gathered.total(), min(self.schedule.team, WARP))
-        warps = self.schedule.team // WARP
+    def combined(self, gathered: Gathered, index: int, for_all: bool = True) -> Value:
+        """What the whole team has gathered, for each of its threads, or at least for the first of them."""
+        value = self._exchanged(gathered.accumulator, gathered.total(), min(self.threads, WARP))
+        warps = self.threads // WARP
         return value if warps <= 1 else self._through_shared_memory(gathered.accumulator, value, warps, index)
 
     def _exchanged(self, accumulator: Accumulator, value: Value, threads: int) -> Value:
@@ -113,8 +117,8 @@ class Team:
 
     def _through_shared_memory(self, accumulator: Accumulator, value: Value, warps: int, index: int) -> Value:
         builder, element = self.builder, memory_type(accumulator.dtype)
-        array = builder.module.shared_array(f"gathered{index}", element, warps)
-        warp, lane = builder.udiv(self._thread, _INDEX(WARP)), builder.urem(self._thread, _INDEX(WARP))
+        array = builder.module.shared_array(f"{builder.function.name}_gathered{index}", element, warps)
+        warp, lane = builder.udiv(self.thread, _INDEX(WARP)), builder.urem(self.thread, _INDEX(WARP))
         with builder.if_then(builder.icmp_unsigned("==", lane, _INDEX(0))):
             code = in_memory(Instructions(builder, 1), value)
             builder.store(code, builder.gep(array, warp))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ingot.base.dtypes import DataType
 from ingot.loops.building import NestBuilder, Scope, loop
+from ingot.loops.gpu.halves import in_halves
 from ingot.loops.gpu.keeping import kept_values
 from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
 from ingot.loops.gpu.tiles import TilesBuilder
@@ -22,10 +23,12 @@ from ingot.loops.program import Program
 
 def build_gpu_nest(program: Program, schedule: GpuSchedule) -> Nest:
     """The loops of a program under a schedule for a GPU."""
+    program = in_halves(program)
     if schedule.one_pass:
         program = in_one_pass(program)
-    builders = {GpuForm.GRID: _Grid, GpuForm.TEAMS: _Teams, GpuForm.TILES: TilesBuilder}
-    return builders[schedule.form](program, schedule).build()
+    builders = {GpuForm.GRID: _Grid, GpuForm.TEAMS: _Teams, GpuForm.COLUMNS: _Teams, GpuForm.TILES: TilesBuilder}
+    builder = _Parts if schedule.is_split else builders[schedule.form]
+    return builder(program, schedule).build()
 
 
 class _GpuBuilder(NestBuilder):
@@ -49,15 +52,42 @@ class _Grid(_GpuBuilder):
 
 
 class _Teams(_GpuBuilder):
-    """A team of threads for each row."""
+    """A team of threads for each row, or for some neighbouring rows that lie across memory."""
 
     def write_loops(self) -> None:
         self.row = Scope()
         for stage in self.passes():
-            elements = Scope()
             for index in self.reductions_of(stage):
                 self.begin(index, self.row)
-            self.write_pass(stage, elements)
-            self.row.body.append(loop(LoopKind.THREADS, self.row_axes, elements.body, lanes=self.schedule.lanes))
+            self.write_elements(stage)
         self.finish_row(self.row)
-        self.top.body.append(loop(LoopKind.BLOCKS, self.outer_axes, self.row.body))
+        self.write_rows()
+
+    def write_elements(self, stage: int) -> None:
+        """One pass over a row."""
+        elements, lanes = Scope(), self.schedule.lanes // self.schedule.rows_together
+        self.write_pass(stage, elements)
+        self.row.body.append(loop(LoopKind.THREADS, self.row_axes, elements.body, lanes=lanes))
+
+    def write_rows(self, parts: tuple[int, ...] = ()) -> None:
+        """What was written for a row, for all of them, or for all parts of them, along these axes."""
+        together = self.schedule.rows_together
+        self.top.body.append(
+            loop(LoopKind.BLOCKS, (*self.outer_axes, *parts), self.row.body, blocked=parts, lanes=together)
+        )
+
+
+class _Parts(_Teams):
+    """Rows that go in parts: every pass is a launch, which leaves a value per part for those after it."""
+
+    def write_loops(self) -> None:
+        for stage in self.passes():
+            self.row = Scope()
+            for index in self.reductions_of(stage):
+                self.begin(index, self.top)
+            self.write_elements(stage)
+            self.write_rows(self.row_axes)
+        self.row = Scope()
+        self.finish_row(self.row)
+        if self.row.body:
+            self.write_rows()

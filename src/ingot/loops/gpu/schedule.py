@@ -2,6 +2,7 @@
 
 grid     no rows: elements spread over all threads there are
 teams    rows, of which each belongs to a team of threads: some neighbouring lanes, or a whole block
+columns  rows that lie across memory: a thread has some neighbouring ones, and those below it in the block the same
 tiles    no rows, but some buffers lie across the others: squares of elements, which blocks turn in shared memory
 """
 
@@ -20,6 +21,7 @@ WARP = 32
 class GpuForm(Enum):
     GRID = "grid"
     TEAMS = "teams"
+    COLUMNS = "columns"
     TILES = "tiles"
 
 
@@ -30,15 +32,15 @@ class GpuSchedule:
     """Axes that rows are counted along, numbered from 0; those inside a row follow."""
     inner: int
     motions: tuple[Motion, ...]
-    """One per buffer, outputs first, along the last axis."""
+    """One per buffer, outputs first, along the axis whose neighbours a thread takes together."""
     lanes: int
-    """Neighbouring elements of the last axis that a thread takes together."""
+    """Neighbouring elements of that axis that a thread takes together."""
     threads: int
     """Of a block."""
     at_once: int = 1
     """How often a thread takes elements in the grid form, or before it turns back in long rows."""
     team: int = 1
-    """Threads that share a row."""
+    """Threads that share a row, or some neighbouring ones in the columns form."""
     steps: int = 0
     """How often a team takes elements until it has its whole row, which then stays in registers between passes; 0 where
     rows are longer: they are counted at run time, and read again in each pass."""
@@ -56,15 +58,27 @@ class GpuSchedule:
     """Elements along each side of a block's square, in the tiles form."""
     turned: tuple[int, ...] = ()
     """Buffers that lie across the others, dense along the axis before the last, in the tiles form."""
+    is_split: bool = False
+    """Whether each row goes in parts, over several blocks: every pass over it is a launch."""
 
     @property
     def axes(self) -> int:
         return self.outer + self.inner
 
     @property
+    def vector_axis(self) -> int:
+        """The axis whose neighbours a thread takes together."""
+        return self.outer - 1 if self.form is GpuForm.COLUMNS else self.axes - 1
+
+    @property
     def teams(self) -> int:
-        """Rows that a block has at a time."""
+        """Teams of a block, each of which has a row, or some neighbouring ones, at a time."""
         return self.threads // self.team
+
+    @property
+    def rows_together(self) -> int:
+        """Neighbouring rows that a team has at a time."""
+        return self.lanes if self.form is GpuForm.COLUMNS else 1
 
     def text(self, program: Program) -> str:
         names = [f"out{i}" for i in range(len(program.outputs))] + [f"in{i}" for i in range(len(program.inputs))]
@@ -72,10 +86,12 @@ class GpuSchedule:
         shares = {
             GpuForm.GRID: f"{self.at_once} times each",
             GpuForm.TEAMS: f"teams of {self.team}, {self.steps or 'counted'} steps",
+            GpuForm.COLUMNS: f"teams of {self.team}, {self.steps or 'counted'} steps",
             GpuForm.TILES: f"{self.tile} x {self.tile} elements each",
         }[self.form]
-        extras = (", full" if self.is_even else "") + (", 64-bit distances" if self.is_wide else "")
+        extras = (", in parts" if self.is_split else "") + (", full" if self.is_even else "")
+        extras += ", 64-bit distances" if self.is_wide else ""
         return (
             f"{self.form.value}: {self.outer} + {self.inner} axes; blocks of {self.threads} threads, {shares}, "
-            f"{self.lanes} elements together; along i{self.axes - 1}: {moves}{extras}"
+            f"{self.lanes} elements together; along i{self.vector_axis}: {moves}{extras}"
         )

@@ -11,10 +11,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ingot.base.errors import CodegenError
 from ingot.fusion.groups import Level
+from ingot.loops.gpu.halves import in_halves
 from ingot.loops.gpu.keeping import kept_values
 from ingot.loops.gpu.schedule import WARP, GpuForm, GpuSchedule
+from ingot.loops.gpu.sharing import (
+    FEW_ROWS,
+    LINE,
+    PART_THREADS,
+    column_block,
+    columns_go_in_parts,
+    most_down,
+    part_of,
+    power_of_two,
+)
 from ingot.loops.gpu.tiling import tile_for, turned_buffers
 from ingot.loops.one_pass import in_one_pass
 from ingot.loops.ordering import LoopAxis, LoopOrder
@@ -34,6 +44,10 @@ BYTES_IN_FLIGHT = 32
 """How much a thread asks for before it waits."""
 TURNS_AT_ONCE = 4
 """Steps of a long row that run side by side."""
+MOST_GATHERED = 8
+"""What a thread may gather at a time for neighbouring rows, each of which takes registers."""
+COLUMNS_BYTES = 128
+"""What threads side by side should at least read of each of their rows' elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +59,31 @@ class GpuCall:
     strides: tuple[tuple[int, ...], ...]
     """In bytes: per buffer, outputs first, and per loop."""
     grid: int
-    """Blocks of threads."""
+    """Blocks of threads, for one part of each row where they go in parts."""
     alignments: tuple[int, ...]
     """What the address of each buffer must be a multiple of."""
+    part: int = 0
+    """Elements of a row that go together, where rows go in parts."""
 
     @property
     def elements(self) -> int:
         return math.prod(self.sizes)
 
     @property
+    def parts(self) -> int:
+        """Of each row."""
+        length = math.prod(self.sizes[self.schedule.outer :])
+        return -(-length // self.part) if self.part else 1
+
+    @property
     def blocks(self) -> tuple[int, ...]:
-        """Of the axes that go in blocks: the sides of squares."""
-        tile = self.schedule.tile
-        return (*(0,) * (len(self.sizes) - 2), tile, tile) if tile else (0,) * len(self.sizes)
+        """Of the axes that go in blocks: the sides of squares, or what goes together of all axes of a row."""
+        tile, found = self.schedule.tile, [0] * len(self.sizes)
+        if tile:
+            found[-2:] = tile, tile
+        elif self.part:
+            found[self.schedule.outer] = self.part
+        return tuple(found)
 
 
 def schedule_gpu_call(
@@ -72,8 +98,6 @@ def schedule_gpu_call(
 
     Of the addresses only the last bits count; for what is not there yet 0 stands for new memory.
     """
-    if any(s.is_reduction and s.level is Level.TOTAL for s in program.statements):
-        raise CodegenError("totals over all rows are not generated for GPUs yet")
     return _Choice(program, sizes, strides, reduced, counted, addresses).call()
 
 
@@ -87,13 +111,13 @@ class _Choice(LoopOrder):
         counted: Sequence[int],
         addresses: Sequence[int],
     ):
-        super().__init__(program, sizes, strides, reduced, counted)
+        super().__init__(in_halves(program), sizes, strides, reduced, counted)
         self.addresses = addresses
         self.vector = self.inner[-1]
 
     def call(self) -> GpuCall:
         if self.program.has_rows:
-            return self._teams()
+            return self._columns() if self.rows_lie_across else self._rows()
         turned = turned_buffers(self)
         return self._tiles(*turned) if turned else self._grid()
 
@@ -132,16 +156,18 @@ class _Choice(LoopOrder):
             turned=turned,
         )
 
-    def _teams(self) -> GpuCall:
+    def _rows(self) -> GpuCall:
         lanes = self._lanes(may_leave_rest=False)
         rows = math.prod(loop.size for loop in self.outer)
         units = math.prod(loop.size for loop in self.inner) // lanes
-        kept = sum(max(value.dtype.bytes, 1) for value in kept_values(self.program))
-        most = max(min(MOST_ELEMENTS, KEPT_WORDS * 4 // max(kept, 1)) // lanes, 1)
+        most = self._most_steps(lanes)
         team = _team(units, min(FEW_ELEMENTS // lanes, most), most)
         steps = -(-units // team)
         if steps > most:
             steps = 0
+        turn = PART_THREADS * TURNS_AT_ONCE
+        if not steps and rows < FEW_ROWS and units > turn:
+            return self._parts(lanes, rows, part_of(rows, units, turn) * lanes, is_even=units % turn == 0)
         threads = team if team > WARP else 4 * WARP
         teams = threads // team
         return self._made(
@@ -153,8 +179,71 @@ class _Choice(LoopOrder):
             team=team,
             steps=steps,
             is_even=steps * team == units and rows % teams == 0,
-            one_pass=steps == 0 and in_one_pass(self.program) is not self.program,
+            one_pass=steps == 0 and self._has_one_pass,
         )
+
+    def _parts(self, lanes: int, rows: int, part: int, is_even: bool) -> GpuCall:
+        """Few long rows: each over several blocks."""
+        return self._made(
+            GpuForm.TEAMS,
+            lanes,
+            rows,
+            threads=PART_THREADS,
+            at_once=TURNS_AT_ONCE,
+            team=PART_THREADS,
+            is_even=is_even,
+            one_pass=self._has_one_pass,
+            part=part,
+        )
+
+    def _columns(self) -> GpuCall:
+        """Rows that lie across memory, whole or in parts."""
+        self.vector = self.outer[-1]
+        lanes = min(self._lanes(may_leave_rest=False), max(MOST_GATHERED // self._most_reductions, 1))
+        rows = math.prod(loop.size for loop in self.outer) // lanes
+        length = math.prod(loop.size for loop in self.inner)
+        unit_bytes = lanes * max((self.widths[b] for b in (*self.outputs, *self.inputs)), default=1)
+        across, down = column_block(rows, length, max(COLUMNS_BYTES // unit_bytes, 1), lanes)
+        most = self._most_steps(lanes)
+        if length <= most_down(across, lanes) * most:  # they can stay in registers
+            down = max(down, power_of_two(-(-length // most)))
+        steps = -(-length // down)
+        if steps > most:
+            steps = 0
+        part = 0
+        if not steps and columns_go_in_parts(rows, length, across, down, unit_bytes):
+            across = min(LINE, power_of_two(rows))
+            down = PART_THREADS // across
+            part = part_of(-(-rows // across), length, down * TURNS_AT_ONCE)
+        is_full = steps * down == length if steps else length % (down * TURNS_AT_ONCE) == 0
+        return self._made(
+            GpuForm.COLUMNS,
+            lanes,
+            -(-rows // across),
+            threads=across * down,
+            at_once=TURNS_AT_ONCE,
+            team=down,
+            steps=steps,
+            is_even=is_full and rows % across == 0,
+            one_pass=steps == 0 and self._has_one_pass,
+            part=part,
+        )
+
+    @property
+    def _most_reductions(self) -> int:
+        """Of one pass, up to the next power of two."""
+        statements = in_one_pass(self.program).statements
+        stages = [s.stage for s in statements if s.is_reduction and s.level is Level.ROW]
+        return power_of_two(max(map(stages.count, stages)))
+
+    @property
+    def _has_one_pass(self) -> bool:
+        return in_one_pass(self.program) is not self.program
+
+    def _most_steps(self, lanes: int) -> int:
+        """How often a thread may take elements that stay in its registers."""
+        kept = sum(max(value.dtype.bytes, 1) for value in kept_values(self.program))
+        return max(min(MOST_ELEMENTS, KEPT_WORDS * 4 // max(kept, 1)) // lanes, 1)
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -162,7 +251,8 @@ class _Choice(LoopOrder):
         """How many neighbours a thread takes: as many as one access of the widest buffer holds, if all lie well."""
         dense = {b: self.vector for b, width in enumerate(self.widths) if _is_dense(self.vector, b, width)}
         dense.update((b, self.outer[-1]) for b in turned)
-        lanes = ACCESS // max((self.widths[b] for b in dense), default=ACCESS)
+        per_element = {*self.outputs, *self.inputs}
+        lanes = ACCESS // max((self.widths[b] for b in dense if b in per_element), default=ACCESS)
         while lanes > 1 and not self._fits(lanes, dense, may_leave_rest):
             lanes //= 2
         return lanes
@@ -174,7 +264,7 @@ class _Choice(LoopOrder):
         ):
             return False
         return all(
-            number % (lanes * self.widths[b]) == 0
+            number % min(lanes * self.widths[b], ACCESS) == 0
             for b, along in dense.items()
             for number in (self.addresses[b], *(loop.strides[b] for loop in self.loops if loop is not along))
         )
@@ -196,10 +286,11 @@ class _Choice(LoopOrder):
         one_pass: bool = False,
         tile: int = 0,
         turned: Sequence[int] = (),
+        part: int = 0,
     ) -> GpuCall:
         is_wide = (
             max(map(self._farthest, range(len(self.widths))), default=0) >= 1 << 31
-            or math.prod(self.sizes) + MOST_THREADS * MOST_ELEMENTS >= 1 << 31
+            or math.prod(self.sizes) + MOST_THREADS * MOST_ELEMENTS + part >= 1 << 31
         )
         motions = tuple(motion_of(self.vector.strides[b], width) for b, width in enumerate(self.widths))
         schedule = GpuSchedule(
@@ -219,12 +310,13 @@ class _Choice(LoopOrder):
             self.counted,
             tile=tile,
             turned=tuple(turned),
+            is_split=part > 0,
         )
         alignments = tuple(
-            lanes * width if b in turned or _is_dense(self.vector, b, width) else width
+            min(lanes * width, ACCESS) if b in turned or _is_dense(self.vector, b, width) else width
             for b, width in enumerate(self.widths)
         )
-        return GpuCall(schedule, tuple(self.sizes), self.strides, grid, alignments)
+        return GpuCall(schedule, tuple(self.sizes), self.strides, grid, alignments, part)
 
 
 def _is_dense(loop: LoopAxis, buffer: int, width: int) -> bool:

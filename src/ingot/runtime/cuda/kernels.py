@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import torch
@@ -19,13 +20,13 @@ from ingot.codegen.llvm.host import Host
 from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
 from ingot.codegen.ptx.target import OLDEST, gpu
 from ingot.ir.torch_types import to_torch
-from ingot.loops.arguments import WordLayout
+from ingot.loops.gpu.launches import GpuLaunch, gpu_layout, launches_of, left_by_launches, workspace_share
 from ingot.loops.gpu.schedule import GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall, schedule_gpu_call
 from ingot.loops.program import Program
 from ingot.runtime.cuda.driver import device
+from ingot.runtime.cuda.modules import LoadedFunction, load
 from ingot.runtime.cuda.modules import launch as launch_function
-from ingot.runtime.cuda.modules import load
 from ingot.runtime.cuda.prepared import Launch, PreparedLaunches
 from ingot.runtime.kernels import Kernel, OutputTypes, address_of, laid_out, word_of, words_of
 from ingot.runtime.native.once import OncePerKey
@@ -74,17 +75,27 @@ def prepare(
     call, outputs = scheduled(kernel, tensors, bound, targets)
     compiled = compiled_for(program, call, index)
     loaded = load(compiled.ptx, compiled.entries, index, kernel.name)
-    layout = WordLayout.of(compiled.nest)
+    layout = gpu_layout(compiled.nest)
     buffers = len(program.buffers)
-    block = (call.schedule.threads, 1, 1)
+    words = words_of(call, layout, buffers)
+    workspace_bytes = 0
+    if layout.has_workspace:
+        words[layout.workspace_share] = workspace_share(call)
+        workspace_bytes = workspace_share(call) * len(left_by_launches(compiled.nest))
     return PreparedLaunches(
-        tuple(Launch(function.handle, (call.grid, 1, 1), block) for function in loaded),
-        tuple(words_of(call, layout, buffers)),
+        tuple(map(partial(_launch, call), loaded, launches_of(compiled.nest))),
+        tuple(words),
         tuple(layout.address(buffer) for buffer in range(buffers)),
         tuple(layout.scalar(number) for number in range(len(program.scalars))),
         outputs,
         call.alignments,
+        workspace_bytes=workspace_bytes,
+        workspace_word=layout.workspace if layout.has_workspace else None,
     )
+
+
+def _launch(call: GpuCall, function: LoadedFunction, launch: GpuLaunch) -> Launch:
+    return Launch(function.handle, (launch.blocks(call), 1, 1), (launch.schedule(call.schedule).threads, 1, 1))
 
 
 def compiled_for(program: Program, call: GpuCall, index: int) -> GpuKernel:

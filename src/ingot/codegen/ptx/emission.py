@@ -1,0 +1,132 @@
+"""What one thread does in one launch: the beginning of its function, and instructions at its places.
+
+Threads that have no elements, at the end, go through the same motions on the last ones that there are, so that there
+is nothing to branch around; they store nothing and add nothing. All loads of a loop are written before anything else,
+so that they are under way together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ingot.base.dtypes import DataType
+from ingot.codegen.llvm import ir
+from ingot.codegen.llvm.frame import WORD
+from ingot.codegen.llvm.host import HostModule
+from ingot.codegen.llvm.instructions import Instructions, Value
+from ingot.codegen.ptx import intrinsics
+from ingot.codegen.ptx.place import Arguments, ThreadPlace
+from ingot.codegen.ptx.teams import Gathered
+from ingot.loops.gpu.launches import gpu_layout
+from ingot.loops.gpu.schedule import GpuSchedule
+from ingot.loops.nest import Accumulate, At, Compute, Instruction, Keep, Load, Loop, Nest, Recall, Store
+from ingot.loops.program import Known
+
+
+class Emission:
+    """A function that is being written, and what its thread holds."""
+
+    def __init__(self, module: HostModule, entry: str, nest: Nest, schedule: GpuSchedule):
+        self.nest, self.schedule = nest, schedule
+        layout = gpu_layout(nest)
+        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType(WORD)]), entry)
+        function.make_kernel(f"[{layout.count} x i64]", schedule.threads)
+        self.builder: Any = ir.IRBuilder(function)
+        self.arguments = Arguments(self.builder, function.arguments[0], layout, schedule)
+        start = self.builder.append_block("start")
+        self.builder.branch(start)
+        self.builder.position_at_end(start)
+        self.outside = ThreadPlace(self.builder, self.arguments, schedule)
+        self.gathered: dict[int, Gathered] = {}
+        self._kept: dict[tuple[int, int], Value] = {}
+        """What threads hold in registers, by scratch and step."""
+
+    # --- places -------------------------------------------------------------------------------------------------------
+
+    def units(self, axes: Sequence[int], lanes: int) -> ir.Value:
+        """How often threads take elements along some axes."""
+        builder, index = self.builder, self.arguments.index
+        if not axes:
+            return index(1)
+        units: ir.Value = builder.udiv(self.arguments.size(axes[-1]), index(lanes))
+        for axis in axes[:-1]:
+            units = builder.mul(units, self.arguments.size(axis))
+        return units
+
+    def entered(self, outside: ThreadPlace, loop: Loop, unit: ir.Value, units: ir.Value, is_even: bool) -> ThreadPlace:
+        builder, index = self.builder, self.arguments.index
+        is_inside = None
+        if not is_even:
+            is_inside = builder.icmp_unsigned("<", unit, units)
+            unit = builder.select(is_inside, unit, builder.sub(units, index(1)))
+        place = outside.inner(outside.lanes * loop.lanes, is_inside)
+        place.enter(loop.axes, unit, loop.lanes)
+        return place
+
+    def wide(self, number: ir.Value) -> ir.Value:
+        """A number of 32 bits as wide as positions are."""
+        return number if self.arguments.index is not WORD else self.builder.zext(number, WORD)
+
+    # --- instructions -------------------------------------------------------------------------------------------------
+
+    def run_side_by_side(self, places: Sequence[ThreadPlace], body: Sequence[Instruction]) -> None:
+        """Loads of all places first, stores of all places last."""
+        loads = [instruction for instruction in body if isinstance(instruction, Load)]
+        stores = [instruction for instruction in body if isinstance(instruction, Store)]
+        others = [instruction for instruction in body if not isinstance(instruction, Load | Store)]
+        for step, place in enumerate(places):
+            for instruction in loads:
+                self.run_one(place, instruction, step)
+        for step, place in enumerate(places):
+            for instruction in (*others, *stores):
+                self.run_one(place, instruction, step)
+        for instruction in others:
+            if isinstance(instruction, Accumulate):
+                self.gathered[instruction.accumulator].join()
+
+    def run_one(self, place: ThreadPlace, instruction: Instruction, step: int) -> None:
+        match instruction:
+            case Load(register, buffer):
+                place.registers[register] = place.load(buffer, self.nest.buffers[buffer].dtype)
+            case Compute(register, op, operands, attributes):
+                assert op.emit is not None
+                values = [place.value(operand) for operand in operands]
+                place.registers[register] = op.emit(place.instructions, *values, **dict(attributes))
+            case Store(buffer, operand):
+                self.store(place, buffer, place.value(operand))
+            case Keep(scratch, operand):
+                self._kept[scratch, step] = place.value(operand)
+            case Recall(register, scratch):
+                place.registers[register] = self._kept[scratch, step]
+            case Accumulate(accumulator, operand):
+                self.gathered[accumulator].add(place, place.value(operand))
+            case _:
+                raise AssertionError(f"{instruction} cannot stand here")
+
+    def store(self, place: ThreadPlace, buffer: int, value: Value) -> None:
+        if place.is_inside is None:
+            place.store(buffer, value)
+            return
+        with self.builder.if_then(place.is_inside):
+            place.store(buffer, value)
+
+    def at(self, place: ThreadPlace, at: At) -> None:
+        """One position; where it lies outside its axis the kernel ends."""
+        inner = place.inner(place.lanes, None)
+        inner.positions[at.axis] = self._position(place, at)
+        for instruction in at.body:
+            self.run_one(inner, instruction, 0)
+        place.registers.update(inner.registers)
+
+    def _position(self, place: ThreadPlace, at: At) -> ir.Value:
+        builder, index = self.builder, self.arguments.index
+        if isinstance(at.position, Known) and at.position.value == 0:  # there always is a first
+            return index(0)
+        assert place.lanes == 1, "neighbouring rows have different positions"
+        position = Instructions(builder, 1).convert(place.value(at.position), DataType.Int).code
+        size = self.arguments.word(self.arguments.layout.size(at.axis))
+        inside = builder.icmp_unsigned("<", position, size)
+        with builder.if_then(builder.not_(inside), odds=(1, 99)):
+            intrinsics.trap(builder)
+        return position if index is WORD else builder.trunc(position, index)

@@ -1,0 +1,223 @@
+"""Launches over rows: the number of the block, and of the team in it, says which row, or which part of one.
+
+What a thread gathers is combined by its team when an accumulator is finished. What begins outside the launch is left
+in the workspace at its end, one value for each part of a row or for each block, and combined by whoever finishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.codegen.llvm import ir
+from ingot.codegen.llvm.frame import WORD
+from ingot.codegen.llvm.host import HostModule
+from ingot.codegen.llvm.instructions import Value
+from ingot.codegen.ptx import intrinsics
+from ingot.codegen.ptx.columns import ColumnTeam
+from ingot.codegen.ptx.emission import Emission
+from ingot.codegen.ptx.place import ThreadPlace
+from ingot.codegen.ptx.teams import Gathered, Team
+from ingot.codegen.ptx.workspace import Workspace
+from ingot.loops.gpu.launches import GpuLaunch
+from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.nest import Accumulate, At, Begin, Finish, Instruction, Loop, Nest, Store, walk
+
+_INDEX = ir.IntType(32)
+
+
+class RowEmission(Emission):
+    def __init__(self, module: HostModule, entry: str, nest: Nest, schedule: GpuSchedule, launch: GpuLaunch):
+        own = launch.schedule(schedule)
+        super().__init__(module, entry, nest, own)
+        self._launch, self._all = launch, schedule
+        self.workspace = Workspace(self.builder, self.arguments, nest)
+        is_across = own.form is GpuForm.COLUMNS
+        self.team = ColumnTeam(self.builder, own) if is_across else Team(self.builder, own.team)
+        self._block = self.wide(intrinsics.block_number(self.builder))
+        self._part: ir.Value | None = None
+        """Which part of its row the block has, where rows go in parts."""
+        self._row: ir.Value | None = None
+        """Which row the team has, or which group of neighbouring ones; None where there are none any more."""
+
+    def emit(self) -> None:
+        loop = self._launch.loop
+        if loop is None:
+            self._run_row(self.outside.inner(1, None), self._launch.body)
+        else:
+            totals = {instruction.accumulator for instruction in loop.body if isinstance(instruction, Accumulate)}
+            left = self._left(loop.body)
+            for index in left:
+                self._begin(index, 1 if index in totals else self.schedule.rows_together)
+            place = self._entered_row(loop)
+            self._run_row(place, loop.body)
+            for index in left:
+                self._leave(place, index, index in totals)
+        self.builder.ret_void()
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _entered_row(self, loop: Loop) -> ThreadPlace:
+        builder, schedule, index = self.builder, self.schedule, self.arguments.index
+        rows, number = self._groups, self._block
+        if schedule.is_split and loop.blocked:
+            blocks = self._blocks_of_rows
+            self._part, number = builder.udiv(number, blocks), builder.urem(number, blocks)
+        if schedule.teams > 1:
+            number = builder.add(builder.mul(number, index(schedule.teams)), self.wide(self.team.number))
+        is_inside = None
+        if schedule.teams > 1 and not schedule.is_even:
+            is_inside = builder.icmp_unsigned("<", number, rows)
+            number = builder.select(is_inside, number, builder.sub(rows, index(1)))
+        self._row = number
+        place = self.outside.inner(loop.lanes, is_inside)
+        place.enter([axis for axis in loop.axes if axis not in loop.blocked], number, loop.lanes)
+        return place
+
+    @property
+    def _groups(self) -> ir.Value:
+        """Rows, or groups of neighbouring ones, of which a team has one at a time."""
+        return self.units(range(self._all.outer), self._all.rows_together)
+
+    @property
+    def _blocks_of_rows(self) -> ir.Value:
+        """Blocks of threads that all rows take, or one part of each."""
+        index, teams = self.arguments.index, self._all.teams
+        return self.builder.udiv(self.builder.add(self._groups, index(teams - 1)), index(teams))
+
+    def _run_row(self, place: ThreadPlace, body: Sequence[Instruction]) -> None:
+        """What is done once per row, by all threads of its team alike; one of them stores."""
+        for number, instruction in enumerate(body):
+            for_all = any(isinstance(later, Loop) for later in body[number:])
+            match instruction:
+                case Loop():
+                    self._threads(place, instruction)
+                case Begin(accumulator):
+                    self._begin(accumulator, place.lanes)
+                case Finish(register, accumulator):
+                    value = self._finished(place, accumulator, for_all)
+                    place.registers[register] = place.instructions.convert(value, register.dtype)
+                case Store(buffer, operand):
+                    self.store(self._first(place), buffer, place.value(operand))
+                case Accumulate(accumulator, operand):
+                    self.gathered[accumulator].add(self._first(place), place.value(operand))
+                    self.gathered[accumulator].join()
+                case At():
+                    self.at(place, instruction)
+                case _:
+                    self.run_one(place, instruction, 0)
+
+    def _first(self, place: ThreadPlace) -> ThreadPlace:
+        """The same place for the first of a team, and none for the others."""
+        return place.inner(place.lanes, self.builder.icmp_unsigned("==", self.team.member, _INDEX(0)))
+
+    # --- elements of a row --------------------------------------------------------------------------------------------
+
+    def _threads(self, outside: ThreadPlace, loop: Loop) -> None:
+        builder, schedule, index = self.builder, self.schedule, self.arguments.index
+        units = self.units(loop.axes, loop.lanes)
+        member = self.wide(self.team.member)
+        if schedule.steps:
+            places = []
+            for step in range(schedule.steps):
+                unit = builder.add(member, index(step * schedule.team))
+                # Only the last can lack elements: there are no more steps than needed.
+                is_full = schedule.is_even or step < schedule.steps - 1
+                places.append(self.entered(outside, loop, unit, units, is_full))
+            self.run_side_by_side(places, loop.body)
+            return
+        first, last = self._bounds(loop, units)
+        turn = index(schedule.team * schedule.at_once)
+        whole = builder.mul(builder.udiv(builder.sub(last, first), turn), turn)
+        middle = builder.add(first, whole)
+        self._turns(outside, loop, first, middle, schedule.at_once, is_full=True)
+        if not schedule.is_even:
+            self._turns(outside, loop, middle, last, 1, is_full=False)
+
+    def _bounds(self, loop: Loop, units: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """What the block has of its row."""
+        builder, index = self.builder, self.arguments.index
+        if self._part is None:
+            return index(0), units
+        share = builder.udiv(self.arguments.block(loop.axes[0]), index(loop.lanes))
+        first = builder.mul(self._part, share)
+        last = builder.add(first, share)
+        return first, builder.select(builder.icmp_unsigned("<", last, units), last, units)
+
+    def _turns(
+        self, outside: ThreadPlace, loop: Loop, first: ir.Value, last: ir.Value, at_once: int, is_full: bool
+    ) -> None:
+        """Steps of a long row: several side by side as long as all threads have that many, or one by one."""
+        builder, schedule, index = self.builder, self.schedule, self.arguments.index
+        before = builder.block
+        body, after = builder.append_block("turn"), builder.append_block("turned")
+        builder.cbranch(builder.icmp_unsigned("<", first, last), body, after)
+        builder.position_at_end(body)
+        start = builder.phi(index)
+        start.add_incoming(first, before)
+        places = []
+        for step in range(at_once):
+            unit = builder.add(builder.add(start, self.wide(self.team.member)), index(step * schedule.team))
+            places.append(self.entered(outside, loop, unit, last, is_full))
+        self.run_side_by_side(places, loop.body)
+        following = builder.add(start, index(at_once * schedule.team))
+        start.add_incoming(following, builder.block)
+        builder.cbranch(builder.icmp_unsigned("<", following, last), body, after)
+        builder.position_at_end(after)
+
+    # --- reductions ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, index: int, rows: int) -> None:
+        self.gathered[index] = Gathered(self.builder, self.nest.accumulators[index], rows)
+
+    def _left(self, body: tuple[Instruction, ...]) -> list[int]:
+        """Accumulators that this launch adds to and another one finishes."""
+        found = dict.fromkeys(i.accumulator for i in walk(body) if isinstance(i, Accumulate))
+        return [index for index in found if index in self.workspace]
+
+    def _leave(self, place: ThreadPlace, index: int, is_total: bool) -> None:
+        builder = self.builder
+        if is_total:
+            everybody = Team(builder, self.schedule.threads)
+            value, position, lanes = everybody.combined(self.gathered[index], index, False), self._block, 1
+            is_inside = builder.icmp_unsigned("==", everybody.thread, _INDEX(0))
+        else:
+            value, lanes = self.team.combined(self.gathered[index], index, False), place.lanes
+            assert self._part is not None
+            position = builder.add(builder.mul(self._as_word(self._part), self._rows), self._first_row)
+            first = self._first(place).is_inside
+            assert first is not None
+            is_inside = first
+        with builder.if_then(is_inside):
+            self.workspace.leave(index, self._as_word(position), value, lanes)
+
+    def _finished(self, place: ThreadPlace, index: int, for_all: bool) -> Value:
+        if index not in self.workspace:
+            return self.team.combined(self.gathered[index], index, for_all)
+        builder = self.builder
+        if self._row is None:
+            count = self._as_word(self._blocks_of_rows)
+            return self.workspace.combined(index, place, self.team, WORD(0), WORD(1), count, for_all)
+        layout, first_inner = self.arguments.layout, self._all.outer
+        length: ir.Value = WORD(1)
+        for axis in range(first_inner, self._all.axes):
+            length = builder.mul(length, self.arguments.word(layout.size(axis)))
+        part = self.arguments.word(layout.block(first_inner))
+        parts = builder.udiv(builder.add(length, builder.sub(part, WORD(1))), part)
+        return self.workspace.combined(index, place, self.team, self._first_row, self._rows, parts, for_all)
+
+    @property
+    def _rows(self) -> ir.Value:
+        """How many there are, in 64 bits."""
+        rows: ir.Value = WORD(1)
+        for axis in range(self._all.outer):
+            rows = self.builder.mul(rows, self.arguments.word(self.arguments.layout.size(axis)))
+        return rows
+
+    @property
+    def _first_row(self) -> ir.Value:
+        """The first of the team's rows, in 64 bits."""
+        assert self._row is not None
+        return self.builder.mul(self._as_word(self._row), WORD(self._all.rows_together))
+
+    def _as_word(self, number: ir.Value) -> ir.Value:
+        return number if number.type is WORD else self.builder.zext(number, WORD)

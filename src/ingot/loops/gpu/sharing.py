@@ -1,0 +1,68 @@
+"""How rows are shared out where they lie across memory, or where there are too few of them for all threads.
+
+In: how many rows there are and how long they are, in units of what a thread takes together. Out: threads of a block
+across rows and down them, and parts that rows go in. A launch should have at least ENOUGH_THREADS, so that there is
+always enough under way from memory, however large the device. Nothing depends on the device itself, so results are the
+same on all of them.
+"""
+
+from __future__ import annotations
+
+ENOUGH_THREADS = 1 << 17
+ENOUGH_BLOCKS = 256
+"""Of threads that go side by side; with more of them less is left over for the last ones."""
+MOST_THREADS, PART_THREADS = 1024, 256
+LINE = 32
+"""Threads side by side that read as much at once as memory likes best, if there are that many."""
+FEW_TURNS = 8
+"""How often a thread should at least take elements before others below it are worth combining with."""
+FEW_ROWS = 264
+"""With so many rows there is enough to do without parts of them."""
+PARTS = 1024
+"""Blocks that share rows in parts, about, and the most values that are left to be combined for a row."""
+WORTH_A_LAUNCH = 1 << 18
+"""Bytes that a block may read before it takes longer than another launch."""
+_SHARED_BYTES = 48 << 10
+_WIDEST = 8
+"""Bytes of what is gathered for a row."""
+
+
+def power_of_two(count: int) -> int:
+    """The next one, upwards."""
+    return 1 << (count - 1).bit_length()
+
+
+def most_down(across: int, lanes: int) -> int:
+    """How many threads there may be below each other, so that shared memory has room for what they have gathered."""
+    threads = MOST_THREADS
+    while threads // max(across, LINE) * across * lanes * _WIDEST > _SHARED_BYTES:
+        threads //= 2
+    return threads // across
+
+
+def column_block(rows: int, length: int, narrowest: int, lanes: int) -> tuple[int, int]:
+    """Threads of a block across (groups of) rows, at least `narrowest` if there are that many, and down them."""
+    down = 1
+    while down < PART_THREADS // LINE and length > down * FEW_TURNS:
+        down *= 2
+    across = PART_THREADS // down
+    while across > min(narrowest, power_of_two(rows)) and -(-rows // across) < ENOUGH_BLOCKS:
+        across //= 2
+        if length > down * FEW_TURNS:
+            down *= 2
+    blocks, limit = -(-rows // across), most_down(across, lanes)
+    while down < limit and blocks * across * down < ENOUGH_THREADS and length > down * FEW_TURNS:
+        down *= 2
+    return across, max(down, LINE // across)
+
+
+def columns_go_in_parts(rows: int, length: int, across: int, down: int, bytes_of_a_unit: int) -> bool:
+    """Whether there are too few blocks, each of which has much to read."""
+    threads = -(-rows // across) * across * down
+    return threads * 16 < ENOUGH_THREADS * 15 and length * across * bytes_of_a_unit > WORTH_A_LAUNCH
+
+
+def part_of(blocks: int, length: int, turn: int) -> int:
+    """How much of a row goes together, so that so many blocks for whole rows become enough: a multiple of a turn."""
+    parts = max(min(-(-PARTS // blocks), length // turn), 1)
+    return -(-length // (parts * turn)) * turn
