@@ -18,10 +18,14 @@ from ingot.runtime.compiler import JitCompiler
 
 
 def backend(
-    module: torch.nn.Module, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None
+    module: torch.nn.Module,
+    examples: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
 ) -> Callable[..., Any]:
-    """A compiled function for a graph of Dynamo's; `options` are flags of `ingot.Config`."""
-    settings = Options.of(config=options, dynamic=any(map(_is_open, examples)))
+    """A compiled function for a graph of Dynamo's; `options` are flags of `ingot.Config`, `mode` is that of `jit`."""
+    settings = Options.of(config=options, dynamic=any(map(_is_open, examples)), mode=mode)
     return Compiled(module.forward, settings, JitCompiler(settings.config), "a graph of torch.compile's")
 
 

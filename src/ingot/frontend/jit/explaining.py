@@ -17,6 +17,7 @@ from ingot.base.errors import ArgumentError
 from ingot.frontend.jit.function import Compiled
 from ingot.frontend.jit.planning import Call
 from ingot.frontend.jit.program import Program
+from ingot.frontend.jit.replaying import Replayed
 from ingot.frontend.jit.specialisation import Specialisation
 from ingot.frontend.jit.tape import Argument, Tape
 from ingot.frontend.jit.versions import OperationKind
@@ -80,6 +81,8 @@ def _explain_program(kind: Specialisation, program: Program) -> Iterator[str]:
     became = f"{_count(len(found), 'kernel')} and {_count(len(left), 'call')} of PyTorch's"
     yield f"{_count(len(operations), 'operation')} became {became}"
     yield f"recorded in {kind.record_seconds * 1e3:.1f} ms, compiled in {kind.compile_seconds * 1e3:.1f} ms"
+    if isinstance(program.function, Replayed):
+        yield program.function.text
     yield from _savings(found)
     for kernel, count in list(Counter(_describe(kernel) for kernel in found).items())[:_MOST_SHOWN]:
         yield f"kernel{f' {count} times' if count > 1 else ''}: {kernel}"

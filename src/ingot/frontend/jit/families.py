@@ -120,6 +120,8 @@ class Families:
     function: Callable[..., Any]
     compiler: JitCompiler
     dynamic: bool | None
+    is_replayed: bool
+    """Whether programs become CUDA graphs."""
     name: str
     table: dict[Hashable, Family] = field(default_factory=dict)
     positions: dict[Shape, dict[int, int | str]] = field(default_factory=dict)
@@ -231,7 +233,7 @@ class Families:
     def _write_program(self, general: General) -> None:
         """The program says under what conditions it holds."""
         try:
-            program = general.specialisation.prepare(self.compiler)
+            program = general.specialisation.prepare(self.compiler, is_replayed=self.is_replayed)
         except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise Different(f"no program can be written for it: {type(error).__name__}: {error}") from error
         if program.has_guesses and program.has_effects:

@@ -41,6 +41,7 @@ def jit(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     freeze: bool = False,
+    mode: str | None = None,
     name: str | None = None,
 ) -> Callable[[Subject], Subject]: ...
 
@@ -55,6 +56,7 @@ def jit(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     freeze: bool = False,
+    mode: str | None = None,
     name: str | None = None,
 ) -> Subject: ...
 
@@ -71,6 +73,7 @@ def jit(obj: Any = None, **options: Any) -> Any:
     fullgraph: an error instead of a warning where something must run eagerly.
     dynamic: True keeps sizes open from the start, False never does, None does after a few different sizes.
     freeze: parameters and buffers are taken as they are at the first call: constants are folded, weights packed.
+    mode: "reduce-overhead" replays what runs on a GPU as CUDA graphs; on the CPU it changes nothing.
     name: what to call it in messages.
     """
     settings = Options.of(**options)

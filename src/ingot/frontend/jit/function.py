@@ -65,7 +65,7 @@ class Compiled(Dispatched):
         self.given_up: str | None = None
         self._unstable = 0
         self._warned: set[str] = set()
-        self._families = Families(function, compiler, options.dynamic, name)
+        self._families = Families(function, compiler, options.dynamic, options.is_replayed, name)
         self._shortcuts: dict[Hashable, Specialisation] = {}
         """Generalised recordings that were found to hold for a key."""
         self._aside: dict[Hashable, deque[Specialisation]] = {}
@@ -117,7 +117,9 @@ class Compiled(Dispatched):
             self._shortcuts.clear()
             self._aside.clear()
             self._recorded.clear()
-            self._families = Families(self.function, self.compiler, self.options.dynamic, self.name)
+            self._families = Families(
+                self.function, self.compiler, self.options.dynamic, self.options.is_replayed, self.name
+            )
             self.recompiles.clear()
             self.recordings = self._python_calls = self._unstable = 0
             self.given_up = None
@@ -160,7 +162,7 @@ class Compiled(Dispatched):
             return self.function(*args, **kwargs)
         if program is None:
             try:
-                program = found.prepare(self.compiler, self.options.freeze)
+                program = found.prepare(self.compiler, self.options.freeze, self.options.is_replayed)
             except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
                 return self._abandon(found, error, args, kwargs)
         tape = found.tape

@@ -10,6 +10,7 @@ from ingot.base.config import Config
 from ingot.base.errors import ConfigError
 
 DEFAULT_TUNING_STEPS = 1000
+MODES = ("default", "reduce-overhead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Options:
     """Whether sizes stay open: from the start, never, or (None) after a few of them have been seen."""
     freeze: bool
     """Whether weights may be taken as they are now: folded, packed, and not read again."""
+    is_replayed: bool
+    """Whether programs on a GPU are replayed as CUDA graphs."""
     name: str | None
 
     @classmethod
@@ -35,6 +38,7 @@ class Options:
         fullgraph: bool = False,
         dynamic: bool | None = None,
         freeze: bool = False,
+        mode: str | None = None,
         name: str | None = None,
     ) -> Options:
         """The options that `ingot.jit` was given; what contradicts itself is refused."""
@@ -52,6 +56,8 @@ class Options:
                 raise ConfigError(f"{flag} must be True or False, not {value!r}")
         if dynamic not in (None, True, False):
             raise ConfigError(f"dynamic must be True, False or None, not {dynamic!r}")
+        if mode is not None and mode not in MODES:
+            raise ConfigError(f"mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
         if name is not None and not isinstance(name, str):
             raise ConfigError(f"name must be a text, not {name!r}")
         if config is not None and not isinstance(config, Mapping):
@@ -63,6 +69,7 @@ class Options:
             fullgraph,
             dynamic,
             freeze,
+            mode == "reduce-overhead",
             name,
         )
 

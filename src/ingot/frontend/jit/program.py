@@ -7,6 +7,7 @@ dropped at once, so that their memory serves the next.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from ingot.frontend.jit.planning import Call, Region, Steps, plan_steps
 from ingot.frontend.jit.pooling import simplify_pooling
 from ingot.frontend.jit.products import gather_products
 from ingot.frontend.jit.regions import RegionGraph, build_region
+from ingot.frontend.jit.replaying import Replayed
 from ingot.frontend.jit.tape import Argument, Register, Surrounding, Tape, Variable, stride_order
 from ingot.frontend.jit.versions import Operation, OperationKind, Version, find_versions
 from ingot.runtime.compiler import CompiledModule, JitCompiler
@@ -45,6 +47,13 @@ class Program:
     has_guesses: bool = False
     """Whether it checks sizes of results, and raises Unforeseen where they are not as foretold."""
 
+    def replayed(self) -> Program:
+        """The same program, replayed as CUDA graphs."""
+        calls = [step for step in self.steps.steps if isinstance(step, Call)]
+        launches = sum(len(module.kernels()) for module in self.modules)
+        launches += sum(step.operation.kind is OperationKind.CALL for step in calls)
+        return dataclasses.replace(self, function=Replayed(self.function, self.steps, launches))
+
     @property
     def has_effects(self) -> bool:
         """Whether running it twice would be another thing than running it once."""
@@ -66,16 +75,17 @@ class _Copies(Exception):
         self.events = events
 
 
-def compile_tape(tape: Tape, compiler: JitCompiler, is_frozen: bool = False) -> Program:
+def compile_tape(tape: Tape, compiler: JitCompiler, is_frozen: bool = False, is_replayed: bool = False) -> Program:
     """The program that does what a tape did, or does as long as weights keep their values, if it is frozen.
 
-    What a region would have PyTorch copy are calls.
+    What a region would have PyTorch copy are calls. One that is replayed becomes CUDA graphs, if it runs on a GPU.
     """
     tape = simplify_pooling(gather_products(freeze(tape) if is_frozen else tape))
     called: frozenset[int] = frozenset()
     while True:
         try:
-            return write_program(plan_steps(find_versions(tape, called)), compiler)
+            made = write_program(plan_steps(find_versions(tape, called)), compiler)
+            return made.replayed() if is_replayed and tape.device.type == "cuda" else made
         except _Copies as copies:
             called |= copies.events
 

@@ -79,13 +79,13 @@ class Specialisation:
 
     _surrounding_types: list[_TensorType] = field(default_factory=list)
 
-    def prepare(self, compiler: JitCompiler, is_frozen: bool = False) -> Program:
+    def prepare(self, compiler: JitCompiler, is_frozen: bool = False, is_replayed: bool = False) -> Program:
         """The program, written at the first need."""
         with self.lock:
             if self.program is None:
                 assert self.tape is not None
                 start = time.perf_counter()
-                self.program = compile_tape(self.tape, compiler, is_frozen)
+                self.program = compile_tape(self.tape, compiler, is_frozen, is_replayed)
                 self.compile_seconds += time.perf_counter() - start
             return self.program
 

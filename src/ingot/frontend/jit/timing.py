@@ -1,9 +1,9 @@
 """How long calls take, where they are computed.
 
-In: a device, and the moments before and after a call. Out: seconds. On the CPU a call is over when it returns. A GPU has
-only been told by then what to do, so events in its stream tell when it began and ended: if Python is the slower of the
-two, the GPU waits in between, so that the longer time of both counts, as it does in the program around. Nothing waits
-for the GPU until somebody wants to know the seconds.
+In: a device, and the moments before and after a call. Out: seconds. On the CPU a call is over when it returns. A GPU
+has only been told by then what to do, so events in its stream tell when it began and ended: if Python is the slower of
+the two, the GPU waits in between, so that the longer time of both counts, as it does in the program around. Nothing
+waits for the GPU until somebody wants to know the seconds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A trial: the first calls of a new program take turns with eager ones, and the quicker way is kept.
 
-In: how long calls took, one way and the other (timing.py). Out: whose turn it is, and the verdict. Every call runs once,
-in one of the ways, so a trial costs no more than the difference between them. The best of a few calls counts: what disturbs a
-measurement only ever makes it longer.
+In: how long calls took, one way and the other (timing.py). Out: whose turn it is, and the verdict. Every call runs
+once, in one of the ways, so a trial costs no more than the difference between them. The best of a few calls counts:
+what disturbs a measurement only ever makes it longer.
 """
 
 from __future__ import annotations
