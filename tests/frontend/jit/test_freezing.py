@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import ingot
-from ingot.frontend.jit import freezing
+from ingot.frontend.jit import packing as packer
 
 
 class Block(nn.Module):
@@ -36,7 +36,8 @@ def ready(module: nn.Module) -> nn.Module:
 @pytest.fixture(params=[True, False], ids=["packed", "plain"])
 def packing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Which way measuring finds quicker."""
-    monkeypatch.setattr(freezing, "_is_quicker", lambda *given: request.param)
+    monkeypatch.setattr(packer, "_is_quicker", lambda *given: request.param)
+    monkeypatch.setattr(packer, "is_clearly_quicker", lambda *given: request.param)
     return request.param
 
 
@@ -94,6 +95,81 @@ def test_a_value_that_is_read_before_relu_is_not_rectified(packing: bool):
     for _ in range(3):
         x = torch.randn(2, 3, 5, 5)
         torch.testing.assert_close(frozen(x), function(x), rtol=1e-4, atol=1e-4)
+
+
+class Planes(nn.Module):
+    """Convolutions, pooling and a residual, whose result is also read as rows."""
+
+    def __init__(self, *, in_place: bool):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 1)
+        self.in_place = in_place
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = nn.functional.max_pool2d(self.first(x), 3, 2, 1)
+        z = nn.functional.relu(y + self.second(y), inplace=self.in_place)
+        return z, z.flatten(1) * 2, z.mean((2, 3)), nn.functional.adaptive_avg_pool2d(z, 2).flatten(1)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@torch.no_grad()
+def test_results_and_views_lie_as_eagers(packing: bool, in_place: bool):
+    module = Planes(in_place=in_place).eval()
+    frozen: Any = ingot.jit(module, freeze=True)
+    for _ in range(3):
+        x = torch.randn(2, 3, 9, 11)
+        for found, expected in zip(frozen(x), module(x), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+            assert found.stride() == expected.stride()
+    assert ("pointwise" in frozen.forward.inspect("program")) == packing
+
+
+def viewed_before_a_write(y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    rows = y.view(2, -1)
+    return y.relu_(), rows
+
+
+def written_through_a_view(y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y.view(2, -1).add_(1)
+    return y * 2, y
+
+
+def written_by_a_view_of_a_sum(y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    z = y + 1
+    z.view(2, -1)[:, 3:].mul_(5)
+    return (z,)
+
+
+def written_after_a_copy(y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    rows = y.reshape(2, -1) + 1
+    return y.mul_(3), rows
+
+
+def added_to_another(y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    total = torch.ones(2, 4, 5, 6)
+    total.add_(y)
+    return total, total.view(-1)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        viewed_before_a_write,
+        written_through_a_view,
+        written_by_a_view_of_a_sum,
+        written_after_a_copy,
+        added_to_another,
+    ],
+)
+@torch.no_grad()
+def test_views_still_share_memory(packing: bool, rest: Any):
+    convolution = nn.Conv2d(3, 4, 1)
+    frozen = ingot.jit(lambda x: rest(convolution(x)), freeze=True)
+    for _ in range(3):
+        x = torch.randn(2, 3, 5, 6)
+        for found, expected in zip(frozen(x), rest(convolution(x)), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+            assert found.stride() == expected.stride()
 
 
 @torch.no_grad()

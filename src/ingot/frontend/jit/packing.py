@@ -1,0 +1,145 @@
+"""Weights in the library's own order, where measuring finds them quicker.
+
+In: a tape whose weights are known. Out: its products and convolutions replaced by calls that take packed weights, which
+are part of the program and not read again. Convolutions are packed all together or not at all: packed ones give
+channels last, so that one among others would have everything turned twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.channels_last import may_be_turned
+from ingot.frontend.jit.frozen import FrozenTape
+from ingot.frontend.jit.racing import CLEARLY, is_clearly_quicker, seconds_of
+from ingot.frontend.jit.tape import Event, Register
+
+_aten: Any = torch.ops.aten
+
+
+def pack_products(frozen: FrozenTape) -> None:
+    """Pack the weights of products of matrices."""
+    pack, call = _find("_reorder_linear_weight"), _find("_linear_pointwise")
+    if pack is None or call is None:
+        return
+    for index, event in enumerate(frozen.events):
+        if event is None or event.target is not _aten.addmm.default or event.keywords:
+            continue
+        bias, source, weight = event.arguments[:3]
+        transposed, bias = frozen.known(weight), frozen.known(bias)
+        if transposed is None or bias is None or bias.dim() != 1 or not _is_float(frozen, event.results):
+            continue
+        packed = _pack_quicker(pack, call, frozen.note(source).shape, transposed, bias)
+        if packed is not None:
+            frozen.replace(index, call, (source, packed, bias, "none", [], ""), None)
+
+
+def _pack_quicker(
+    pack: Any, call: Any, shape: tuple[int, ...], transposed: torch.Tensor, bias: torch.Tensor
+) -> torch.Tensor | None:
+    """The packed weights of a product, if it is clearly quicker with them."""
+    weight, given = transposed.t(), torch.randn(shape)
+    if not weight.is_contiguous():
+        return None
+    try:
+        packed = pack(weight, shape[0])
+        is_quicker = is_clearly_quicker(
+            lambda: call(given, packed, bias, "none", [], ""), lambda: torch.addmm(bias, given, transposed)
+        )
+    except RuntimeError:  # the library does not have it for these sizes
+        return None
+    return packed if is_quicker else None
+
+
+# --- convolutions -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Convolution:
+    """A convolution that could be packed, and the relu after it that it would take in."""
+
+    index: int
+    event: Event
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    rectifier: int | None
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        _, _, _, stride, padding, dilation, _, _, groups = self.event.arguments
+        return padding, stride, dilation, groups
+
+    def plain(self, given: torch.Tensor) -> torch.Tensor:
+        made = torch.convolution(given, self.weight, self.bias, *self.event.arguments[3:])
+        return made if self.rectifier is None else made.relu_()
+
+    def packed_arguments(self, pack: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        """What the packed call takes after the tensor."""
+        packed = pack(self.weight, *self.settings, list(shape))
+        return packed, self.bias, *self.settings, "none" if self.rectifier is None else "relu", [], ""
+
+
+def pack_convolutions(frozen: FrozenTape) -> set[Register]:
+    """Pack the weights of all convolutions, if they take clearly less time together; the results of those packed."""
+    pack, call = _find("_reorder_convolution_weight"), _find("_convolution_pointwise")
+    if pack is None or call is None or frozen.tape.symbols:
+        return set()
+    found = [made for index, event in enumerate(frozen.events) if (made := _convolution(frozen, index, event))]
+    shapes = [frozen.note(one.event.arguments[0]).shape for one in found]
+    try:
+        packed = [one.packed_arguments(pack, shape) for one, shape in zip(found, shapes, strict=True)]
+        if not _is_quicker(found, shapes, packed, call):
+            return set()
+    except RuntimeError:  # the library does not have it for these sizes
+        return set()
+    for one, arguments in zip(found, packed, strict=True):
+        frozen.replace(one.index, call, (one.event.arguments[0], *arguments), one.rectifier)
+    return {frozen.event(one.index).results for one in found}
+
+
+def _convolution(frozen: FrozenTape, index: int, event: Event | None) -> _Convolution | None:
+    """An event as a convolution that can be packed; None if it is none."""
+    if event is None or event.target is not _aten.convolution.default:
+        return None
+    weight, bias, is_transposed = frozen.known(event.arguments[1]), event.arguments[2], event.arguments[6]
+    if weight is None or frozen.is_missing(bias) or is_transposed or weight.dim() != 4:
+        return None
+    if not _is_float(frozen, event.results) or len(frozen.note(event.results).shape) != 4:
+        return None
+    rectifier = frozen.rectifier(index, event.results)
+    result = event.results if rectifier is None else frozen.event(rectifier).results
+    if not may_be_turned(frozen.tape, result):
+        return None
+    return _Convolution(index, event, weight, frozen.known(bias), rectifier)
+
+
+def _is_quicker(found: list[_Convolution], shapes: list[tuple[int, ...]], packed: list[Any], call: Any) -> bool:
+    """Whether all convolutions together take clearly less time packed. Those that are alike are measured once."""
+    measured: dict[Any, tuple[float, ...]] = {}
+    total = [0.0, 0.0]
+    for one, shape, arguments in zip(found, shapes, packed, strict=True):
+        key = repr((shape, one.weight.shape, one.settings, one.rectifier is None, one.bias is None))
+        if key not in measured:
+            measured[key] = _seconds(one, shape, call, arguments)
+        total = [sum(pair) for pair in zip(total, measured[key], strict=True)]
+    return total[0] < CLEARLY * total[1]
+
+
+def _seconds(one: _Convolution, shape: tuple[int, ...], call: Any, arguments: Any) -> tuple[float, ...]:
+    """What a convolution takes, packed and plain, each on a tensor that lies as it likes it."""
+    given = torch.randn(shape)
+    turned = given.to(memory_format=torch.channels_last)
+    return seconds_of(lambda: call(turned, *arguments), lambda: one.plain(given))
+
+
+def _find(name: str) -> Any:
+    """An operator of torch's that only some builds have; None where it is missing."""
+    return getattr(getattr(torch.ops.mkldnn, name, None), "default", None)
+
+
+def _is_float(frozen: FrozenTape, register: Register) -> bool:
+    note = frozen.note(register)
+    return note.dtype is torch.float32 and note.device.type == "cpu"
