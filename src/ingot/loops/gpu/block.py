@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 
 from ingot.loops.elements import Element
-from ingot.loops.gpu.schedule import GpuSchedule
+from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
 from ingot.loops.nest import Register
 
 
@@ -29,8 +29,16 @@ class Scope:
     """Where the block's square begins."""
     relative: dict[int, Any] = field(default_factory=dict)
     """Positions in the square."""
+    rows: Any = 0
+    """Numbers of the rows that each thread is at."""
+    part: int = 0
+    """Of these rows, where they go in parts."""
+    lanes: int = 1
+    """What a thread takes together."""
 
-    def inner(self, positions: dict[int, Any], inside: Any, relative: dict[int, Any] | None = None) -> Scope:
+    def inner(
+        self, positions: dict[int, Any], inside: Any, relative: dict[int, Any] | None = None, lanes: int | None = None
+    ) -> Scope:
         """One loop further in."""
         return replace(
             self,
@@ -38,6 +46,7 @@ class Scope:
             inside=self.inside & inside,
             registers=dict(self.registers),
             relative=relative or self.relative,
+            lanes=lanes or self.lanes,
         )
 
 
@@ -53,9 +62,11 @@ class _Shared:
 
 class Block:
     def __init__(self, number: int, schedule: GpuSchedule):
-        self.number, self._side = number, schedule.tile
+        self.number, self.schedule = number, schedule
         self.thread = numpy.arange(schedule.threads)[:, None]
         self.team, self.member = numpy.divmod(self.thread, schedule.team)
+        if schedule.form is GpuForm.COLUMNS:  # threads of a team stand below each other
+            self.member, self.team = numpy.divmod(self.thread, schedule.teams)
         self.epoch = 0
         """Barriers so far."""
         self.gathered: dict[int, Element] = {}
@@ -80,7 +91,7 @@ class Block:
     def keep_shared(self, scratch: int, scope: Scope, axes: Sequence[int], value: Element) -> str | None:
         first, second, inside, thread = self._places(scope, axes)
         if scratch not in self._shared:
-            square = self._side, self._side
+            square = self.schedule.tile, self.schedule.tile
             empty = Element(numpy.zeros(square, value.array.dtype), value.dtype)
             self._shared[scratch] = _Shared(empty, numpy.full(square, -1), numpy.full(square, -1))
         shared = self._shared[scratch]

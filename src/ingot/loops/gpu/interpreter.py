@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -25,9 +26,9 @@ from ingot.base.errors import LoopError
 from ingot.base.numbers import Number
 from ingot.loops.elements import Element
 from ingot.loops.gpu.block import Block, Scope
+from ingot.loops.gpu.gathering import Gathering
+from ingot.loops.gpu.launches import GpuLaunch, launches_of
 from ingot.loops.gpu.scheduling import GpuCall
-from ingot.loops.gpu.team import folded_lanes, folded_team
-from ingot.loops.gpu.tensors import TensorAccess
 from ingot.loops.nest import (
     Accumulate,
     At,
@@ -44,6 +45,7 @@ from ingot.loops.nest import (
     Place,
     Recall,
     Store,
+    walk,
 )
 
 
@@ -59,20 +61,27 @@ def interpret_on_gpu(
     return machine.is_valid
 
 
-class _Machine(TensorAccess):
+class _Machine(Gathering):
     def __init__(self, nest: Nest, call: GpuCall, memory: Sequence[Any], scalars: Sequence[Number], random: Random):
         super().__init__(nest, call, memory, scalars)
         self.call, self.schedule, self.random = call, call.schedule, random
 
     def run(self) -> None:
-        for loop in self.nest.body:
-            assert isinstance(loop, Loop)
-            for number in self.random.sample(range(self.call.grid), self.call.grid):
-                block = Block(number, self.schedule)
-                if loop.kind is LoopKind.GRID:
-                    self._grid(loop, block)
-                else:
-                    self._blocks(loop, block)
+        for launch in launches_of(self.nest):
+            count = launch.blocks(self.call)
+            for number in self.random.sample(range(count), count):
+                self._launch(launch, Block(number, launch.schedule(self.schedule)))
+
+    def _launch(self, launch: GpuLaunch, block: Block) -> None:
+        loop = launch.loop
+        if loop is None:
+            self._run_body(launch.body, Scope(inside=block.thread >= 0), block)
+        elif loop.kind is LoopKind.GRID:
+            self._grid(loop, block)
+        elif self.schedule.tile:
+            self._tile(loop, block)
+        else:
+            self._rows(loop, block)
 
     def _fault(self, instruction: Instruction, scope: Scope, what: str) -> LoopError:
         return self.fault(instruction, scope.positions, what)
@@ -83,61 +92,77 @@ class _Machine(TensorAccess):
         schedule = self.schedule
         first = block.number * schedule.threads * loop.at_once + block.thread
         units = [first + turn * schedule.threads for turn in range(loop.at_once)]
-        self._run_together(loop.body, [self._entered(Scope(), loop, unit) for unit in units], block)
+        steps = [self._entered(Scope(), loop, unit, self._units(loop)) for unit in units]
+        self._run_together(loop.body, steps, block)
         if schedule.has_rest:
             (axis,) = loop.axes
             rest, rank = self.sizes[axis] % loop.lanes, block.number * schedule.threads + block.thread
             scope = Scope({axis: numpy.minimum(self.sizes[axis] - rest + rank, self.sizes[axis] - 1)}, rank < rest)
             self._run_together(loop.body, [scope], block)
 
-    def _blocks(self, loop: Loop, block: Block) -> None:
-        if self.schedule.tile:
-            remaining, origins = block.number, {}
-            for axis in reversed(loop.axes):
-                width = self.schedule.tile if axis in loop.blocked else 1
-                remaining, place = divmod(remaining, -(-self.sizes[axis] // width))
-                origins[axis] = place * width
-            positions = {axis: numpy.array(origin) for axis, origin in origins.items() if axis not in loop.blocked}
-            self._run_body(loop.body, Scope(positions, origins={axis: origins[axis] for axis in loop.blocked}), block)
-            return
-        row = block.number * self.schedule.teams + block.team
-        self._run_body(loop.body, self._entered(Scope(), loop, row), block)
+    def _tile(self, loop: Loop, block: Block) -> None:
+        remaining, origins = block.number, {}
+        for axis in reversed(loop.axes):
+            width = self.schedule.tile if axis in loop.blocked else 1
+            remaining, place = divmod(remaining, -(-self.sizes[axis] // width))
+            origins[axis] = place * width
+        positions = {axis: numpy.array(origin) for axis, origin in origins.items() if axis not in loop.blocked}
+        self._run_body(loop.body, Scope(positions, origins={axis: origins[axis] for axis in loop.blocked}), block)
 
-    def _entered(self, outside: Scope, loop: Loop, unit: Any) -> Scope:
+    def _rows(self, loop: Loop, block: Block) -> None:
+        """The rows of each team, or parts of them; what is begun elsewhere is left there in the end."""
+        part, number = divmod(block.number, self.call.grid)
+        outer = replace(loop, axes=tuple(axis for axis in loop.axes if axis not in loop.blocked))
+        row = number * self.schedule.teams + block.team
+        scope = self._entered(Scope(part=part), outer, row, self._units(outer))
+        scope.rows = numpy.minimum(row, self._units(outer) - 1) * loop.lanes + numpy.arange(loop.lanes)
+        totals = {i.accumulator for i in loop.body if isinstance(i, Accumulate)}
+        used = dict.fromkeys(i.accumulator for i in walk(loop.body) if isinstance(i, Accumulate))
+        left = [index for index in used if self.is_left(index)]
+        for index in left:
+            self.begin(index, block, 1 if index in totals else loop.lanes)
+        self._run_body(loop.body, scope, block)
+        for index in left:
+            self.leave(index, block, scope, index in totals)
+
+    def _units(self, loop: Loop) -> int:
+        """How often threads take elements in a loop."""
+        extents = [self.sizes[axis] for axis in loop.axes]
+        return math.prod(extents[:-1]) * (extents[-1] // loop.lanes) if extents else 1
+
+    def _entered(self, outside: Scope, loop: Loop, unit: Any, last: int) -> Scope:
         """One step: so many neighbours of the last axis. Threads without elements are at the last there are."""
         extents = [self.sizes[axis] for axis in loop.axes]
         if extents:
             extents[-1], rest = divmod(extents[-1], loop.lanes)
             if rest and not self.schedule.has_rest:
                 raise self._fault(loop, outside, f"{rest} elements are left over")
-        units = math.prod(extents)
-        inside = unit < units
+        inside = unit < last
         if self.schedule.is_even and not inside.all():
             raise self._fault(loop, outside, "a thread has no elements, and they should come out even")
-        places = numpy.unravel_index(numpy.minimum(unit, units - 1), extents) if extents else ()
+        places = numpy.unravel_index(numpy.minimum(unit, last - 1), extents) if extents else ()
         positions = dict(zip(loop.axes, places, strict=True))
         if extents:
             positions[loop.axes[-1]] = positions[loop.axes[-1]] * loop.lanes + numpy.arange(loop.lanes)
-        return outside.inner(positions, inside)
+        return outside.inner(positions, inside, lanes=outside.lanes * loop.lanes)
 
     def _threads(self, loop: Loop, scope: Scope, block: Block) -> None:
         if scope.origins:
             self._run_together(loop.body, list(self._tile_steps(loop, scope, block)), block)
             return
-        schedule = self.schedule
-        units = math.prod(self.sizes[axis] for axis in loop.axes) // loop.lanes
-        needed = -(-units // schedule.team)
+        schedule, first, last = self.schedule, 0, self._units(loop)
+        if self.call.part:
+            first = scope.part * self.call.part // loop.lanes
+            last = min(first + self.call.part // loop.lanes, last)
+        needed = -(-(last - first) // schedule.team)
         if schedule.steps not in (0, needed):
             raise self._fault(loop, scope, f"a team needs {needed} steps, not {schedule.steps}")
-        steps = [
-            self._entered(scope, loop, block.member + step * schedule.team) for step in range(schedule.steps or needed)
-        ]
+        units = [first + block.member + step * schedule.team for step in range(needed)]
+        steps = [self._entered(scope, loop, unit, last) for unit in units]
         together = schedule.steps or schedule.at_once
-        full = len(steps) if schedule.steps else units // (schedule.team * together) * together
-        for first in range(0, full, together):
-            self._run_together(loop.body, steps[first : first + together], block, first)
-        for first in range(full, len(steps)):
-            self._run_together(loop.body, steps[first : first + 1], block, first)
+        full = needed if schedule.steps else (last - first) // (schedule.team * together) * together
+        for start in (*range(0, full, together), *range(full, needed)):
+            self._run_together(loop.body, steps[start : start + (together if start < full else 1)], block, start)
 
     def _tile_steps(self, loop: Loop, scope: Scope, block: Block) -> Any:
         """Steps through a square: of neighbours along the last axis, as many along the other as go at once."""
@@ -160,7 +185,7 @@ class _Machine(TensorAccess):
             positions[axis] = numpy.where(within, position, size - place.shape[1] + numpy.arange(place.shape[1]))
         if self.schedule.is_even and not inside.all():
             raise self._fault(loop, scope, "a thread has no elements, and they should come out even")
-        return scope.inner(positions, inside, relative)
+        return scope.inner(positions, inside, relative, loop.lanes)
 
     # --- instructions -------------------------------------------------------------------------------------------------
 
@@ -173,12 +198,12 @@ class _Machine(TensorAccess):
                 case Barrier():
                     block.epoch += 1
                 case Begin(accumulator):
-                    nothing = self.nothing(accumulator)
-                    block.gathered[accumulator] = Element(
-                        numpy.full((self.schedule.threads, 1), nothing.array), nothing.dtype
-                    )
+                    self.begin(accumulator, block, scope.lanes)
+                case Accumulate(accumulator, value):
+                    first = scope.inner({}, block.member == 0)
+                    self.gather(accumulator, [(self._value(value, scope), first)], block)
                 case Store(_, value):
-                    self._check_agreement(instruction, self._value(value, scope), scope)
+                    self._check_agreement(instruction, self._value(value, scope), scope, block)
                     self.store(instruction, scope.inner({}, block.member == 0))
                 case At():
                     self._at(instruction, scope, block)
@@ -187,23 +212,17 @@ class _Machine(TensorAccess):
 
     def _run_together(self, body: Sequence[Instruction], scopes: Sequence[Scope], block: Block, first: int = 0) -> None:
         """Steps side by side: what they read is read first, and what they gather joins the rest together."""
-        together: dict[int, Element] = {}
+        gathered: dict[int, list[tuple[Element, Scope]]] = {}
         for part in ([i for i in body if isinstance(i, Load)], [i for i in body if not isinstance(i, Load)]):
             for step, scope in enumerate(scopes, first):
                 for instruction in part:
                     if isinstance(instruction, Accumulate):
-                        value = self._added(instruction.accumulator, self._value(instruction.value, scope), scope)
-                        before = together.get(instruction.accumulator)
-                        together[instruction.accumulator] = (
-                            value if before is None else self._narrowly(instruction.accumulator, before, value)
-                        )
+                        found = self._value(instruction.value, scope), scope
+                        gathered.setdefault(instruction.accumulator, []).append(found)
                     else:
                         self._run_one(instruction, scope, block, step)
-        for index, value in together.items():
-            if index not in block.gathered:
-                raise LoopError(f"{self.nest.accumulators[index].name} was not begun here\n{self.nest.text}")
-            lanes = folded_lanes(value, lambda low, high, index=index: self._narrowly(index, low, high))
-            block.gathered[index] = self.combined(index, block.gathered[index], lanes)
+        for index, values in gathered.items():
+            self.gather(index, values, block)
 
     def _run_one(self, instruction: Instruction, scope: Scope, block: Block, step: int) -> None:
         match instruction:
@@ -231,14 +250,7 @@ class _Machine(TensorAccess):
             case Recall(_, scratch):
                 return self._recall(instruction, scope, block, (scratch, step))
             case Finish(register, accumulator):
-                if accumulator not in block.gathered:
-                    raise self._fault(instruction, scope, "it was not begun here")
-                total = folded_team(
-                    block.gathered[accumulator],
-                    self.schedule.team,
-                    lambda own, other: self.combined(accumulator, own, other),
-                )
-                return self.elements.convert(total, register.dtype)
+                return self.elements.convert(self.finish(accumulator, block, scope), register.dtype)
 
     def _value(self, value: Any, scope: Scope) -> Element:
         return self.value(value, scope.positions, scope.registers)
@@ -253,30 +265,13 @@ class _Machine(TensorAccess):
             self._run_one(instruction, entered, block, 0)
         scope.registers.update(entered.registers)
 
-    def _check_agreement(self, instruction: Instruction, value: Element, scope: Scope) -> None:
-        teams = numpy.broadcast_to(value.array, (self.schedule.threads, 1)).reshape(-1, self.schedule.team)
-        raw = numpy.ascontiguousarray(teams).view(numpy.uint8).reshape(*teams.shape, -1)
-        if (raw != raw[:, :1]).any():
+    def _check_agreement(self, instruction: Instruction, value: Element, scope: Scope, block: Block) -> None:
+        """All threads of a team must have come to the same."""
+        spread = numpy.ascontiguousarray(numpy.broadcast_to(value.array, (block.schedule.threads, scope.lanes)))
+        raw = spread.view(numpy.uint8).reshape(block.schedule.threads, -1)
+        firsts = raw[(block.member == 0)[:, 0]][block.team[:, 0]]
+        if (raw != firsts).any():
             raise self._fault(instruction, scope, "the threads of a team disagree")
-
-    # --- accumulators -------------------------------------------------------------------------------------------------
-
-    def _added(self, index: int, value: Element, scope: Scope) -> Element:
-        """What threads have, and nothing where they have no elements; sums of float32 are few enough to stay so."""
-        accumulator = self.nest.accumulators[index]
-        assert accumulator.op.combination is not None
-        if not (accumulator.op.name == "sum" and value.dtype is DataType.Float):
-            value = self.elements.convert(value, accumulator.dtype)
-        nothing = self.elements.literal(accumulator.op.combination.identity(value.dtype), value.dtype)
-        lanes = max(position.shape[-1] for position in scope.positions.values())
-        spread = numpy.broadcast_to(value.array, (self.schedule.threads, lanes))
-        return Element(numpy.where(scope.inside, spread, nothing.array), value.dtype)
-
-    def _narrowly(self, index: int, first: Element, second: Element) -> Element:
-        """Both together, in their own type."""
-        combination = self.nest.accumulators[index].op.combination
-        assert combination is not None
-        return combination.combine(self.elements, first, second)
 
     # --- scratch memory -----------------------------------------------------------------------------------------------
 

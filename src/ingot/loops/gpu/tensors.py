@@ -6,32 +6,25 @@ cannot reach because they do not lie at a multiple of its width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy
 
 from ingot.base.dtypes import DataType
-from ingot.base.numbers import Number
 from ingot.loops.elements import Element, held_as
 from ingot.loops.gpu.block import Scope
-from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.interpreting import Interpretation
-from ingot.loops.nest import Load, Nest, Store
+from ingot.loops.nest import Load, Store
 
 WIDEST_ACCESS = 16
 
 
 class TensorAccess(Interpretation):
-    def __init__(self, nest: Nest, call: GpuCall, memory: Sequence[Any], scalars: Sequence[Number]):
-        super().__init__(nest, call, memory, scalars)
-        self._lines = call.schedule.threads
-
     def _offsets(self, instruction: Load | Store, scope: Scope) -> Any:
         """Where the elements of all threads begin, in bytes, one line each."""
         buffer, length = self.nest.buffers[instruction.buffer], len(self.memory[instruction.buffer])
         strides, width = self.strides[instruction.buffer], buffer.dtype.bytes
-        offsets = numpy.zeros((self._lines, 1), numpy.int64)
+        offsets = numpy.zeros_like(scope.inside, numpy.int64).reshape(-1, 1)
         for axis, position in scope.positions.items():
             offsets = offsets + position * strides[axis]
         if offsets.min() < 0 or offsets.max() + width > length:

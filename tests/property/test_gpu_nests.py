@@ -1,0 +1,43 @@
+"""Random graphs as nests for GPUs, thread by thread: what the graph interpreter gives, without a GPU."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+from hypothesis import given, settings, strategies
+
+from ingot.fusion.rules import FusionRules
+from ingot.ir.interpreter import Interpreter
+from ingot.runtime import plan as plan_module
+from ingot.runtime.plan import Plan
+from tests.cuda.schedules import small_gpu_schedules
+from tests.loops.running import gpu_interpreted_launch, launched_by
+from tests.property.conftest import EXAMPLES
+from tests.property.fused_graphs import FusedGraph, fused_graphs
+from tests.property.outcomes import difference as difference_in_bits
+from tests.property.outcomes import run
+from tests.property.random_graphs import Drawn, drawn_graphs
+from tests.property.random_values import copied
+from tests.property.test_fused_kernels import difference
+from tests.property.test_kernels import is_exact, outcome_of
+
+
+@settings(settings.get_profile("random graphs"), max_examples=max(EXAMPLES // 3, 1))
+@given(fused_graphs(), strategies.integers(0, 10**6))
+def test_fused_graphs_agree_with_their_nests_for_gpus(drawn: FusedGraph, seed: int):
+    plan = Plan(drawn.graph, FusionRules(strategy=("default", "aggressive")[seed % 2]))
+    expected = Interpreter(drawn.graph).run(copied(drawn.arguments))
+    with small_gpu_schedules(seed), launched_by(gpu_interpreted_launch):
+        found = plan.run(copied(drawn.arguments))
+    wrong = difference(drawn, expected, found)
+    assert wrong is None, f"{wrong}\n{drawn}\n{plan.explain()}"
+
+
+@settings(settings.get_profile("random graphs"), max_examples=max(EXAMPLES // 5, 1))
+@given(drawn_graphs(), strategies.integers(0, 10**6))
+def test_nests_for_gpus_give_every_bit_where_all_is_exact(drawn: Drawn, seed: int):
+    with patch.object(plan_module, "supports", is_exact):
+        plan, expected = Plan(drawn.graph), run(drawn.graph, drawn.arguments)
+    with small_gpu_schedules(seed), launched_by(gpu_interpreted_launch):
+        wrong = difference_in_bits(expected, outcome_of(plan, drawn.arguments))
+    assert wrong is None, f"{wrong}\n{drawn.graph.text}"
