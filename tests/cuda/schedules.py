@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from unittest.mock import patch
 
-from ingot.loops.gpu import scheduling, tiling
+from ingot.loops.gpu import scheduling, sharing, tiling
 
-MODULES = (scheduling, tiling)
+MODULES = (scheduling, sharing, tiling)
 CHOICES = {
     "ACCESS": (8, 16, 16),
     "THREADS": (32, 128, 256),
@@ -19,6 +19,12 @@ CHOICES = {
     "MOST_ELEMENTS": (1, 1, 8, 32),
     "TURNS_AT_ONCE": (1, 2, 4),
     "SHORTEST_AXIS": (2, 3, 16),
+    "ENOUGH_THREADS": (64, 1 << 17),
+    "ENOUGH_BLOCKS": (1, 4, 256),
+    "FEW_TURNS": (1, 2, 8),
+    "FEW_ROWS": (2, 264),
+    "PARTS": (2, 5, 1024),
+    "WORTH_A_LAUNCH": (0, 64, 1 << 18),
 }
 """By constant, values to choose from: small teams have long rows, and few registers keep nothing of them."""
 
