@@ -37,7 +37,7 @@ def run_eagerly(statements: Sequence[Statement], inputs: Sequence[Any]) -> list[
     """The results PyTorch gives for a recorded definition; aliased outputs are left out, inputs stay as they are."""
     run = _EagerRun(inputs)
     outputs: list[Any] = []
-    with torch.no_grad():
+    with torch.no_grad(), torch.device(_device(inputs)):
         for statement in statements:
             match statement:
                 case DefineTensor(_, result):
@@ -52,6 +52,12 @@ def run_eagerly(statements: Sequence[Statement], inputs: Sequence[Any]) -> list[
                     if alias_input is None:
                         outputs.append(run.replace(value))
     return outputs
+
+
+def _device(inputs: Sequence[Any]) -> torch.device:
+    """Where tensors are made that are made of nothing."""
+    devices = [value.device for value in inputs if isinstance(value, torch.Tensor)]
+    return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
 
 
 class _EagerRun:

@@ -20,6 +20,7 @@ from ingot.base.config import Config
 from ingot.base.environment import environment
 from ingot.base.errors import ArgumentError
 from ingot.codegen.llvm.nests import CompiledKernel
+from ingot.codegen.ptx.kernels import GpuKernel
 from ingot.fusion.rules import FusionRules, Pattern
 from ingot.ir.graph import Graph
 from ingot.ir.interpreter import Interpreter
@@ -27,6 +28,8 @@ from ingot.ir.node import Node, is_structure
 from ingot.ir.verifier import verify
 from ingot.ops import Kind
 from ingot.passes.pipeline import PassReport, optimize
+from ingot.runtime.cuda.disassembly import disassembled
+from ingot.runtime.cuda.kernels import gpu_kernels
 from ingot.runtime.kernels import Kernel, kernels
 from ingot.runtime.native.records import Record
 from ingot.runtime.plan import Plan
@@ -102,17 +105,17 @@ class CompiledModule:
         left to PyTorch. explain("loops", "llvm", "assembly") adds these texts of what has been compiled so far.
         """
         for stage in stages:
-            _require_stage(stage, _COMPILED_STAGES)
+            _require_stage(stage, COMPILED_STAGES)
         if not isinstance(self._plan, Plan):
             return "every operation runs through PyTorch, as graph_opt_level asks"
         return self._plan.explain(lambda kernel: [text for stage in stages for text in _variants(kernel, stage)])
 
     def inspect(self, stage: str) -> str:
-        """The text of a stage: graph, optimized_graph, kernels, loops, llvm or assembly.
+        """The text of a stage: graph, optimized_graph, kernels, loops, llvm, assembly, and for GPUs ptx and sass.
 
-        The last three show what has been compiled so far, which is after the first execution.
+        Those after the kernels show what has been compiled so far, which is after the first execution.
         """
-        _require_stage(stage, ("graph", "optimized_graph", "kernels", *_COMPILED_STAGES))
+        _require_stage(stage, ("graph", "optimized_graph", "kernels", *COMPILED_STAGES))
         if stage == "graph":
             return self.graph.text
         if stage == "optimized_graph":
@@ -145,17 +148,30 @@ class CompiledModule:
         return f"<CompiledModule of {len(self.optimized_graph.nodes)} operations, {self.graph.digest[:12]}>"
 
 
-_COMPILED_STAGES: dict[str, Callable[[CompiledKernel], str]] = {
-    "loops": lambda variant: f"# {variant.schedule.text(variant.program)}\n{variant.nest.text}",
+def _loops(variant: CompiledKernel | GpuKernel) -> str:
+    return f"# {variant.schedule.text(variant.program)}\n{variant.nest.text}"
+
+
+_CPU_STAGES: dict[str, Callable[[CompiledKernel], str]] = {
+    "loops": _loops,
     "llvm": lambda variant: variant.code.llvm,
     "assembly": lambda variant: variant.code.assembly,
 }
-"""What can be seen of a compiled kernel."""
+_GPU_STAGES: dict[str, Callable[[GpuKernel], str]] = {
+    "loops": _loops,
+    "llvm": lambda variant: variant.llvm,
+    "ptx": lambda variant: variant.ptx,
+    "sass": lambda variant: disassembled(variant.ptx, variant.host.name),
+}
+COMPILED_STAGES = tuple(dict.fromkeys([*_CPU_STAGES, *_GPU_STAGES]))
+"""What can be seen of a compiled kernel, on the CPU or on a GPU."""
 
 
 def _variants(kernel: Kernel, stage: str) -> list[str]:
-    """The text of a stage for every compiled form of a kernel."""
-    return [_COMPILED_STAGES[stage](variant) for variant in kernels.variants(kernel.program)]
+    """The text of a stage for every compiled form of a kernel, the CPU's first."""
+    program = kernel.program
+    texts = [_CPU_STAGES[stage](variant) for variant in kernels.variants(program) if stage in _CPU_STAGES]
+    return texts + [_GPU_STAGES[stage](variant) for variant in gpu_kernels.variants(program) if stage in _GPU_STAGES]
 
 
 def _require_stage(stage: str, stages: Iterable[str]) -> None:

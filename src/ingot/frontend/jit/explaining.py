@@ -5,7 +5,6 @@ In: the specialisations of a compiled function. Out: a text for people.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -19,11 +18,13 @@ from ingot.frontend.jit.planning import Call
 from ingot.frontend.jit.program import Program
 from ingot.frontend.jit.replaying import Replayed
 from ingot.frontend.jit.specialisation import Specialisation
-from ingot.frontend.jit.tape import Argument, Tape
+from ingot.frontend.jit.tape import CPU, Argument, Tape
 from ingot.frontend.jit.versions import OperationKind
+from ingot.ir.interpreter import clock
+from ingot.runtime.compiler import COMPILED_STAGES
 from ingot.runtime.kernels import Kernel
 
-STAGES = ("tape", "program", "graph", "optimized_graph", "kernels", "loops", "llvm", "assembly")
+STAGES = ("tape", "program", "graph", "optimized_graph", "kernels", *COMPILED_STAGES)
 """What can be seen of a compiled function, in the order of the pipeline."""
 _MOST_SHOWN = 12
 _PROBE_BYTES = 64 << 20
@@ -83,7 +84,7 @@ def _explain_program(kind: Specialisation, program: Program) -> Iterator[str]:
     yield f"recorded in {kind.record_seconds * 1e3:.1f} ms, compiled in {kind.compile_seconds * 1e3:.1f} ms"
     if isinstance(program.function, Replayed):
         yield program.function.text
-    yield from _savings(found)
+    yield from _savings(found, program.steps.versions.tape.device)
     for kernel, count in list(Counter(_describe(kernel) for kernel in found).items())[:_MOST_SHOWN]:
         yield f"kernel{f' {count} times' if count > 1 else ''}: {kernel}"
     if len(set(map(_describe, found))) > _MOST_SHOWN:
@@ -94,7 +95,7 @@ def _explain_program(kind: Specialisation, program: Program) -> Iterator[str]:
         yield f"left to PyTorch {_count(count, 'time')}: {target} ({reason}), first at {_short(places[target])}"
 
 
-def _savings(found: Iterable[Kernel]) -> Iterator[str]:
+def _savings(found: Iterable[Kernel], device: torch.device) -> Iterator[str]:
     moved: list[int] = []
     apart: list[int] = []
     for kernel in found:
@@ -106,7 +107,7 @@ def _savings(found: Iterable[Kernel]) -> Iterator[str]:
     if not moved:
         return
     total, before = sum(moved), sum(apart)
-    saved = max(0, before - total) / memory_speed()
+    saved = max(0, before - total) / memory_speed(device)
     yield f"kernels move {_bytes(total)}, one operation at a time would move {_bytes(before)}: saves {_time(saved)}"
 
 
@@ -117,14 +118,14 @@ def _describe(kernel: Kernel) -> str:
 
 
 @cache
-def memory_speed() -> float:
-    """Bytes a second that copying moves on this machine, measured once."""
-    source, target = torch.ones(_PROBE_BYTES // 4), torch.empty(_PROBE_BYTES // 4)
+def memory_speed(device: torch.device = CPU) -> float:
+    """Bytes a second that copying moves on a device, measured once."""
+    source, target = torch.ones(_PROBE_BYTES // 4, device=device), torch.empty(_PROBE_BYTES // 4, device=device)
     best = float("inf")
     for _ in range(4):
-        start = time.perf_counter()
+        start = clock(device)
         target.copy_(source)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, clock(device) - start)
     return 2 * _PROBE_BYTES / best
 
 

@@ -155,7 +155,8 @@ class Jitted(Dispatched):
     def inspect(self, stage: str) -> str:
         """The text of a stage, for every kind of call that has been compiled.
 
-        Stages are tape, program, graph, optimized_graph, kernels, loops, llvm and assembly (or asm).
+        Stages are tape, program, graph, optimized_graph, kernels, loops, llvm, assembly (or asm), and for GPUs ptx and
+        sass.
         """
         return inspect(self._compiled, stage)
 
