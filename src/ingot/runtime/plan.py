@@ -97,7 +97,7 @@ class Plan(Interpreter):
 
     def _execute(self, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> None:
         backend = backend_for(binding.device)
-        if backend is None or not all(map(is_plain, values.values())):
+        if backend is None or not all(map(is_plain, values.values())) or not _makes_plain(binding.device):
             super()._execute(values, binding, tally, timed)
             return
         with current(binding.device):
@@ -216,8 +216,8 @@ class Plan(Interpreter):
         return [node for node in self.graph.nodes if node in inside]
 
 
-_is_transformed: Callable[[torch.Tensor], bool] = getattr(torch._C, "_functorch").is_functorch_wrapped_tensor  # noqa: B009
-"""Whether a tensor stands for a batch or a derivative; torch's stubs do not know this function."""
+_functorch: Any = getattr(torch._C, "_functorch")  # noqa: B009
+"""torch's transforms of functions, which its stubs do not know."""
 
 
 def is_plain(value: Any) -> bool:
@@ -230,7 +230,12 @@ def is_plain(value: Any) -> bool:
         return True
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_neg() or value._is_zerotensor():
         return False
-    return not _is_transformed(value)
+    return not _functorch.is_functorch_wrapped_tensor(value)
+
+
+def _makes_plain(device: torch.device) -> bool:
+    """Whether new tensors on a device are plain. Those on GPUs come from torch, which wraps them inside transforms."""
+    return device.type == "cpu" or _functorch.peek_interpreter_stack() is None
 
 
 def _without_memory(value: Value) -> Value:

@@ -210,6 +210,23 @@ def test_a_failing_launch_goes_to_the_fallback():
     torch.cuda.synchronize()
 
 
+def test_calls_inside_transformations_are_right():
+    """Inside grad and functionalize torch's new tensors are wrappers, which a record cannot fill."""
+    module, inputs = multiply_add(), three()
+    (expected,) = module.execute(inputs)
+    seen = []
+
+    def fused(x):
+        seen.append(module.execute(inputs)[0])
+        return x.sum()
+
+    for transform in (torch.func.grad, torch.func.vmap, torch.func.functionalize):
+        transform(fused)(torch.randn(4, device="cuda"))
+    for result in seen:
+        torch.testing.assert_close(torch.func.debug_unwrap(result), expected)
+    assert len(seen) == 3
+
+
 def test_jitted_functions_are_answered_natively():
     @ingot.jit
     def function(x, y):

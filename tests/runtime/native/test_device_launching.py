@@ -11,6 +11,7 @@ import torch
 from ingot.base.errors import CudaError
 from ingot.runtime.cuda.prepared import Launch
 from ingot.runtime.native import device_launching
+from ingot.runtime.native.addresses import torch_function
 from ingot.runtime.native.callables import Convention
 from ingot.runtime.native.device_launching import DeviceFunctions, device_launcher
 from ingot.runtime.native.device_records import DeviceStep
@@ -197,6 +198,20 @@ def test_a_call_without_a_stream_goes_to_the_fallback(machine):
     tensors = three()
     call = device_call(machine, tensors, fallback=Fallback("slow"))
     machine.lose_stream()
+    assert call(tensors) == "slow" and machine.launch_count == 0
+
+
+def test_a_call_whose_new_tensors_are_not_ordinary_goes_to_the_fallback(machine):
+    """As inside torch.func.grad: torch's new tensors are wrappers then. Here their memory is nowhere instead."""
+    library, meta = Library(), torch_function("torch_cpu", "aoti_torch_device_type_meta", 32)
+    assert meta is not None
+    new = library.routine("new_tensor", 7)
+    *described, _, index, target = new.parameters
+    new.give_back(new.call(machine.functions.new_tensor, *described, new.call(meta), index, target))
+    library.compile()
+    tensors = three()
+    made = Foreign(library.address("new_tensor"), 32)
+    call = device_call(machine, tensors, fallback=Fallback("slow"), new_tensor=made)
     assert call(tensors) == "slow" and machine.launch_count == 0
 
 

@@ -153,7 +153,7 @@ class DeviceLaunchingEmitter:
 
     def _take_tensors(self) -> Routine:
         """take_tensors(site, handles, slots): new tensors for results and intermediate values, and where their memory
-        is; 1 if memory is short."""
+        is; 1 if memory is short, or tensors are not ordinary ones, as inside torch.func.grad."""
         routine = self._library.routine("take_tensors", 3)
         site, handles, slots = routine.parameters
         kind, number = (routine.load(site, word) for word in (device_records.KIND, device_records.INDEX))
@@ -167,6 +167,14 @@ class DeviceLaunchingEmitter:
                 self._delete(routine, handles, 0, index)
                 routine.give_back(1)
             implementation = routine.load(routine.load(target))
+            keys = routine.load(implementation, self._layout.keys_word)
+            is_plain = routine.either(
+                routine.compare(keys, "==", routine.load(site, device_records.KEYS)),
+                routine.compare(keys, "==", routine.load(site, device_records.INFERENCE_KEYS)),
+            )
+            with routine.when(routine.opposite(is_plain)):
+                self._delete(routine, handles, 0, routine.add(index, 1))
+                routine.give_back(1)
             storage = routine.load(implementation, self._layout.storage_word)
             routine.store(routine.load(storage, self._layout.data_word), slots, index)
         routine.give_back(0)

@@ -15,11 +15,12 @@ import torch
 
 from ingot.runtime.cuda.prepared import Launch
 from ingot.runtime.native.addresses import torch_function
+from ingot.runtime.native.devices import device_kind
 from ingot.runtime.native.prototypes import Prototype, prototype
 from ingot.runtime.native.records import STEP_ENTRY, STEP_IS_PARALLEL, Patch, Placed
 
 # The words of a site.
-CONTEXT, KIND, INDEX, TENSOR_COUNT, TENSORS = range(5)
+CONTEXT, KIND, INDEX, KEYS, INFERENCE_KEYS, TENSOR_COUNT, TENSORS = range(7)
 # A new tensor: rank, sizes, strides and dtype, as torch's C interface takes them.
 TENSOR_WORDS = 4
 # What a step on a device has instead of an entry.
@@ -52,6 +53,7 @@ class DeviceSite:
     run: int
     """The address of the routine that launches them."""
     device: torch.device
+    """With its number."""
     context: int
     """The handle of the context that the functions were loaded in."""
 
@@ -60,8 +62,9 @@ class DeviceSite:
         tensors = [*results, *arena]
         record.keep(tensors)
         described = record.place([word for tensor in tensors for word in _tensor_words(tensor)])
-        kind, index = _interface_number(f"device_type_{self.device.type}"), self.device.index
-        return [self.context, kind, -1 if index is None else index, len(tensors), described]
+        number, kind = _interface_number(f"device_type_{self.device.type}"), device_kind(self.device)
+        assert kind is not None, "records are made for devices whose tensors are known"
+        return [self.context, number, self.device.index, *kind.keys, len(tensors), described]
 
 
 def _tensor_words(tensor: Prototype) -> list[int]:
