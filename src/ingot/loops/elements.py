@@ -155,6 +155,10 @@ class Elements:
     def select(self, condition: Element, x: Element, y: Element) -> Element:
         return Element(numpy.where(condition.array, x.array, y.array), x.dtype)
 
+    def extremum(self, how: str, x: Element, y: Element) -> Element:
+        takes_y = numpy.logical_or(_COMPARISONS[how](_number(y), _number(x)), numpy.not_equal(_number(y), _number(y)))
+        return Element(numpy.where(takes_y, y.array, x.array), x.dtype)
+
     # --- conversions --------------------------------------------------------------------------------------------------
 
     def convert(self, x: Element, dtype: DataType) -> Element:

@@ -55,6 +55,9 @@ class Emitter(Protocol):
         """eq, ne, lt, le, gt or ge, as a bool; only ne holds for NaN."""
 
     def select(self, condition: Any, x: Any, y: Any) -> Any: ...
+    def extremum(self, how: str, x: Any, y: Any) -> Any:
+        """The one that is gt or lt the other; NaN if either is."""
+
     def convert(self, x: Any, dtype: DataType) -> Any: ...
     def function(self, name: str, *operands: Any) -> Any:
         """A function of the math module, of floating-point numbers or signed integers."""

@@ -245,8 +245,8 @@ pointwise(
 )
 
 for name, summary, emit in [
-    ("maximum", "The larger of both; NaN if either is.", lambda e, x, y: _emit_extremum(e, x, y, "lt")),
-    ("minimum", "The smaller of both; NaN if either is.", lambda e, x, y: _emit_extremum(e, x, y, "gt")),
+    ("maximum", "The larger of both; NaN if either is.", lambda e, x, y: e.extremum("gt", x, y)),
+    ("minimum", "The smaller of both; NaN if either is.", lambda e, x, y: e.extremum("lt", x, y)),
 ]:
     pointwise(
         name,
@@ -413,11 +413,6 @@ def _emit_nextafter(e: Any, x: Any, y: Any) -> Any:
     found = e.select(e.compare("eq", x, zero), e.bit_or(e.bit_and(target, lowest), one), found)
     found = e.select(e.bit_or(e.compare("eq", x, y), e.compare("ne", y, y)), target, found)
     return e.with_bits(e.select(e.compare("ne", x, x), bits, found), dtype)
-
-
-def _emit_extremum(e: Any, x: Any, y: Any, y_wins: str) -> Any:
-    """y where it is the more extreme one or NaN, x otherwise: NaN on either side survives."""
-    return e.select(e.bit_or(e.compare(y_wins, x, y), e.compare("ne", y, y)), y, x)
 
 
 def _both_tensors(torch: Any, x: Any, y: Any) -> tuple[Any, Any]:

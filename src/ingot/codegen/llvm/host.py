@@ -36,6 +36,8 @@ class Host:
     """Whether instructions approximate 2^x, log2(x), 1 / x and roots in single precision, as GPUs' do."""
     packs_bfloat16: bool = False
     """Whether an instruction rounds two float32 to a word of two bfloat16."""
+    has_extrema: bool = False
+    """Whether an instruction gives the larger or smaller of two float32, and NaN if either is."""
     computes_halves: bool = False
     """Whether instructions add and multiply both half types."""
     approximates: bool = False

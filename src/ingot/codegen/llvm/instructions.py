@@ -237,6 +237,15 @@ class Instructions:
     def select(self, condition: Value, x: Value, y: Value) -> Value:
         return Value(self.builder.select(condition.code, x.code, y.code), x.dtype)
 
+    def extremum(self, how: str, x: Value, y: Value) -> Value:
+        """y where it wins or is NaN, x otherwise; a GPU has an instruction for it."""
+        if x.dtype is DataType.Float and self.host.has_extrema:
+            name = "maximum" if how == "gt" else "minimum"
+            first, second = NumberLanes(self.builder, x.code), NumberLanes(self.builder, y.code)
+            return Value(intrinsic(name, first, second).value, x.dtype)
+        takes_y = self.bit_or(self.compare(how, y, x), self.compare("ne", y, y))
+        return self.select(takes_y, y, x)
+
     def _truth(self, code: ir.Value) -> Value:
         return Value(code, DataType.Bool)
 

@@ -35,6 +35,7 @@ def gpu(capability: tuple[int, int]) -> Host:
         has_rounding=True,
         has_approximations=True,
         packs_bfloat16=capability >= (8, 0),
+        has_extrema=capability >= (8, 0),
         computes_halves=capability >= (9, 0),
     )
 

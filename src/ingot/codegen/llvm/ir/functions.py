@@ -41,8 +41,18 @@ class Block:
 class Function(Value):
     """A function of a module; only declared as long as it has no blocks."""
 
-    __slots__ = ("_convention", "_names", "_passing", "arguments", "attributes", "blocks", "is_internal", "kind")
-    __slots__ += ("module", "name")
+    __slots__ = (
+        "_convention",
+        "_names",
+        "_passing",
+        "arguments",
+        "attributes",
+        "blocks",
+        "is_internal",
+        "kind",
+        "module",
+        "name",
+    )
 
     def __init__(self, module: Module, kind: FunctionType, name: str):
         super().__init__(PointerType(kind), f"@{name}")

@@ -35,7 +35,7 @@ _EXPM1 = (0.500001847743988, 0.16694284975528717, 0.04164738208055496)
 
 def exp(x: Number) -> Number:
     """The product with log2(e) is off by 2^-18 at the ends of the range, and by less in between."""
-    return power_of_two(x * LOG2_E)
+    return power_of_two(x * LOG2_E, flushes=True)
 
 
 def expm1(x: Number) -> Number:
