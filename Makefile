@@ -21,7 +21,7 @@ demo: $(READY)  ## set up, define a fusion, optimise it, run it, show the figure
 test: $(READY)  ## set up and run the tests
 	$(BIN)/pytest -n auto
 
-bench: $(READY)  ## compare eager, torch.compile and ingot; about eight minutes on a machine that does nothing else
+bench: $(READY)  ## compare eager, torch.compile and ingot; about twelve minutes on a machine that does nothing else
 	$(BIN)/python -m benchmarks --json build/benchmark.json --pictures docs
 
 lint: $(READY)  ## style, types, and the direction of imports

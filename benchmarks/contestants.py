@@ -7,6 +7,7 @@ eager's before anyone is measured, and a difference ends the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +104,13 @@ def fresh_compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function compiled by torch.compile, which is made to forget what it has compiled before."""
     torch.compiler.reset()
     return torch.compile(function)
+
+
+def inductor_settings(**settings: Any) -> AbstractContextManager[Any]:
+    """Settings of what torch.compile compiles with, imported at the first need: it takes seconds."""
+    from torch._inductor import config
+
+    return config.patch(settings)
 
 
 def require_close(case: Case, results: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> None:

@@ -99,9 +99,14 @@ def models(bench: Bench) -> list[Job]:
     return [partial(measure_model, model, bench.settings) for model in MODELS]
 
 
-def measure_model(model: Model, settings: Settings) -> Row:
+def frozen(bench: Bench) -> list[Job]:
+    """The same models with weights that are constants."""
+    return [partial(measure_model, model, bench.settings, is_frozen=True) for model in MODELS]
+
+
+def measure_model(model: Model, settings: Settings, is_frozen: bool = False) -> Row:
     with torch.no_grad():
-        contest = contest_of_model(model, settings.small_models, settings.with_compile)
+        contest = contest_of_model(model, settings.small_models, settings.with_compile, is_frozen)
         timings = race({name: Contestant(call) for name, call in contest.calls.items()}, settings.effort)
     return Row(model.name, _medians(timings), contest.elements, contest.nbytes, second_result=contest.second_result)
 
@@ -156,6 +161,7 @@ GROUPS: dict[str, Callable[[Bench], list[Job]]] = {
     "reductions": partial(large, REDUCTIONS),
     "small": small,
     "models": models,
+    "frozen": frozen,
     "half": half,
     "linear": linear,
     "pool": pool,

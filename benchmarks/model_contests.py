@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.contestants import JIT_CALLS, WrongResult, fresh_compile
+from benchmarks.contestants import JIT_CALLS, WrongResult, fresh_compile, inductor_settings
 from benchmarks.measuring import Call, seconds
 from benchmarks.models import Model
 from benchmarks.results import COMPILE, EAGER, JIT
@@ -31,16 +31,20 @@ class ModelContest:
     """Of the weights and the inputs."""
 
 
-def contest_of_model(model: Model, is_small: bool, with_compile: bool) -> ModelContest:
-    """Compile and check a model. Raises WrongResult if ingot.jit and eager differ."""
+def contest_of_model(model: Model, is_small: bool, with_compile: bool, is_frozen: bool = False) -> ModelContest:
+    """Compile and check a model, with its weights as constants if it is frozen; torch.compile has a setting for that.
+
+    Raises WrongResult if ingot.jit and eager differ.
+    """
     module, inputs = model.make(is_small)
     expected = module(**inputs)
-    jitted: Any = jit(module)
+    jitted: Any = jit(module, freeze=is_frozen)
     calls: dict[str, Call] = {EAGER: lambda: module(**inputs)}
     second = {JIT: _seconds_to_second_result(lambda: jitted(**inputs))}
     if with_compile:
         compiled = fresh_compile(module)
-        second[COMPILE] = _seconds_to_second_result(lambda: compiled(**inputs))
+        with inductor_settings(freezing=is_frozen):
+            second[COMPILE] = _seconds_to_second_result(lambda: compiled(**inputs))
         calls[COMPILE] = lambda: compiled(**inputs)
     calls[JIT] = lambda: jitted(**inputs)
     for _ in range(JIT_CALLS):

@@ -151,7 +151,7 @@ def small_sheet(rows: Sequence[Row]) -> Sheet:
     return Sheet("Small tensors, {} x {}, float32: one call".format(*SMALL), columns, tuple(cells))
 
 
-def models_sheet(rows: Sequence[Row]) -> Sheet:
+def models_sheet(title: str, rows: Sequence[Row]) -> Sheet:
     columns = (
         *("", "eager ms", "torch. compile ms", "ingot.jit ms", "over eager", "over torch. compile"),
         *("second result after ms", "torch. compile's after ms", "ratio"),
@@ -168,7 +168,7 @@ def models_sheet(rows: Sequence[Row]) -> Sheet:
     ]
     means = (mean_ratio(row.over(name, JIT) for row in rows) for name in (EAGER, COMPILE))
     cells.append(("geometric mean", "", "", "", *means, "", "", mean_ratio(row.second_result_ratio for row in rows)))
-    return Sheet("Models in eval mode, without gradients", columns, tuple(cells))
+    return Sheet(title, columns, tuple(cells))
 
 
 def linear_sheet(rows: Sequence[Row]) -> Sheet:
@@ -204,7 +204,8 @@ _SHEETS = {
     "pointwise": lambda rows: large_sheet("Element by element", rows),
     "reductions": lambda rows: large_sheet("Reductions and layout", rows),
     "small": small_sheet,
-    "models": models_sheet,
+    "models": lambda rows: models_sheet("Models in eval mode, without gradients", rows),
+    "frozen": lambda rows: models_sheet("The same models, frozen: weights are constants", rows),
     "half": half_sheet,
     "linear": linear_sheet,
     "pool": pool_sheet,

@@ -72,7 +72,8 @@ def targets(results: Results) -> list[Target]:
             found += worst("a small call, over torch.compile", [(row.name, row.over(COMPILE))], CALL_RATIO)
     small = ((row.name, row.over(EAGER, JIT)) for row in results.rows("small"))
     found += worst("small calls through ingot.jit, over eager", small, 1.0)
-    found += _models(results.rows("models"))
+    found += _models("models", results.rows("models"))
+    found += _models("frozen models", results.rows("frozen"))
     halves = ((row.name, row.over(IN_FLOAT32)) for row in results.rows("half") if row.memory_bound)
     found += worst("half types bound by memory, over float32", halves, HALF_OVER_FLOAT32)
     return found + _no_cliff(results.rows("linear"))
@@ -89,12 +90,12 @@ def _large(text: str, rows: Sequence[Row], contestant: str) -> list[Target]:
     return found
 
 
-def _models(rows: Sequence[Row]) -> list[Target]:
+def _models(text: str, rows: Sequence[Row]) -> list[Target]:
     sooner = (row.second_result_ratio for row in rows)
     return [
-        *mean("models, over eager", (row.over(EAGER, JIT) for row in rows), MODELS_OVER_EAGER),
-        *mean("models, over torch.compile", (row.over(COMPILE, JIT) for row in rows), MODELS_OVER_COMPILE),
-        *mean("models, second result over torch.compile's", sooner, SECOND_RESULT_RATIO),
+        *mean(f"{text}, over eager", (row.over(EAGER, JIT) for row in rows), MODELS_OVER_EAGER),
+        *mean(f"{text}, over torch.compile", (row.over(COMPILE, JIT) for row in rows), MODELS_OVER_COMPILE),
+        *mean(f"{text}, second result over torch.compile's", sooner, SECOND_RESULT_RATIO),
     ]
 
 

@@ -144,12 +144,13 @@ def test_targets_hold_for_both_ways_in():
     assert found["small calls through ingot.jit, over eager"].reached == 0.5
 
 
-def test_targets_of_models_are_means():
+@pytest.mark.parametrize("group", ["models", "frozen"])
+def test_targets_of_models_are_means(group):
     rows = tuple(
         Row(str(times), {EAGER: times, COMPILE: 1.0, JIT: 1.0}, 1, 1, second_result={COMPILE: 40.0, JIT: times})
         for times in (1.0, 4.0)
     )
-    over_eager, over_compile, sooner = targets(Results({}, (), {}, {"models": rows}))
+    over_eager, over_compile, sooner = targets(Results({}, (), {}, {group: rows}))
     assert over_eager.reached == pytest.approx(2.0)
     assert over_compile.is_met
     assert sooner.reached == pytest.approx(20.0)
