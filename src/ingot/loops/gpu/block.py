@@ -33,6 +33,8 @@ class Scope:
     """Numbers of the rows that each thread is at."""
     part: int = 0
     """Of these rows, where they go in parts."""
+    left: int = 0
+    """How many values launches before have left for each accumulator here."""
     lanes: int = 1
     """What a thread takes together."""
 

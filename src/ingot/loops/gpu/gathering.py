@@ -59,8 +59,7 @@ class Gathering(TensorAccess):
             if index not in block.gathered:
                 raise LoopError(f"{self.nest.accumulators[index].name} was not begun here\n{self.nest.text}")
             return self._of_team(index, block.gathered[index], block.schedule)
-        left = self._left[index]
-        count = 1 + max((number for number, _ in left), default=-1)
+        left, count = self._left[index], scope.left
         gathered, team = self._nothing(index, block, scope.lanes), block.schedule.team
         at_once = max(VALUES_AT_ONCE // scope.lanes, 1)
         for start in range(0, count, at_once * team):

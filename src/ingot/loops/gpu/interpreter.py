@@ -75,7 +75,7 @@ class _Machine(Gathering):
     def _launch(self, launch: GpuLaunch, block: Block) -> None:
         loop = launch.loop
         if loop is None:
-            self._run_body(launch.body, Scope(inside=block.thread >= 0), block)
+            self._run_body(launch.body, Scope(inside=block.thread >= 0, left=self.call.grid), block)
         elif loop.kind is LoopKind.GRID:
             self._grid(loop, block)
         elif self.schedule.tile:
@@ -114,7 +114,7 @@ class _Machine(Gathering):
         part, number = divmod(block.number, self.call.grid)
         outer = replace(loop, axes=tuple(axis for axis in loop.axes if axis not in loop.blocked))
         row = number * self.schedule.teams + block.team
-        scope = self._entered(Scope(part=part), outer, row, self._units(outer))
+        scope = self._entered(Scope(part=part, left=self.call.parts), outer, row, self._units(outer))
         scope.rows = numpy.minimum(row, self._units(outer) - 1) * loop.lanes + numpy.arange(loop.lanes)
         totals = {i.accumulator for i in loop.body if isinstance(i, Accumulate)}
         used = dict.fromkeys(i.accumulator for i in walk(loop.body) if isinstance(i, Accumulate))
