@@ -1,0 +1,79 @@
+"""PTX of some well-known fusions: which instructions it has, and what NVIDIA's assembler makes of it.
+
+The instructions of each are in `golden`, counted: where a change is meant, INGOT_TEST_GOLDEN=write writes them again:
+
+    INGOT_TEST_GOLDEN=write .venv/bin/pytest tests/codegen/ptx/test_fusions.py
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ingot.codegen.ptx.kernels import GpuKernel
+from ingot.loops.gpu.scheduling import GpuCall
+from tests.codegen.ptx.fusions import FUSIONS
+
+GOLDEN = Path(__file__).parent / "golden"
+WRITES = os.environ.get("INGOT_TEST_GOLDEN") == "write"
+WIDE_LOADS = ("ld.global.v4.b32", "ld.global.v2.b64", "ld.global.nc.v4.b32", "ld.global.nc.v2.b64")
+
+
+@cache
+def kernel_of(name: str) -> tuple[GpuKernel, GpuCall]:
+    return FUSIONS[name].kernel()
+
+
+def profile(ptx: str) -> str:
+    """The instructions of each entry of a module, with how often they stand there."""
+    lines = []
+    for entry in re.split(r"(?=\.visible \.entry )", ptx)[1:]:
+        name = entry.split()[2].partition("(")[0]
+        found = re.findall(r"^\s+(?:@!?%p\d+ )?([a-z][\w.:]*)\b[^\n:]*;", entry, re.MULTILINE)
+        lines.append(f"{name}:")
+        lines += [f"{count:6} {instruction}" for instruction, count in sorted(Counter(found).items())]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("name", FUSIONS)
+def test_instructions_and_loops_are_those_on_record(name: str):
+    kernel, call = kernel_of(name)
+    text = f"# {call.schedule.text(kernel.program)}\n{kernel.nest.text}\n{profile(kernel.ptx)}"
+    path = GOLDEN / f"{name}.txt"
+    if WRITES:
+        path.write_text(text)
+    assert text == path.read_text(), f"if this is meant: INGOT_TEST_GOLDEN=write pytest {Path(__file__).name}"
+
+
+@pytest.mark.parametrize("name", FUSIONS)
+def test_fusions_have_the_form_that_suits_them(name: str):
+    kernel, call = kernel_of(name)
+    assert call.schedule.form is FUSIONS[name].form
+    assert any(load in kernel.ptx for load in WIDE_LOADS) == FUSIONS[name].is_wide
+    assert "call" not in profile(kernel.ptx), "functions are written where they are used"
+    assert ".local" not in kernel.ptx, "everything a thread has is in registers"
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is part of NVIDIA's toolkit")
+# Of threads by the thousand the assembler makes two blocks fit, and rather spills a register of some than have one.
+@pytest.mark.parametrize("name", [name for name in FUSIONS if name != "softmax_of_long_rows"])
+def test_fusions_need_no_memory_of_their_own(name: str, tmp_path: Path):
+    kernel, _ = kernel_of(name)
+    path = tmp_path / "kernel.ptx"
+    path.write_text(kernel.ptx)
+    command = ["ptxas", "-v", "-arch=sm_90", "-o", os.devnull, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr)
+    assert frames == [("0", "0", "0")] * len(kernel.entries), done.stderr
+
+
+def test_there_is_no_record_of_what_is_gone():
+    assert {path.stem for path in GOLDEN.iterdir()} == set(FUSIONS)
