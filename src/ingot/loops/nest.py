@@ -20,6 +20,8 @@ those of a threads loop inside it over the threads of that block or team, the sa
 such loop. So scratch memory that lies in registers is there again in the next loop, and shared memory is where threads
 give values to each other, with a barrier between writing and reading. Finishing an accumulator combines what the
 threads of a team have gathered. A blocks loop may take neighbouring rows together, to each thread of a team the same.
+Where two axes go in blocks of one size, a block of threads has a square of elements, and threads loops over both axes,
+in either order, visit it.
 
 Every loop at the top of a nest for a GPU is a launch, and so is what follows them, by a single block. An accumulator
 that is begun outside them is gathered in one launch and finished in others: by each block for itself where it gathers
@@ -237,7 +239,8 @@ class Loop:
     """Those of the axes that go block by block."""
     body: tuple[Instruction, ...]
     at_once: int = 1
-    """Iterations side by side: of a serial loop in the one vector loop it holds, of a grid loop in a thread."""
+    """Iterations side by side: of a serial loop in the one vector loop it holds, of a grid loop in a thread, of a threads
+    loop over a square neighbours along its first axis in a thread."""
     lanes: int = 1
     """Neighbouring elements of the last axis that one thread of a GPU takes together."""
 
