@@ -239,8 +239,8 @@ class Loop:
     """Those of the axes that go block by block."""
     body: tuple[Instruction, ...]
     at_once: int = 1
-    """Iterations side by side: of a serial loop in the one vector loop it holds, of a grid loop in a thread, of a threads
-    loop over a square neighbours along its first axis in a thread."""
+    """Iterations side by side: of a serial loop in the one vector loop it holds, of a grid loop in a thread, of a
+    threads loop over a square neighbours along its first axis in a thread."""
     lanes: int = 1
     """Neighbouring elements of the last axis that one thread of a GPU takes together."""
 
