@@ -1,0 +1,89 @@
+"""Squares that blocks of threads turn: when they are chosen, and how large they are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ingot import DataType, GraphBuilder
+from ingot.ir.torch_types import to_torch
+from ingot.loops.gpu.schedule import GpuForm
+from ingot.loops.gpu.scheduling import GpuCall
+from ingot.loops.gpu.tiling import SHARED_BYTES, tile_for
+from ingot.loops.schedule import Motion
+from ingot.runtime.cuda.kernels import scheduled
+from ingot.runtime.plan import Plan
+
+
+def call_of(dtype: DataType, *tensors: torch.Tensor) -> GpuCall:
+    builder = GraphBuilder()
+    first, *others = (builder.input(tuple(tensor.shape), dtype) for tensor in tensors)
+    total = first
+    for other in others:
+        total = total + other
+    builder.output(total)
+    (kernel,) = Plan(builder.build()).kernels()
+    return scheduled(kernel, list(tensors), {})[0]
+
+
+def matrices(dtype: DataType, rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """One that is row-major, and one that is not."""
+    return torch.empty(rows, columns, dtype=to_torch(dtype)), torch.empty(columns, rows, dtype=to_torch(dtype)).T
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lanes", "side", "threads"),
+    [
+        (DataType.Double, 2, 32, 256),
+        (DataType.Float, 4, 64, 256),
+        (DataType.BFloat16, 8, 64, 64),
+        (DataType.Int8, 8, 64, 64),
+    ],
+    ids=str,
+)
+def test_threads_take_small_squares_of_16_bytes_a_side(dtype: DataType, lanes: int, side: int, threads: int):
+    call = call_of(dtype, *matrices(dtype, 128, 256))
+    schedule = call.schedule
+    assert (schedule.form, schedule.lanes, schedule.tile, schedule.threads) == (GpuForm.TILES, lanes, side, threads)
+    assert schedule.turned == (2,)
+    assert schedule.motions == (Motion.NEXT, Motion.NEXT, Motion.STRIDED)
+    assert schedule.is_even
+    assert call.grid == (128 // side) * (256 // side)
+    assert call.blocks == (side, side)
+    assert call.alignments == (lanes * dtype.bytes,) * 3
+
+
+@pytest.mark.parametrize(("rows", "columns", "lanes"), [(130, 256, 2), (128, 250, 2), (128, 255, 1), (127, 256, 1)])
+def test_sizes_decide_how_many_neighbours_go_together(rows: int, columns: int, lanes: int):
+    schedule = call_of(DataType.Float, *matrices(DataType.Float, rows, columns)).schedule
+    assert schedule.lanes == lanes
+    assert not schedule.is_even
+
+
+def test_a_turned_tensor_that_begins_in_the_middle_is_read_in_smaller_pieces():
+    whole = torch.empty(256 * 128 + 1)
+    call = call_of(DataType.Float, torch.empty(128, 256), whole[1:].view(256, 128).T)
+    assert call.schedule.lanes == 1
+    assert call.alignments == (4, 4, 4)
+
+
+def test_few_elements_across_are_not_worth_a_square():
+    assert call_of(DataType.Float, *matrices(DataType.Float, 1000, 15)).schedule.form is GpuForm.GRID
+    assert call_of(DataType.Float, *matrices(DataType.Float, 15, 1000)).schedule.form is GpuForm.GRID
+    assert call_of(DataType.Float, *matrices(DataType.Float, 16, 1000)).schedule.form is GpuForm.TILES
+
+
+def test_tensors_that_all_lie_alike_are_no_case_for_squares():
+    _, turned = matrices(DataType.Float, 128, 256)
+    assert call_of(DataType.Float, turned, turned).schedule.form is GpuForm.TILES  # the result is row-major
+    straight, _ = matrices(DataType.Float, 128, 256)
+    assert call_of(DataType.Float, straight, straight).schedule.form is GpuForm.GRID
+
+
+@pytest.mark.parametrize("buffers", range(1, 20))
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+def test_squares_fit_shared_memory(width: int, buffers: int):
+    tile = tile_for(16 // width, [width] * buffers)
+    assert tile.side**2 * width * buffers <= SHARED_BYTES
+    assert tile.side % (8 * tile.lanes) == 0
+    assert (tile.side // tile.lanes) ** 2 % tile.threads == 0
