@@ -20,7 +20,7 @@ FEW_ROWS = 264
 """With so many rows there is enough to do without parts of them."""
 PARTS = 1024
 """Blocks that share rows in parts, about, and the most values that are left to be combined for a row."""
-WORTH_A_LAUNCH = 1 << 18
+WORTH_A_LAUNCH = 1 << 19
 """Bytes that a block may read before it takes longer than another launch."""
 _SHARED_BYTES = 48 << 10
 _WIDEST = 8

@@ -1,0 +1,108 @@
+"""Who shares which rows: threads across and down rows that lie across memory, and parts of few long rows."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from ingot import DataType, GraphBuilder
+from ingot.fusion.rules import FusionRules
+from ingot.ir.torch_types import to_torch
+from ingot.loops.gpu.launches import launches_of, left_by_launches, workspace_share
+from ingot.loops.gpu.nesting import build_gpu_nest
+from ingot.loops.gpu.schedule import GpuForm
+from ingot.loops.gpu.scheduling import GpuCall
+from ingot.loops.gpu.sharing import ENOUGH_THREADS, MOST_THREADS, column_block, most_down, part_of
+from ingot.loops.nest import Nest
+from ingot.runtime.cuda.kernels import scheduled
+from ingot.runtime.plan import Plan
+
+
+def planned(body: Any, shape: tuple[int, ...], dtype: DataType = DataType.Float) -> tuple[GpuCall, Nest]:
+    """How a fusion of one tensor is called on a GPU, and its loops."""
+    builder = GraphBuilder()
+    builder.output(body(builder.ops, builder.input(shape, dtype)))
+    (kernel,) = Plan(builder.build(), FusionRules(strategy="aggressive")).kernels()
+    call, _ = scheduled(kernel, [torch.empty(shape, dtype=to_torch(dtype), device="meta")], {})
+    return call, build_gpu_nest(kernel.program, call.schedule)
+
+
+def grids(call: GpuCall, nest: Nest) -> list[tuple[int, int]]:
+    """Blocks of each launch, and threads of a block."""
+    return [(launch.blocks(call), launch.schedule(call.schedule).threads) for launch in launches_of(nest)]
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 8])
+def test_blocks_of_columns_fit_a_block_and_its_shared_memory(lanes: int):
+    for rows, length, narrowest in product((1, 3, 64, 1024, 100_000), (1, 9, 100, 8192, 1 << 20), (1, 8, 32)):
+        across, down = column_block(rows, length, narrowest, lanes)
+        assert 32 <= across * down <= MOST_THREADS
+        assert down <= max(most_down(across, lanes), 32 // across)
+        assert across & (across - 1) == down & (down - 1) == 0, "powers of two can be halved until one is left"
+
+
+def test_there_are_enough_threads_for_wide_matrices_without_parts():
+    for columns, dtype in ((8192, DataType.BFloat16), (8192, DataType.Float), (1 << 16, DataType.Float)):
+        call, nest = planned(lambda ops, x: ops.sum(x, [0]), (8192, columns), dtype)
+        assert call.schedule.form is GpuForm.COLUMNS and not call.schedule.is_split
+        ((blocks, threads),) = grids(call, nest)
+        assert blocks * threads >= ENOUGH_THREADS
+        assert call.schedule.teams * call.schedule.lanes * dtype.bytes >= 128, "narrow blocks read too little at once"
+
+
+def test_few_long_columns_go_in_parts_that_a_second_launch_puts_together():
+    call, nest = planned(lambda ops, x: ops.sum(x, [0]), (1 << 20, 32))
+    assert call.schedule.form is GpuForm.COLUMNS and call.schedule.is_split
+    (first, threads), (second, _) = grids(call, nest)
+    assert first * threads >= ENOUGH_THREADS and second == call.grid
+    assert workspace_share(call) >= call.parts * 32 * 8
+
+
+def test_small_matrices_are_not_worth_a_second_launch():
+    for shape in ((4096, 64), (512, 512), (30, 30)):
+        call, nest = planned(lambda ops, x: ops.sum(x, [0]), shape)
+        assert len(launches_of(nest)) == 1 and not call.schedule.is_split
+
+
+def test_a_variance_of_everything_reads_it_once():
+    call, nest = planned(lambda ops, x: ops.var(x, [0, 1]), (8192, 8192), DataType.BFloat16)
+    assert call.schedule.is_split and call.schedule.one_pass
+    (first, _), (second, _) = grids(call, nest)
+    assert first == call.parts > 500 and second == 1
+    assert len(left_by_launches(nest)) == 2
+
+
+def test_every_pass_over_rows_in_parts_is_a_launch():
+    call, nest = planned(lambda ops, x: ops.softmax(x, -1), (4, 1 << 20))
+    assert call.schedule.is_split
+    assert [blocks for blocks, _ in grids(call, nest)] == [4 * call.parts] * 3
+
+
+def test_many_or_short_rows_stay_whole():
+    for shape in ((1000, 1 << 20), (4, 1000)):
+        call, nest = planned(lambda ops, x: ops.softmax(x, -1), shape)
+        assert not call.schedule.is_split and len(launches_of(nest)) == 1
+
+
+def test_columns_stay_in_registers_between_passes_where_threads_can_hold_them():
+    call, _ = planned(lambda ops, x: ops.softmax(x, 0), (30, 1024))
+    assert call.schedule.form is GpuForm.COLUMNS and call.schedule.steps
+    call, _ = planned(lambda ops, x: ops.softmax(x, 0), (8192, 1024))
+    assert call.schedule.form is GpuForm.COLUMNS and not call.schedule.steps
+
+
+def test_a_total_takes_a_last_launch_of_one_block():
+    for axes in ([1], [0]):
+        call, nest = planned(lambda ops, x, axes=axes: ops.sum(ops.sqrt(ops.sum(x * x, axes)), [0]), (4096, 1024))
+        launches = grids(call, nest)
+        assert len(launches) == 2 and launches[0][0] == call.grid and launches[1] == (1, 1024)
+        assert workspace_share(call) >= 8 * call.grid
+
+
+def test_parts_are_whole_turns_and_cover_their_row():
+    for rows, length, turn in product((1, 7, 200), (1025, 99_999, 1 << 20, (1 << 26) + 1), (64, 1024)):
+        part = part_of(rows, length, turn)
+        assert part % turn == 0 and -(-length // part) * rows <= 2048 + rows
