@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ingot.base.sizes import Size, SizeExpression
+from ingot.frontend.jit.epilogues import take_in_activations
 from ingot.frontend.jit.freezing import freeze
 from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes, quicker_linear
 from ingot.frontend.jit.planning import Call, Region, Steps, plan_steps
@@ -80,7 +81,8 @@ def compile_tape(tape: Tape, compiler: JitCompiler, is_frozen: bool = False, is_
 
     What a region would have PyTorch copy are calls. One that is replayed becomes CUDA graphs, if it runs on a GPU.
     """
-    tape = simplify_pooling(gather_products(freeze(tape) if is_frozen else tape))
+    tape = take_in_activations(freeze(tape) if is_frozen else tape)
+    tape = simplify_pooling(gather_products(tape))
     called: frozenset[int] = frozenset()
     while True:
         try:

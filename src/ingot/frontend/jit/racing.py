@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
+from ingot.frontend.jit.tape import CPU
+from ingot.ir.interpreter import clock
+
 _ROUNDS = 5
+_CALLS_ON_A_GPU = 20
+"""Calls that are timed together: a GPU that is waited for after each would seem slower than it is."""
 CLEARLY = 0.9
 """Share of the plain way's time that the other must stay below."""
 
 
-def seconds_of(*ways: Callable[[], Any]) -> tuple[float, ...]:
-    """What each way takes: the best of a few calls in turns."""
+def seconds_of(*ways: Callable[[], Any], device: torch.device = CPU) -> tuple[float, ...]:
+    """What a call takes each way: the best of a few in turns."""
     best = [float("inf")] * len(ways)
+    calls = 1 if device.type == "cpu" else _CALLS_ON_A_GPU
     for _ in range(_ROUNDS):
         for number, way in enumerate(ways):
-            start = time.perf_counter()
-            way()
-            best[number] = min(best[number], time.perf_counter() - start)
+            start = clock(device)
+            for _ in range(calls):
+                way()
+            best[number] = min(best[number], (clock(device) - start) / calls)
     return tuple(best)
 
 
-def is_clearly_quicker(candidate: Callable[[], Any], plain: Callable[[], Any]) -> bool:
-    """Whether one way takes clearly less time than the other."""
-    taken, allowed = seconds_of(candidate, plain)
+def is_clearly_quicker(candidate: Callable[[], Any], plain: Callable[[], Any], device: torch.device = CPU) -> bool:
+    """Whether one way takes clearly less time than the other on a device."""
+    taken, allowed = seconds_of(candidate, plain, device=device)
     return taken < CLEARLY * allowed
