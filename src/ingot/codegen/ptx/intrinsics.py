@@ -28,6 +28,11 @@ def block_number(builder: Any) -> ir.Value:
     return _intrinsic(builder, "llvm.nvvm.read.ptx.sreg.ctaid.x", _INDEX)
 
 
+def line_number(builder: Any) -> ir.Value:
+    """Of the block, along the second axis of the grid."""
+    return _intrinsic(builder, "llvm.nvvm.read.ptx.sreg.ctaid.y", _INDEX)
+
+
 def barrier(builder: Any) -> None:
     """All threads of the block arrive before any goes on; what they wrote to shared memory is seen by all."""
     _intrinsic(builder, "llvm.nvvm.barrier.cta.sync.aligned.all", ir.VoidType(), _INDEX(0))

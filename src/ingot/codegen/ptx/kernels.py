@@ -1,6 +1,6 @@
 """Nests of loops as functions for a GPU: what one thread does, told for all of them.
 
-    grid loop      the thread's number in the whole grid says which elements are its own
+    grid loop      the thread's number in the whole grid, or in its line of blocks, says which elements are its own
     blocks loop    the number of the block, and of the team in it, says which row; or which square, see `tiles`
     threads loop   the number in the team says which elements of the row
 
@@ -9,7 +9,7 @@ Every loop at the top of a nest is a function of its own, and so is what follows
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ingot.codegen.llvm import ir
@@ -77,12 +77,17 @@ class _GridEmission(Emission):
     def emit(self, loop: Loop) -> None:
         builder, schedule, index = self.builder, self.schedule, self.arguments.index
         thread, block = self.wide(intrinsics.thread_number(builder)), self.wide(intrinsics.block_number(builder))
+        outside = self.outside
+        if schedule.has_lines:
+            outside = outside.inner(1, None)
+            outside.enter(loop.axes[:-1], self.wide(intrinsics.line_number(builder)), 1)
+            loop = replace(loop, axes=loop.axes[-1:])
         units = self.units(loop.axes, loop.lanes)
         first = builder.add(builder.mul(block, index(schedule.threads * loop.at_once)), thread)
         places = []
         for turn in range(loop.at_once):
             unit = builder.add(first, index(turn * schedule.threads))
-            places.append(self.entered(self.outside, loop, unit, units, schedule.is_even))
+            places.append(self.entered(outside, loop, unit, units, schedule.is_even))
         self.run_side_by_side(places, loop.body)
         if schedule.has_rest:
             self._rest(loop, builder.add(builder.mul(block, index(schedule.threads)), thread))

@@ -68,7 +68,8 @@ class _Machine(Gathering):
 
     def run(self) -> None:
         for launch in launches_of(self.nest):
-            count = launch.blocks(self.call)
+            self.begin_launch()
+            count = launch.blocks(self.call) * launch.lines(self.call)
             for number in self.random.sample(range(count), count):
                 self._launch(launch, Block(number, launch.schedule(self.schedule)))
 
@@ -89,10 +90,15 @@ class _Machine(Gathering):
     # --- loops --------------------------------------------------------------------------------------------------------
 
     def _grid(self, loop: Loop, block: Block) -> None:
-        schedule = self.schedule
-        first = block.number * schedule.threads * loop.at_once + block.thread
+        schedule, outside, number = self.schedule, Scope(), block.number
+        if schedule.has_lines:
+            line, number = divmod(number, self.call.grid)
+            lines = replace(loop, axes=loop.axes[:-1], lanes=1)
+            outside = self._entered(outside, lines, numpy.full_like(block.thread, line), self.call.lines)
+            loop = replace(loop, axes=loop.axes[-1:])
+        first = number * schedule.threads * loop.at_once + block.thread
         units = [first + turn * schedule.threads for turn in range(loop.at_once)]
-        steps = [self._entered(Scope(), loop, unit, self._units(loop)) for unit in units]
+        steps = [self._entered(outside, loop, unit, self._units(loop)) for unit in units]
         self._run_together(loop.body, steps, block)
         if schedule.has_rest:
             (axis,) = loop.axes
@@ -204,7 +210,7 @@ class _Machine(Gathering):
                     self.gather(accumulator, [(self._value(value, scope), first)], block)
                 case Store(_, value):
                     self._check_agreement(instruction, self._value(value, scope), scope, block)
-                    self.store(instruction, scope.inner({}, block.member == 0))
+                    self.store(instruction, scope.inner({}, block.member == 0), block)
                 case At():
                     self._at(instruction, scope, block)
                 case _:
@@ -227,7 +233,7 @@ class _Machine(Gathering):
     def _run_one(self, instruction: Instruction, scope: Scope, block: Block, step: int) -> None:
         match instruction:
             case Store():
-                self.store(instruction, scope)
+                self.store(instruction, scope, block)
             case Keep(scratch, value):
                 self._keep(instruction, self._value(value, scope), scope, block, (scratch, step))
             case Load() | Compute() | Recall() | Finish():
@@ -242,7 +248,7 @@ class _Machine(Gathering):
     ) -> Element:
         match instruction:
             case Load():
-                return self.load(instruction, scope)
+                return self.load(instruction, scope, block)
             case Compute(_, op, operands, attributes):
                 assert op.emit is not None
                 values = [self._value(operand, scope) for operand in operands]

@@ -44,6 +44,10 @@ class GpuLaunch:
             return 1
         return call.grid * call.parts if call.schedule.is_split and self.loop.blocked else call.grid
 
+    def lines(self, call: GpuCall) -> int:
+        """How many times as many blocks, counted along a second axis."""
+        return call.lines if self.loop is not None else 1
+
 
 def launches_of(nest: Nest) -> list[GpuLaunch]:
     loops = [GpuLaunch((instruction,)) for instruction in nest.body if isinstance(instruction, Loop)]

@@ -48,6 +48,9 @@ class GpuSchedule:
     """Whether elements come out even: every thread has all of its elements."""
     has_rest: bool = False
     """Whether some elements are left over at the end, fewer than a thread takes together."""
+    has_lines: bool = False
+    """Whether each block of the grid form stays within one line along the last axis: which one it is says a second
+    number of the block, so that nothing needs dividing."""
     is_wide: bool = False
     """Whether distances in memory take 64 bits."""
     one_pass: bool = False
@@ -84,7 +87,7 @@ class GpuSchedule:
         names = [f"out{i}" for i in range(len(program.outputs))] + [f"in{i}" for i in range(len(program.inputs))]
         moves = ", ".join(f"{name} {motion.value}" for name, motion in zip(names, self.motions, strict=True))
         shares = {
-            GpuForm.GRID: f"{self.at_once} times each",
+            GpuForm.GRID: f"{self.at_once} times each{' on a line' if self.has_lines else ''}",
             GpuForm.TEAMS: f"teams of {self.team}, {self.steps or 'counted'} steps",
             GpuForm.COLUMNS: f"teams of {self.team}, {self.steps or 'counted'} steps",
             GpuForm.TILES: f"{self.tile} x {self.tile} elements each",

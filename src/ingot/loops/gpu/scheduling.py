@@ -40,6 +40,8 @@ KEPT_WORDS = 40
 FEW_ELEMENTS, MOST_ELEMENTS = 16, 32
 """What a thread has of a row: the fewer, the shorter its code; more where a warp by itself can hold the row, which
 saves the barrier, and where a block has no more threads."""
+MOST_LINES = 65_535
+"""Blocks that a grid can have along its second axis."""
 BYTES_IN_FLIGHT = 32
 """How much a thread asks for before it waits."""
 TURNS_AT_ONCE = 4
@@ -59,7 +61,7 @@ class GpuCall:
     strides: tuple[tuple[int, ...], ...]
     """In bytes: per buffer, outputs first, and per loop."""
     grid: int
-    """Blocks of threads, for one part of each row where they go in parts."""
+    """Blocks of threads: for one part of each row where they go in parts, for one line where each has some."""
     alignments: tuple[int, ...]
     """What the address of each buffer must be a multiple of."""
     part: int = 0
@@ -68,6 +70,11 @@ class GpuCall:
     @property
     def elements(self) -> int:
         return math.prod(self.sizes)
+
+    @property
+    def lines(self) -> int:
+        """Along the last axis, where each has blocks of its own."""
+        return math.prod(self.sizes[:-1]) if self.schedule.has_lines else 1
 
     @property
     def parts(self) -> int:
@@ -124,22 +131,24 @@ class _Choice(LoopOrder):
     # --- forms --------------------------------------------------------------------------------------------------------
 
     def _grid(self) -> GpuCall:
-        is_single = len(self.loops) == 1
-        lanes = self._lanes(may_leave_rest=is_single)
-        units = math.prod(self.sizes[:-1]) * (self.vector.size // lanes)
+        lanes = self._lanes(may_leave_rest=len(self.loops) == 1)
+        line, lines = self.vector.size // lanes, math.prod(self.sizes[:-1])
         read = sum(lanes * self.widths[buffer] for buffer in self.inputs)
         at_once = 1
-        while at_once * read < BYTES_IN_FLIGHT and at_once < 8 and units > THREADS * at_once * 1024:
+        while at_once * read < BYTES_IN_FLIGHT and at_once < 8 and line * lines > THREADS * at_once * 1024:
             at_once *= 2
-        share = THREADS * at_once
+        threads = _threads_for_lines(line, at_once) if 1 < lines <= MOST_LINES else 0
+        units = line if threads else line * lines
+        share = (threads or THREADS) * at_once
         return self._made(
             GpuForm.GRID,
             lanes,
             -(-units // share),
-            threads=THREADS,
+            threads=threads or THREADS,
             at_once=at_once,
             is_even=units % share == 0,
             has_rest=self.vector.size % lanes != 0,
+            has_lines=threads > 0,
         )
 
     def _tiles(self, number: int, turned: list[int]) -> GpuCall:
@@ -283,6 +292,7 @@ class _Choice(LoopOrder):
         steps: int = 0,
         is_even: bool = False,
         has_rest: bool = False,
+        has_lines: bool = False,
         one_pass: bool = False,
         tile: int = 0,
         turned: Sequence[int] = (),
@@ -305,6 +315,7 @@ class _Choice(LoopOrder):
             steps,
             is_even,
             has_rest,
+            has_lines,
             is_wide,
             one_pass,
             self.counted,
@@ -321,6 +332,15 @@ class _Choice(LoopOrder):
 
 def _is_dense(loop: LoopAxis, buffer: int, width: int) -> bool:
     return loop.strides[buffer] == width
+
+
+def _threads_for_lines(line: int, at_once: int) -> int:
+    """Threads of blocks that cover a line with little to spare; 0 if lines are too short for that."""
+    for threads in (THREADS, THREADS // 2, THREADS // 4):
+        share = threads * at_once
+        if -(-line // share) * share * 8 <= line * 9:
+            return threads
+    return 0
 
 
 def _team(units: int, few: int, most: int) -> int:

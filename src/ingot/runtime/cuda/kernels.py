@@ -95,7 +95,8 @@ def prepare(
 
 
 def _launch(call: GpuCall, function: LoadedFunction, launch: GpuLaunch) -> Launch:
-    return Launch(function.handle, (launch.blocks(call), 1, 1), (launch.schedule(call.schedule).threads, 1, 1))
+    grid = launch.blocks(call), launch.lines(call), 1
+    return Launch(function.handle, grid, (launch.schedule(call.schedule).threads, 1, 1))
 
 
 def compiled_for(program: Program, call: GpuCall, index: int) -> GpuKernel:
