@@ -59,6 +59,19 @@ def test_products_take_in_a_relu(shape: tuple[int, ...]):
         torch.testing.assert_close(result, layer(*given))
 
 
+def test_views_of_what_was_taken_in_are_views_still():
+    def function(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        made = torch.relu(functional.linear(x, weight, bias))
+        return made, made.view(-1)
+
+    x, weight, bias = torch.randn(2, 3, 8), torch.randn(4, 8), torch.randn(4)
+    _, made = record(function, (x, weight, bias), {}, describe((x, weight, bias), {}), None, strict=True)
+    assert made.tape is not None
+    whole, flat = compile_tape(made.tape, JitCompiler()).function([x, weight, bias], [], ())
+    assert whole.data_ptr() == flat.data_ptr()
+    torch.testing.assert_close(whole, function(x, weight, bias)[0])
+
+
 @pytest.mark.parametrize(("approximate", "is_taken"), [("tanh", True), ("none", False)])
 def test_only_the_gelu_that_the_library_knows_is_taken_in(approximate: str, is_taken: bool):
     def function(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:

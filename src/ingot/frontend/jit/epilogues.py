@@ -58,11 +58,17 @@ def _take_into_product(found: FrozenTape, index: int, event: Event) -> None:
     product = dataclasses.replace(event, target=call, keywords={"use_gelu": uses_gelu})
     if is_viewed:
         found.events[reader] = dataclasses.replace(found.event(reader), results=result)
-        note, storage = found.note(result), found.note(event.results).storage
-        found.tape.tensors[result.index] = dataclasses.replace(note, storage=storage)
+        _join_storages(found.tape, found.note(event.results).storage, found.note(result).storage)
     else:
         product = dataclasses.replace(product, results=result)
     found.events[index], found.events[activation] = product, None
+
+
+def _join_storages(tape: Tape, storage: int, other: int) -> None:
+    """Let all that lies in one memory lie in another."""
+    for position, note in enumerate(tape.tensors):
+        if note.storage == other:
+            tape.tensors[position] = dataclasses.replace(note, storage=storage)
 
 
 def _uses_gelu(event: Event) -> bool | None:
