@@ -69,6 +69,8 @@ class Block:
         self.team, self.member = numpy.divmod(self.thread, schedule.team)
         if schedule.form is GpuForm.COLUMNS:  # threads of a team stand below each other
             self.member, self.team = numpy.divmod(self.thread, schedule.teams)
+        self.identity = number * schedule.threads + self.thread
+        """Numbers of the threads in the whole launch."""
         self.epoch = 0
         """Barriers so far."""
         self.gathered: dict[int, Element] = {}
