@@ -107,7 +107,7 @@ def test_results_may_be_written_over_what_the_same_thread_has_read():
     copied, call = grid(16, 1, 4)
     memory = numpy.arange(17, dtype=numpy.float32).view(numpy.uint8)
     assert interpret_on_gpu(copied, call, [memory[:64], memory[:64]], ())
-    with pytest.raises(LoopError, match="another thread reads what it writes over of in0|it has been written over"):
+    with pytest.raises(LoopError, match=r"another thread reads what it writes over of in0|it has been written over"):
         interpret_on_gpu(copied, call, [memory[:64], memory[4:]], ())
 
 
