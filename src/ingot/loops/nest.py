@@ -248,7 +248,8 @@ class Loop:
         heads = [f"block of i{axis}" if axis in self.blocked else f"i{axis} in 0..n{axis}" for axis in self.axes]
         together = f" by {self.lanes}" if self.lanes > 1 else ""
         unrolled = f", {self.at_once} at once" if self.at_once > 1 else ""
-        return f"{self.kind.value} for {', '.join(heads)}{together}{unrolled}"
+        over = f" for {', '.join(heads)}" if heads else ""
+        return f"{self.kind.value}{over}{together}{unrolled}"
 
 
 @dataclass(frozen=True, slots=True)
