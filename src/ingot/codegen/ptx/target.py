@@ -33,6 +33,7 @@ def gpu(capability: tuple[int, int]) -> Host:
         converts_half=True,
         has_fma=True,
         has_rounding=True,
+        level=0,  # the driver's assembler does everything again: code is no better for what LLVM did before
         has_approximations=True,
         packs_bfloat16=capability >= (8, 0),
         has_extrema=capability >= (8, 0),
