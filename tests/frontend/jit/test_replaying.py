@@ -171,7 +171,7 @@ def test_what_is_never_captured_says_why():
         return x * 2 + 1
 
     assert "writes into tensors" in replayed(writes, torch.ones(4)).text
-    assert "a single kernel" in replayed(single, torch.ones(4)).text
+    assert "a single step" in replayed(single, torch.ones(4)).text
 
 
 def test_the_mode_is_checked_and_changes_nothing_on_the_cpu():

@@ -50,10 +50,7 @@ class Program:
 
     def replayed(self) -> Program:
         """The same program, replayed as CUDA graphs."""
-        calls = [step for step in self.steps.steps if isinstance(step, Call)]
-        launches = sum(len(module.kernels()) for module in self.modules)
-        launches += sum(step.operation.kind is OperationKind.CALL for step in calls)
-        return dataclasses.replace(self, function=Replayed(self.function, self.steps, launches))
+        return dataclasses.replace(self, function=Replayed(self.function, self.steps))
 
     @property
     def has_effects(self) -> bool:

@@ -64,13 +64,12 @@ class _Captured:
 class Replayed:
     """A program's function that becomes graphs. Threads may share it."""
 
-    def __init__(self, function: Function, steps: Steps, launches: int):
-        """`launches` are the kernels and calls that the program is made of."""
+    def __init__(self, function: Function, steps: Steps):
         self._function = function
         self._device = steps.versions.tape.device
         leaves = [leaf.note.origin for leaf in steps.leaves]
         self._passed = sorted({origin.position for origin in leaves if isinstance(origin, Argument)})
-        self.why_not = _why_not(steps, launches)
+        self.why_not = _why_not(steps)
         """Why the program is not captured, if it is not."""
         self._calls: Counter[Hashable] = Counter()
         self._graphs: dict[Hashable, _Captured] = {}
@@ -128,10 +127,10 @@ class Replayed:
         return _Captured(graph, inputs, results, _addresses(surroundings))
 
 
-def _why_not(steps: Steps, launches: int) -> str | None:
+def _why_not(steps: Steps) -> str | None:
     device = steps.versions.tape.device
-    if launches < 2:
-        return "it is a single kernel, which a graph would not launch sooner"
+    if len(steps.steps) < 2:
+        return "it is a single step, which native code takes as soon as a graph would"
     if steps.versions.mutates_leaves:
         return "it writes into tensors that exist before the call"
     versions = [*steps.leaves, *steps.versions.results]
