@@ -1,0 +1,116 @@
+"""Code for a GPU run on this processor: a thread of Python's for each thread of a block, one block after another.
+
+The instructions are those LLVM is given for the GPU; only what threads ask of each other (who they are, barriers,
+reading a neighbour's register) is done by Python. So everything is tried but LLVM's code generator for GPUs. Functions
+that a GPU has instructions of its own for cannot be run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from llvmlite import binding
+
+from ingot.base.numbers import Number
+from ingot.codegen.llvm.host import host, target_machine
+from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
+from ingot.codegen.ptx.target import gpu
+from ingot.ir.torch_types import to_torch
+from ingot.loops.gpu.launches import gpu_layout, launches_of, left_by_launches, workspace_share
+from ingot.loops.gpu.schedule import WARP, GpuSchedule
+from ingot.loops.gpu.scheduling import GpuCall
+from ingot.runtime.cuda.kernels import scheduled
+from ingot.runtime.kernels import Kernel, words_of
+
+_PATIENCE = 60.0
+"""Seconds until a barrier that some threads never reach is given up."""
+_here = threading.local()
+
+
+class _Block:
+    """What the threads of a block share."""
+
+    def __init__(self, number: int, threads: int):
+        self.number = number
+        self.barrier = threading.Barrier(threads, timeout=_PATIENCE)
+        self.warps = [threading.Barrier(WARP, timeout=_PATIENCE) for _ in range(threads // WARP)]
+        self.registers = [0] * threads
+
+
+def _exchanged(_everybody: int, value: int, distance: int, _last: int) -> int:
+    block, thread = _here.block, _here.thread
+    block.registers[thread] = value
+    block.warps[thread // WARP].wait()
+    taken = block.registers[thread ^ distance]
+    block.warps[thread // WARP].wait()
+    return taken
+
+
+_NUMBER = ctypes.c_int32
+_FUNCTIONS: dict[str, Any] = {
+    "llvm.nvvm.read.ptx.sreg.tid.x": ctypes.CFUNCTYPE(_NUMBER)(lambda: _here.thread),
+    "llvm.nvvm.read.ptx.sreg.ctaid.x": ctypes.CFUNCTYPE(_NUMBER)(lambda: _here.block.number),
+    "llvm.nvvm.barrier.cta.sync.aligned.all": ctypes.CFUNCTYPE(None, _NUMBER)(lambda _: _here.block.barrier.wait()),
+    "llvm.nvvm.shfl.sync.bfly.i32": ctypes.CFUNCTYPE(_NUMBER, *[_NUMBER] * 4)(_exchanged),
+}
+
+
+def _compiled(text: str) -> binding.ExecutionEngine:
+    """A module for a GPU as code for this processor."""
+    target_machine(host())  # LLVM knows this processor from then on
+    for name, function in _FUNCTIONS.items():
+        own = "gpu_" + name.rsplit(".sync.")[-1].replace(".", "_")
+        binding.add_symbol(own, ctypes.cast(function, ctypes.c_void_p).value)
+        text = text.replace(f"@{name}(", f"@{own}(")
+    text = re.sub(r"target (triple|datalayout) = .*", "", text)
+    text = re.sub(r"ptx_kernel |byval\(\[\d+ x i64\]\) ", "", text)
+    machine = binding.Target.from_default_triple().create_target_machine(opt=1)
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(text, binding.create_context()), machine)
+    engine.finalize_object()
+    return engine
+
+
+def _run(kernel: GpuKernel, call: GpuCall, words: Any) -> None:
+    engine = _compiled(kernel._text)
+
+    def run(function: Any, block: _Block, thread: int) -> None:
+        _here.block, _here.thread = block, thread
+        function(ctypes.addressof(words))
+
+    for entry, launch in zip(kernel.entries, launches_of(kernel.nest), strict=True):
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address(entry))
+        threads = launch.schedule(call.schedule).threads
+        for number in range(launch.blocks(call)):
+            block = _Block(number, threads)
+            running = [threading.Thread(target=run, args=(function, block, thread)) for thread in range(threads)]
+            for each in running:
+                each.start()
+            for each in running:
+                each.join()
+
+
+def run_here(
+    kernel: Kernel, tensors: Sequence[torch.Tensor], scalars: Sequence[Number] = ()
+) -> tuple[list[torch.Tensor], GpuSchedule, int]:
+    """The results of a kernel's code for a GPU, its schedule, and how many launches it took."""
+    call, outputs = scheduled(kernel, tensors, {})
+    compiled = compile_gpu_kernel(kernel.program, call.schedule, gpu((9, 0)))
+    layout = gpu_layout(compiled.nest)
+    words = words_of(call, layout, len(kernel.program.buffers))
+    results = [torch.empty(shape, dtype=to_torch(dtype)) for shape, dtype in outputs]
+    for buffer, tensor in enumerate((*results, *tensors)):
+        words[layout.address(buffer)] = tensor.data_ptr()
+    for number, value in enumerate(scalars):
+        words[layout.scalar(number)] = struct.unpack("<q", struct.pack("<d", value))[0]
+    share = workspace_share(call)
+    workspace = torch.full((share * len(left_by_launches(compiled.nest)),), 255, dtype=torch.uint8)
+    if layout.has_workspace:
+        words[layout.workspace], words[layout.workspace_share] = workspace.data_ptr(), share
+    _run(compiled, call, (ctypes.c_int64 * len(words))(*words))
+    return results, call.schedule, len(compiled.entries)

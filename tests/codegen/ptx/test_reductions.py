@@ -1,0 +1,98 @@
+"""Generated reductions for a GPU, run on this processor: rows across memory, rows in parts, totals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from ingot import GraphBuilder
+from ingot.fusion.rules import FusionRules
+from ingot.loops.gpu import launches, scheduling, sharing
+from ingot.loops.gpu.schedule import GpuForm
+from ingot.runtime.plan import Plan
+from tests.codegen.ptx.here import run_here
+from tests.ops.generation import data_type_of
+
+SMALL = {"PART_THREADS": 64, "MOST_THREADS": 128, "ENOUGH_THREADS": 512, "ENOUGH_BLOCKS": 4, "FEW_TURNS": 1}
+"""Of which small tensors take several blocks, and few threads are enough."""
+COUNTED = {**SMALL, "MOST_ELEMENTS": 1}
+"""The same where nothing stays in registers."""
+PARTS = {**COUNTED, "ENOUGH_THREADS": 1 << 17, "WORTH_A_LAUNCH": 0, "PARTS": 6}
+"""The same where rows go in parts."""
+
+
+@contextmanager
+def constants(values: dict[str, int]) -> Iterator[None]:
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(launches, "TOTAL_THREADS", 128))
+        for name, value in values.items():
+            for module in (scheduling, sharing):
+                if name in vars(module):
+                    patches.enter_context(patch.object(module, name, value))
+        yield
+
+
+@dataclass(frozen=True)
+class Reduction:
+    body: Callable[..., Any]
+    expected: Callable[[torch.Tensor], torch.Tensor]
+    is_corrected: bool = False
+    """Whether what it divides by is an argument."""
+
+
+REDUCTIONS = {
+    "sum of columns": Reduction(lambda ops, x: ops.sum(x, [0]), lambda x: x.sum(0)),
+    "sum of rows": Reduction(lambda ops, x: ops.sum(x, [1]), lambda x: x.sum(1)),
+    "largest of columns": Reduction(lambda ops, x: ops.amax(x, [0]), lambda x: x.amax(0)),
+    "variance of columns": Reduction(lambda ops, x: ops.var(x, [0]), lambda x: x.var(0), True),
+    "variance of all": Reduction(lambda ops, x: ops.var(x, [0, 1]), lambda x: x.var(), True),
+    "columns to 0": Reduction(lambda ops, x: x - ops.amin(x, [0], keepdim=True), lambda x: x - x.amin(0)),
+    "rows to 0": Reduction(lambda ops, x: x - ops.amin(x, [1], keepdim=True), lambda x: x - x.amin(1, keepdim=True)),
+    "total of columns": Reduction(lambda ops, x: ops.sum(ops.amax(x, [0]), [0]), lambda x: x.amax(0).sum()),
+    "total of rows": Reduction(lambda ops, x: ops.sum(ops.amax(x, [1]), [0]), lambda x: x.amax(1).sum()),
+    "middle": Reduction(lambda ops, x: ops.sum(x, [1]), lambda x: x.sum(1)),
+}
+COLUMNS, TEAMS = GpuForm.COLUMNS, GpuForm.TEAMS
+CASES: list[tuple[str, tuple[int, ...], dict[str, int], GpuForm, int]] = [
+    ("sum of columns", (50, 64), SMALL, COLUMNS, 1),
+    ("sum of columns", (51, 63), COUNTED, COLUMNS, 1),
+    ("sum of columns", (1001, 24), PARTS, COLUMNS, 2),
+    ("sum of columns", (501, 13), PARTS, COLUMNS, 2),
+    ("largest of columns", (333, 40), PARTS, COLUMNS, 2),
+    ("variance of columns", (300, 24), COUNTED, COLUMNS, 1),
+    ("variance of columns", (700, 24), PARTS, COLUMNS, 2),
+    ("columns to 0", (40, 24), SMALL, COLUMNS, 1),
+    ("columns to 0", (400, 24), COUNTED, COLUMNS, 1),
+    ("columns to 0", (700, 20), PARTS, COLUMNS, 2),
+    ("middle", (2, 900, 20), PARTS, COLUMNS, 2),
+    ("sum of rows", (3, 3001), PARTS, TEAMS, 2),
+    ("variance of all", (64, 513), PARTS, TEAMS, 2),
+    ("rows to 0", (3, 4000), PARTS, TEAMS, 2),
+    ("total of columns", (50, 200), SMALL, COLUMNS, 2),
+    ("total of rows", (77, 33), SMALL, TEAMS, 2),
+    ("total of rows", (5, 2033), PARTS, TEAMS, 3),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "choice", "form", "count"), CASES)
+def test_threads_put_rows_together(
+    name: str, shape: tuple[int, ...], choice: dict[str, int], form: GpuForm, count: int
+):
+    reduction = REDUCTIONS[name]
+    for dtype in (torch.float32,) if reduction.is_corrected else (torch.float32, torch.int32):
+        x = torch.randint(-99, 100, shape, generator=torch.Generator().manual_seed(len(name))).to(dtype)
+        builder = GraphBuilder()
+        builder.output(reduction.body(builder.ops, builder.input(shape, data_type_of(dtype))))
+        (kernel,) = Plan(builder.build(), FusionRules(strategy="aggressive")).kernels()
+        expected = reduction.expected(x)
+        degrees = [x.numel() // max(expected.numel(), 1) - 1.0] if reduction.is_corrected else []
+        with constants(choice):
+            (found,), schedule, launched = run_here(kernel, [x], degrees)
+        assert schedule.form is form and schedule.is_split == (choice is PARTS) and launched == count
+        torch.testing.assert_close(found, expected.to(found.dtype), rtol=1e-6 if reduction.is_corrected else 0, atol=0)
