@@ -11,8 +11,10 @@ from dataclasses import replace
 import torch
 
 from ingot.runtime.cuda.prepared import Launch
+from ingot.runtime.native.addresses import torch_function
 from ingot.runtime.native.device_launching import DeviceFunctions, DeviceLauncher
 from ingot.runtime.native.device_records import DeviceSite
+from ingot.runtime.native.device_tensors import DirectWay, TensorFunctions
 from ingot.runtime.native.layout import tensor_layout
 from ingot.runtime.native.routines import Foreign, Library
 
@@ -26,10 +28,21 @@ _ASKED = 8
 _WORDS = _ASKED + ARGUMENTS * _MOST_LAUNCHES
 
 
+def _allocator_of_the_cpu():
+    """The address of torch's allocator, in memory."""
+    find = torch_function("c10", "_ZN3c1012GetAllocatorERKNS_10DeviceTypeE")
+    assert find is not None
+    kind = ctypes.c_int8(0)
+    return (ctypes.c_void_p * 1)(
+        ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(find.address)(ctypes.addressof(kind))
+    )
+
+
 class Machine:
     """One such device, with number 0."""
 
-    def __init__(self):
+    def __init__(self, is_direct=True):
+        """Its tensors are made the quick way, or through torch's C interface."""
         library = Library()
         self._memory = library.memory("machine", _WORDS)
         self._emit(library)
@@ -38,15 +51,19 @@ class Machine:
         self._words = (ctypes.c_int64 * _WORDS).from_address(where)
         self._words[_CONTEXT], self._words[_FAILING] = CONTEXT, -1
         names = ("current_context", "push_context", "launch", "current_stream")
-        found = DeviceFunctions.on(*(Foreign(library.address(name), 32) for name in names))
-        assert found is not None, "torch's C interface must be there on the machines that run the tests"
-        self.functions = found
+        self._allocator = _allocator_of_the_cpu()
+        direct = DirectWay.through(ctypes.addressof(self._allocator))
+        tensors = TensorFunctions.find(direct if is_direct else None)
+        assert direct is not None and tensors is not None, "torch must have them on the machines that run the tests"
+        get, push, launch, stream = (Foreign(library.address(name), 32) for name in names)
+        self.functions = DeviceFunctions(get, push, launch, stream, tensors)
 
     def site(self, **replaced):
-        """Where records of this device run; some of its functions may be others."""
+        """Where records of this device run; some of its functions for tensors may be others."""
         tensors = tensor_layout()
         assert tensors is not None
-        launcher = DeviceLauncher(replace(self.functions, **replaced), tensors)
+        functions = replace(self.functions, tensors=replace(self.functions.tensors, **replaced))
+        launcher = DeviceLauncher(functions, tensors)
         return DeviceSite(launcher.run, torch.device("cpu", 0), CONTEXT)
 
     def _emit(self, library):

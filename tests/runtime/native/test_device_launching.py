@@ -4,13 +4,14 @@ import ctypes
 import gc
 import resource
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
 
 from ingot.base.errors import CudaError
 from ingot.runtime.cuda.prepared import Launch
-from ingot.runtime.native import device_launching
+from ingot.runtime.native import device_launching, device_records, devices
 from ingot.runtime.native.addresses import torch_function
 from ingot.runtime.native.callables import Convention
 from ingot.runtime.native.device_launching import DeviceFunctions, device_launcher
@@ -33,9 +34,9 @@ CURRENT_STREAM = (2 << 32) + STREAM
 """Of device 0 among CUDA's."""
 
 
-@pytest.fixture
-def machine():
-    return Machine()
+@pytest.fixture(params=[True, False], ids=["direct", "dispatched"])
+def machine(request):
+    return Machine(request.param)
 
 
 def three(shape=(32, 64)):
@@ -207,11 +208,22 @@ def test_a_call_whose_new_tensors_are_not_ordinary_goes_to_the_fallback(machine)
     assert meta is not None
     new = library.routine("new_tensor", 7)
     *described, _, index, target = new.parameters
-    new.give_back(new.call(machine.functions.new_tensor, *described, new.call(meta), index, target))
+    new.give_back(new.call(machine.functions.tensors.make, *described, new.call(meta), index, target))
     library.compile()
     tensors = three()
     made = Foreign(library.address("new_tensor"), 32)
-    call = device_call(machine, tensors, fallback=Fallback("slow"), new_tensor=made)
+    call = device_call(machine, tensors, fallback=Fallback("slow"), make=made, direct=None)
+    assert call(tensors) == "slow" and machine.launch_count == 0
+
+
+def test_a_call_whose_new_tensors_are_elsewhere_goes_to_the_fallback(machine, monkeypatch):
+    """As when torch's current device is one without a context yet. Here the record wants another than the CPU."""
+    known, place = devices.device_kind(torch.device("cpu")), devices._device_shift()
+    assert known is not None and place is not None
+    elsewhere = replace(known, mask=known.mask | 0xFF << place, bits=1 << place)
+    monkeypatch.setattr(device_records, "device_kind", lambda device: elsewhere)
+    tensors = three()
+    call = device_call(machine, tensors, fallback=Fallback("slow"))
     assert call(tensors) == "slow" and machine.launch_count == 0
 
 
@@ -238,19 +250,29 @@ def test_what_was_allocated_is_given_back_when_memory_is_short(machine, failing)
     with new.when(new.compare(new.load(counts), "==", failing)):
         new.give_back(1)
     new.increase(1, counts)
-    new.give_back(new.call(machine.functions.new_tensor, *new.parameters))
+    new.give_back(new.call(machine.functions.tensors.make, *new.parameters))
     delete = library.routine("delete_tensor", 1)
     delete.increase(1, counts, 1)
-    delete.give_back(delete.call(machine.functions.delete_tensor, *delete.parameters))
+    delete.give_back(delete.call(machine.functions.tensors.delete, *delete.parameters))
     library.compile()
     made = (ctypes.c_int64 * 2).from_address(ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("where"))())
-    foreign = {name: Foreign(library.address(name), 32) for name in ("new_tensor", "delete_tensor")}
+    make, delete = (Foreign(library.address(name), 32) for name in ("new_tensor", "delete_tensor"))
     call = FusedCall(0, 2, fallback=Fallback("slow"))
     results = [prototype((8,), torch.int64)] * 2
-    record = Record([], results, [], call.statistics, arena_bytes=64, is_long=True, site=machine.site(**foreign))
+    site = machine.site(make=make, delete=delete, direct=None)
+    record = Record([], results, [], call.statistics, arena_bytes=64, is_long=True, site=site)
     call.table.add(record)
     assert call([]) == "slow"
     assert made[0] == made[1] == failing
+
+
+def test_what_the_allocator_throws_goes_to_the_fallback(machine):
+    """A small result, then one larger than any memory."""
+    call = FusedCall(0, 2, fallback=Fallback("slow"))
+    results = [prototype((4096,), torch.int8), prototype((1 << 58,), torch.int8)]
+    call.table.add(Record([], results, [], call.statistics, is_long=True, site=machine.site()))
+    assert all(call([]) == "slow" for _ in range(100))
+    assert call.statistics.executions == 0
 
 
 def test_there_is_no_device_launcher_without_a_driver(monkeypatch):

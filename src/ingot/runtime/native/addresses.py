@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from ingot.runtime.native.routines import Foreign
+from ingot.runtime.native.routines import Catching, Foreign
 
 
 def python_function(name: str, result_bits: int = 64) -> Foreign:
@@ -33,6 +33,21 @@ def torch_function(library: str, name: str, result_bits: int = 64) -> Foreign | 
         except (OSError, AttributeError):
             continue
     return None
+
+
+def torch_variable(library: str, name: str) -> int | None:
+    """The address of a variable that one of torch's libraries exports, by its C++ name; None if there is none."""
+    found = torch_function(library, name)
+    return None if found is None else found.address
+
+
+def exception_catching() -> Catching | None:
+    """How to catch what torch's functions throw; None where torch's C++ library is not one that is known here."""
+    names = ("__cxa_begin_catch", "__cxa_end_catch", "__gxx_personality_v0")
+    begin, end, personality = (torch_function("torch_cpu", name) for name in names)
+    if begin is None or end is None or personality is None:
+        return None
+    return Catching(begin, end, personality.address)
 
 
 def _address(library: ctypes.CDLL, name: str) -> int:

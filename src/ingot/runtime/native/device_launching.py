@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ingot.base.errors import CudaError
 from ingot.runtime.cuda.driver import address_of
 from ingot.runtime.native import device_records, records
-from ingot.runtime.native.addresses import TensorExchange, python_function, torch_function
+from ingot.runtime.native.addresses import TensorExchange, python_function
 from ingot.runtime.native.answering import (
     collect_results,
     convert_numbers,
@@ -26,6 +26,7 @@ from ingot.runtime.native.answering import (
     give_up_tensors,
     run_guarded,
 )
+from ingot.runtime.native.device_tensors import DirectWay, TensorFunctions, emit_new_tensor
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
 from ingot.runtime.native.matching import INPUTS, OUTPUTS
 from ingot.runtime.native.once import once
@@ -37,36 +38,19 @@ _DLPACK_CUDA = 2
 
 @dataclass(frozen=True, slots=True)
 class DeviceFunctions:
-    """The functions of torch and of a device that a call on it takes. All but the last return 0 for success."""
+    """The functions of torch and of a device that a call on it takes. Those of the device return 0 for success."""
 
     current_context: Foreign
     push_context: Foreign
     launch: Foreign
     current_stream: Foreign
-    new_tensor: Foreign
-    """new_tensor(rank, sizes, strides, dtype, device type, device index, where to put a handle): a handle is the
-    address of a C++ tensor."""
-    delete_tensor: Foreign
-    wrap_tensor: Foreign
-    """wrap_tensor(handle): a Python object, which shares the tensor."""
-
-    @classmethod
-    def on(
-        cls, current_context: Foreign, push_context: Foreign, launch: Foreign, current_stream: Foreign
-    ) -> DeviceFunctions | None:
-        """These functions of a device with torch's; None where this version of torch lacks one."""
-        new_tensor = torch_function("torch_cpu", "aoti_torch_empty_strided", 32)
-        delete_tensor = torch_function("torch_cpu", "aoti_torch_delete_tensor_object", 32)
-        wrap_tensor = torch_function("torch_python", "_Z16THPVariable_WrapRKN2at10TensorBaseE")
-        if new_tensor is None or delete_tensor is None or wrap_tensor is None:
-            return None
-        return cls(current_context, push_context, launch, current_stream, new_tensor, delete_tensor, wrap_tensor)
+    tensors: TensorFunctions
 
     @classmethod
     def of_cuda(cls) -> DeviceFunctions | None:
-        """Those of NVIDIA's driver; None where there is no driver either."""
-        exchange = TensorExchange.find()
-        if exchange is None or not exchange.current_stream.address:
+        """Those of NVIDIA's driver; None where there is no driver, or this version of torch lacks one."""
+        exchange, tensors = TensorExchange.find(), TensorFunctions.find(DirectWay.of_cuda())
+        if exchange is None or not exchange.current_stream.address or tensors is None:
             return None
         try:
             get, push, launch = (
@@ -74,7 +58,7 @@ class DeviceFunctions:
             )
         except CudaError:
             return None
-        return cls.on(get, push, launch, exchange.current_stream)
+        return cls(get, push, launch, exchange.current_stream, tensors)
 
 
 class DeviceLaunchingEmitter:
@@ -87,7 +71,8 @@ class DeviceLaunchingEmitter:
 
     def emit(self) -> None:
         """Write all routines; `run` is the one that records name."""
-        self._run(self._is_current(), self._take_tensors(), self._launch_steps(), self._wrap_results())
+        take_tensors = self._take_tensors(emit_new_tensor(self._library, self._functions.tensors))
+        self._run(self._is_current(), take_tensors, self._launch_steps(), self._wrap_results())
 
     def _run(self, is_current: Routine, take_tensors: Routine, launch_steps: Routine, wrap_results: Routine) -> None:
         """run(table, record, items, slots, start): the results of a record, or 0 if Python has to compute them."""
@@ -117,7 +102,7 @@ class DeviceLaunchingEmitter:
 
     def _delete(self, routine: Routine, handles: Value, first: Value, end: Value) -> None:
         with routine.loop(routine.subtract(end, first)) as index:
-            routine.call(self._functions.delete_tensor, routine.load(handles, routine.add(first, index)))
+            routine.call(self._functions.tensors.delete, routine.load(handles, routine.add(first, index)))
 
     # --- where --------------------------------------------------------------------------------------------------------
 
@@ -151,34 +136,38 @@ class DeviceLaunchingEmitter:
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def _take_tensors(self) -> Routine:
+    def _take_tensors(self, new_tensor: Routine) -> Routine:
         """take_tensors(site, handles, slots): new tensors for results and intermediate values, and where their memory
-        is; 1 if memory is short, or tensors are not ordinary ones, as inside torch.func.grad."""
+        is; 1 if memory is short, or tensors are not ordinary ones of this device."""
         routine = self._library.routine("take_tensors", 3)
         site, handles, slots = routine.parameters
-        kind, number = (routine.load(site, word) for word in (device_records.KIND, device_records.INDEX))
         tensors = routine.load(site, device_records.TENSORS)
         with routine.loop(routine.load(site, device_records.TENSOR_COUNT)) as index:
             tensor = routine.add(tensors, routine.multiply(index, device_records.TENSOR_WORDS * 8))
-            described = [routine.load(tensor, word) for word in range(device_records.TENSOR_WORDS)]
             target = routine.add(handles, routine.multiply(index, 8))
-            failure = routine.call(self._functions.new_tensor, *described, kind, number, target)
+            failure = routine.call(new_tensor, site, tensor, target)
             with routine.when(routine.compare(failure, "!=", 0)):
                 self._delete(routine, handles, 0, index)
                 routine.give_back(1)
             implementation = routine.load(routine.load(target))
-            keys = routine.load(implementation, self._layout.keys_word)
-            is_plain = routine.either(
-                routine.compare(keys, "==", routine.load(site, device_records.KEYS)),
-                routine.compare(keys, "==", routine.load(site, device_records.INFERENCE_KEYS)),
-            )
-            with routine.when(routine.opposite(is_plain)):
+            with routine.when(routine.opposite(self._is_ordinary(routine, site, implementation))):
                 self._delete(routine, handles, 0, routine.add(index, 1))
                 routine.give_back(1)
             storage = routine.load(implementation, self._layout.storage_word)
             routine.store(routine.load(storage, self._layout.data_word), slots, index)
         routine.give_back(0)
         return routine
+
+    def _is_ordinary(self, routine: Routine, site: Value, tensor: Value) -> Condition:
+        """Whether a new tensor is a plain one of the site's device. torch's current device may be another than the one
+        whose context is current, namely one that it has not touched yet."""
+        keys, type_ = (routine.load(tensor, word) for word in (self._layout.keys_word, self._layout.dtype_quarter // 4))
+        is_plain = routine.either(
+            routine.compare(keys, "==", routine.load(site, device_records.KEYS)),
+            routine.compare(keys, "==", routine.load(site, device_records.INFERENCE_KEYS)),
+        )
+        device = routine.common_bits(type_, routine.load(site, device_records.DEVICE_MASK))
+        return routine.both(is_plain, routine.compare(device, "==", routine.load(site, device_records.DEVICE_BITS)))
 
     # --- launching ----------------------------------------------------------------------------------------------------
 
@@ -215,12 +204,12 @@ class DeviceLaunchingEmitter:
         outputs = routine.load(table, OUTPUTS)
         with routine.loop(outputs) as index:
             handle = routine.load(handles, index)
-            tensor = routine.call(self._functions.wrap_tensor, handle)
+            tensor = routine.call(self._functions.tensors.wrap, handle)
             with routine.when(routine.compare(tensor, "==", 0)):
                 give_up_tensors(routine, handles, index)
                 self._delete(routine, handles, index, outputs)
                 routine.give_back(0)
-            routine.call(self._functions.delete_tensor, handle)
+            routine.call(self._functions.tensors.delete, handle)
             routine.store(tensor, handles, index)
         routine.give_back(routine.call(collect, table, handles))
         return routine

@@ -20,7 +20,7 @@ from ingot.runtime.native.prototypes import Prototype, prototype
 from ingot.runtime.native.records import STEP_ENTRY, STEP_IS_PARALLEL, Patch, Placed
 
 # The words of a site.
-CONTEXT, KIND, INDEX, KEYS, INFERENCE_KEYS, TENSOR_COUNT, TENSORS = range(7)
+CONTEXT, KIND, INDEX, KEYS, INFERENCE_KEYS, DEVICE_MASK, DEVICE_BITS, TENSOR_COUNT, TENSORS = range(9)
 # A new tensor: rank, sizes, strides and dtype, as torch's C interface takes them.
 TENSOR_WORDS = 4
 # What a step on a device has instead of an entry.
@@ -64,7 +64,8 @@ class DeviceSite:
         described = record.place([word for tensor in tensors for word in _tensor_words(tensor)])
         number, kind = _interface_number(f"device_type_{self.device.type}"), device_kind(self.device)
         assert kind is not None, "records are made for devices whose tensors are known"
-        return [self.context, number, self.device.index, *kind.keys, len(tensors), described]
+        known = [*kind.keys, kind.device_mask, kind.bits]
+        return [self.context, number, self.device.index, *known, len(tensors), described]
 
 
 def _tensor_words(tensor: Prototype) -> list[int]:

@@ -33,6 +33,11 @@ class DeviceKind:
     dtype_shift: int
     """How far from the end of the word the dtype is."""
 
+    @property
+    def device_mask(self) -> int:
+        """The bits that say the device, or would."""
+        return self.mask & ~(((1 << _DTYPE_BITS) - 1) << self.dtype_shift)
+
 
 @lru_cache(maxsize=64)
 def device_kind(device: torch.device) -> DeviceKind | None:

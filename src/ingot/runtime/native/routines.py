@@ -48,6 +48,19 @@ class Foreign:
     result_bits: int = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Catching:
+    """The functions of the C++ library by which what a C++ function throws is caught."""
+
+    begin: Foreign
+    end: Foreign
+    personality: int
+    """Where the function is that says which calls catch; LLVM knows it by its name."""
+
+
+_PERSONALITY = "__gxx_personality_v0"
+
+
 class Library:
     """Routines that are compiled together."""
 
@@ -69,7 +82,7 @@ class Library:
     @property
     def text(self) -> str:
         """The routines in LLVM's language."""
-        declared = ["declare i64 @llvm.ctlz.i64(i64, i1)", *self._memories]
+        declared = ["declare i64 @llvm.ctlz.i64(i64, i1)", f"declare i32 @{_PERSONALITY}(...)", *self._memories]
         return "\n".join([*declared, *(routine.text for routine in self._routines)])
 
     def compile(self) -> None:
@@ -101,11 +114,12 @@ class Routine:
         self._names = 0
         self._block = "start"
         self._has_ended = False
+        self._catches = ""
 
     @property
     def text(self) -> str:
         declared = ", ".join(f"i64 {parameter.text}" for parameter in self.parameters)
-        return "\n".join([f"define i64 @{self.name}({declared}) {{", "start:", *self._lines, "}"])
+        return "\n".join([f"define i64 @{self.name}({declared}){self._catches} {{", "start:", *self._lines, "}"])
 
     @property
     def address(self) -> Word:
@@ -250,6 +264,23 @@ class Routine:
         bits = target.result_bits
         result = self._name(f"call i{bits} inttoptr (i64 {target.address} to ptr)({listed})")
         return Word(result) if bits == 64 else self._word(f"zext i{bits} {result} to i64")
+
+    def throws(self, catching: Catching, target: Foreign, *arguments: Value) -> Condition:
+        """Call a C++ function of words that returns nothing; whether it threw something, which is forgotten."""
+        binding.add_symbol(_PERSONALITY, catching.personality)
+        self._catches = f" personality ptr @{_PERSONALITY}"
+        listed = ", ".join(f"i64 {_text(argument)}" for argument in arguments)
+        before, thrown, after = self._block, self._label(), self._label()
+        function = f"inttoptr (i64 {target.address} to ptr)"
+        self._write(f"invoke void {function}({listed}) to label %{after} unwind label %{thrown}")
+        self._begin(thrown)
+        caught = self._name("landingpad {ptr, i32} catch ptr null")
+        exception = self._name(f"extractvalue {{ptr, i32}} {caught}, 0")
+        self.call(catching.begin, self._word(f"ptrtoint ptr {exception} to i64"))
+        self.call(catching.end)
+        self._go(after)
+        self._begin(after)
+        return self._condition(f"phi i1 [false, %{before}], [true, %{thrown}]")
 
     def call_address(self, address: Word, argument: Value) -> None:
         """Call a C function of one word that returns nothing, wherever it turns out to be."""
