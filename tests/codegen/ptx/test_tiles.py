@@ -1,0 +1,66 @@
+"""Generated transposes for a GPU, run on this processor: squares of every width, even and odd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from ingot import GraphBuilder
+from ingot.loops.gpu.schedule import GpuForm
+from ingot.runtime.kernels import Kernel
+from ingot.runtime.plan import Plan
+from tests.codegen.ptx.here import run_here
+from tests.ops.generation import data_type_of
+
+TYPES = [torch.float64, torch.float32, torch.int16, torch.int8, torch.bool]
+
+
+def numbers(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    count = int(torch.tensor(shape).prod())
+    return torch.arange(count).mul(37).remainder(101).to(dtype).view(shape)
+
+
+def kernel_for(body: Any, *tensors: torch.Tensor) -> tuple[Kernel, list[torch.Tensor]]:
+    """The one kernel of a graph, and the tensors it reads, in its order."""
+    builder = GraphBuilder()
+    inputs = [builder.input(tuple(tensor.shape), data_type_of(tensor.dtype)) for tensor in tensors]
+    results = body(builder.ops, *inputs)
+    builder.output(*(results if isinstance(results, tuple) else (results,)))
+    (kernel,) = Plan(builder.build()).kernels()
+    given = dict(zip((each.node for each in inputs), tensors, strict=True))
+    return kernel, [given[read.node] for read in kernel.lowered.tensors]
+
+
+def joined(ops: Any, x: Any, y: Any) -> Any:
+    return ops.maximum(x, y)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("shape", [(64, 64), (72, 136), (33, 70)], ids=str)
+def test_what_lies_across_the_others_is_turned(shape: tuple[int, int], dtype: torch.dtype):
+    straight, turned = numbers(dtype, *shape), numbers(dtype, *reversed(shape)).T.logical_not().to(dtype)
+    if dtype is not torch.bool:
+        turned = turned + numbers(dtype, *reversed(shape)).T
+    assert turned.stride() == (1, shape[0])
+    (result,), schedule, _ = run_here(*kernel_for(joined, straight, turned))
+    assert schedule.form is GpuForm.TILES
+    assert torch.equal(result, torch.maximum(straight, turned))
+
+
+def test_an_input_of_several_axes_is_turned_where_it_is_dense():
+    x = numbers(torch.float32, 3, 20, 2, 36)
+    turned = x.permute(0, 3, 2, 1)
+    kernel, tensors = kernel_for(lambda ops, y: -y, turned)
+    (result,), schedule, _ = run_here(kernel, tensors)
+    assert schedule.form is GpuForm.TILES
+    assert torch.equal(result, -turned)
+
+
+def test_types_of_different_widths_share_a_square():
+    wide, narrow = numbers(torch.float32, 40, 72), numbers(torch.int8, 72, 40).T
+    kernel, tensors = kernel_for(lambda ops, x, y: x + y, wide, narrow)
+    (result,), schedule, _ = run_here(kernel, tensors)
+    assert (schedule.form, schedule.lanes) == (GpuForm.TILES, 4)
+    assert torch.equal(result, wide + narrow)
