@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
+import ingot
 from ingot import DataType, GraphBuilder
+from ingot.base.numbers import Number
 from ingot.ir.torch_types import to_torch
 from ingot.loops.gpu.schedule import GpuForm
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.gpu.tiling import SHARED_BYTES, tile_for
 from ingot.loops.schedule import Motion
 from ingot.runtime.cuda.kernels import scheduled
+from ingot.runtime.devices import Bound, Targets, Tensors
+from ingot.runtime.kernels import Kernel
 from ingot.runtime.plan import Plan
+from tests.loops.running import gpu_interpreted_launch, launched_by
 
 
 def call_of(dtype: DataType, *tensors: torch.Tensor) -> GpuCall:
@@ -87,3 +94,24 @@ def test_squares_fit_shared_memory(width: int, buffers: int):
     assert tile.side**2 * width * buffers <= SHARED_BYTES
     assert tile.side % (8 * tile.lanes) == 0
     assert (tile.side // tile.lanes) ** 2 % tile.threads == 0
+
+
+def test_results_that_lie_across_the_others_are_turned_on_their_way_out():
+    x, seen = torch.arange(40.0 * 72).view(40, 72), []
+
+    def launch(
+        kernel: Kernel, tensors: Tensors, scalars: Sequence[Number], bound: Bound, targets: Targets
+    ) -> list[torch.Tensor]:
+        seen.append(scheduled(kernel, tensors, bound, targets)[0].schedule)
+        return gpu_interpreted_launch(kernel, tensors, scalars, bound, targets)
+
+    @ingot.jit
+    def twice(y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        doubled = y * 2
+        return doubled.T.contiguous(), doubled + 1
+
+    expected = twice(x)
+    with launched_by(launch):
+        found = twice(x)
+    assert [schedule.turned for schedule in seen] == [(0,)]
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
