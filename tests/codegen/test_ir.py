@@ -9,6 +9,7 @@ import pytest
 
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, HostModule, new_module
+from ingot.codegen.ptx.target import gpu, ptx_of
 
 WORD = ir.IntType(64)
 
@@ -101,3 +102,16 @@ def test_pointers_to_other_types_are_the_same_place(number: int, expected: int):
     halves = builder.load(builder.bitcast(place, ir.PointerType(ir.VectorType(ir.IntType(32), 2))), align=4)
     builder.ret(builder.bitcast(builder.not_(halves), WORD))
     assert called(module, number) == expected
+
+
+def test_bytes_of_vectors_are_chosen_one_by_one_on_a_gpu():
+    """LLVM takes four of them for one register there, and ends the process where it has to choose between 1 and 0."""
+    module = HostModule(gpu((9, 0)))
+    four = ir.VectorType(ir.IntType(8), 4)
+    function = ir.Function(module, ir.FunctionType(four, [four]), "function")
+    builder: Any = ir.IRBuilder(function)
+    (x,) = function.arguments
+    ones, zeros = ir.Constant(four, [1] * 4), ir.Constant(four, None)
+    builder.ret(builder.select(builder.icmp_signed("==", x, zeros), ones, zeros))
+    assert str(module).count("select i1") == 4
+    assert "function" in ptx_of(str(module), module.host)

@@ -73,6 +73,8 @@ class HostModule(ir.Module):
     def __init__(self, host: Host):
         super().__init__(host.triple, _data_layout(host))
         self.host = host
+        # LLVM has bytes by fours on a GPU, and fails to select 1 or 0 among them: it ends the process.
+        self.chooses_bytes_singly = host.has_approximations
 
 
 def new_module() -> HostModule:

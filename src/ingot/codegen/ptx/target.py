@@ -61,5 +61,10 @@ def optimized(text: str, host: Host) -> binding.ModuleRef:
 
 
 def ptx_of(text: str, host: Host) -> str:
-    """The PTX of a module's text."""
+    """The PTX of a module's text.
+
+    LLVM ends the process where it fails to select instructions, and nothing can keep it from that. No program is known
+    for which it does: every operator has been tried in every type, form and number of lanes, and thousands of random
+    programs. What is left is that of a compiler's unknown faults.
+    """
     return unlocked.emit(target_machine(host), optimized(text, host), assembly=True).decode()

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from ingot.codegen.llvm.ir.functions import Block, Function, Module, Phi
-from ingot.codegen.llvm.ir.values import Constant, IntType, PointerType, Type, Value, VectorType
+from ingot.codegen.llvm.ir.values import Constant, IntType, PointerType, Type, Undefined, Value, VectorType
 
-_BIT = IntType(1)
+_BIT, _BYTE = IntType(1), IntType(8)
 _RELATIONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "uno": "no"}
 
 
@@ -179,9 +179,18 @@ class IRBuilder:
         return self._computed(kind, f"{how} {left.type.text} {left.reference}, {right.reference}")
 
     def select(self, condition: Value, yes: Value, no: Value) -> Value:
+        if self.module.chooses_bytes_singly and isinstance(condition.type, VectorType) and yes.type.element is _BYTE:
+            return self._selected_singly(condition, yes, no)
         of = f"{condition.type.text} {condition.reference}"
         both = f"{yes.type.text} {yes.reference}, {no.type.text} {no.reference}"
         return self._computed(yes.type, f"select {of}, {both}")
+
+    def _selected_singly(self, condition: Value, yes: Value, no: Value) -> Value:
+        result: Value = Constant(yes.type, Undefined)
+        for lane in range(yes.type.count):
+            chosen = self.select(*(self.extract_element(vector, lane) for vector in (condition, yes, no)))
+            result = self.insert_element(result, chosen, lane)
+        return result
 
     # --- conversions --------------------------------------------------------------------------------------------------
 

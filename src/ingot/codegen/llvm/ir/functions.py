@@ -98,6 +98,9 @@ class Function(Value):
 
 
 class Module:
+    chooses_bytes_singly = False
+    """Whether bytes of vectors are chosen one by one, because LLVM cannot choose four at once for the processor."""
+
     def __init__(self, triple: str, data_layout: str):
         self.triple, self.data_layout = triple, data_layout
         self.functions: dict[str, Function] = {}

@@ -1,0 +1,27 @@
+"""A part of all operators, data types and forms has PTX; `every_operator` tells how to try all of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+from ingot.loops.gpu.schedule import GpuForm
+from tests.codegen.ptx.every_operator import fused_cases
+
+
+def test_no_operator_ends_the_process():
+    """In another one, which would end."""
+    command = [sys.executable, "-m", "tests.codegen.ptx.every_operator", "--every", "97"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 of them without code" in done.stdout
+
+
+def test_fusions_reach_every_form():
+    schedules = [case.schedule for case in fused_cases()]
+    forms = Counter(schedule.form for schedule in schedules)
+    assert forms.keys() >= {GpuForm.TEAMS, GpuForm.COLUMNS, GpuForm.TILES}
+    for form in (GpuForm.TEAMS, GpuForm.COLUMNS):
+        assert {bool(schedule.steps) for schedule in schedules if schedule.form is form} == {True, False}
+        assert any(schedule.is_split for schedule in schedules if schedule.form is form)
