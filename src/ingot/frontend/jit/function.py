@@ -98,7 +98,7 @@ class Compiled(Dispatched):
         general = self._families.find(described, key[1])
         if general is not None:
             return self._run_general(key, *general, args, kwargs, described)
-        return self._record(key, args, kwargs, described, difference(key, self._recorded, self.function))
+        return self._record(key, args, kwargs, described, difference(key, tuple(self._recorded), self.function))
 
     @property
     def calls(self) -> int:
@@ -220,7 +220,7 @@ class Compiled(Dispatched):
         except (IngotError, Unforeseen, RuntimeError, ValueError, TypeError) as error:
             if program.has_effects:
                 raise
-            result = self._record(key, args, kwargs, described, difference(key, self._recorded, self.function))
+            result = self._record(key, args, kwargs, described, difference(key, tuple(self._recorded), self.function))
             log("recompiles", f"{self.name}: what was recorded for several sizes does not hold: {error!r}")
             with self._lock:  # not before the call has shown that the error is not the caller's
                 if self._families.miss(general):

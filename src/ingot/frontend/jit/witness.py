@@ -1,9 +1,9 @@
 """What Python does during a recorded call besides PyTorch's operations, as far as later calls would miss it.
 
 In: a thread that runs a user's function. Out: every piece of the user's code that begins to run, once, and every effect
-that no operation stands for: printing, reading clocks, drawing or seeding random numbers, waiting for a GPU. Python's
-own profiling hook tells of both. Where somebody else profiles the thread already, nothing is seen, and the search of
-the surroundings before the call must do.
+that no operation stands for: printing, reading clocks, drawing or seeding random numbers, waiting for a GPU, and native
+code of other packages, which may read and write tensors unseen. Python's own profiling hook tells of both. Where
+somebody else profiles the thread already, nothing is seen, and the search of the surroundings before the call must do.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ _FILES = frozenset({"print", "write", "open", "input"})
 _SUSPECTS = _CLOCKS | _FILES
 _STREAMS = frozenset({"_cuda_synchronize", "_cuda_setStream", "_cuda_memoryStats", "_cuda_memorySnapshot"})
 """Functions of torch's own by which a GPU is waited for, told another stream, or asked about its memory."""
+_LAUNCHES = frozenset({"_cuda_jiterator_compile_and_launch_kernel"})
+"""Functions of torch's own that compute something without an operation."""
+_KNOWN_MODULES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "functorch", "ingot"})
+"""Whose native functions are known to do what they do through operations, or nothing that counts."""
 _TELLER = "warnings"
 """The module that prints what is printed once."""
 
@@ -98,6 +102,18 @@ class Witness:
                 self._on_effect(effect)
 
 
+def _home(called: Any, owner: Any) -> str:
+    """The module that a built-in function, or the type of a built-in method, is from."""
+    if isinstance(owner, types.ModuleType):
+        return owner.__name__
+    named = getattr(called, "__module__", None)
+    if named is not None or owner is None:
+        return named or "builtins"
+    kind = owner if isinstance(owner, type) else type(owner)
+    definer = next((base for base in kind.__mro__ if called.__name__ in base.__dict__), kind)
+    return definer.__module__
+
+
 def _effect(frame: types.FrameType, called: Any) -> str | None:
     """What a call of a built-in function does that is not to be left out; None if nothing."""
     owner = getattr(called, "__self__", None)
@@ -108,6 +124,9 @@ def _effect(frame: types.FrameType, called: Any) -> str | None:
     name = getattr(called, "__name__", "")
     if name in _STREAMS or isinstance(owner, _STREAM_OBJECTS):
         return "it waits for a GPU, or deals with its streams, events or memory"
+    home = _home(called, owner)
+    if name in _LAUNCHES or home.partition(".")[0] not in _KNOWN_MODULES:
+        return f"it calls native code that no operation tells of ({home}.{name})"
     if name not in _SUSPECTS:
         return None
     caller = frame.f_globals.get("__name__")
