@@ -132,6 +132,23 @@ def test_results_are_kept_for_streams_that_they_are_recorded_on():
     assert natives(module) == 1
 
 
+def test_memory_that_runs_out_is_torchs_error_and_may_come_back():
+    module, inputs = multiply_add(), three((4096, 4096))
+    expected = module.execute(inputs)[0].cpu()
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (1 << 20)) / total)
+    try:
+        for _ in range(2):
+            with pytest.raises(torch.OutOfMemoryError):
+                module.execute(inputs)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert natives(module) == 0
+    assert torch.equal(module.execute(inputs)[0].cpu(), expected)
+    assert natives(module) == 1
+
+
 @pytest.mark.parametrize("make", [multiply_add, two_kernels])
 def test_calls_are_captured_in_graphs(make):
     module = make()

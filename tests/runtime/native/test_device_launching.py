@@ -216,6 +216,22 @@ def test_a_call_whose_new_tensors_are_not_ordinary_goes_to_the_fallback(machine)
     assert call(tensors) == "slow" and machine.launch_count == 0
 
 
+def test_new_tensors_inside_torch_func_come_from_the_dispatcher():
+    """Which makes wrappers of them on a GPU. Here it makes none, and fails."""
+    library, tensors, seen = Library(), three(), []
+    library.routine("fail", 7).give_back(1)
+    library.compile()
+    call = device_call(Machine(), tensors, fallback=Fallback("slow"), make=Foreign(library.address("fail"), 32))
+
+    def function(x):
+        seen.append(call(tensors))
+        return x.sum()
+
+    torch.func.grad(function)(torch.randn(4))
+    assert seen == ["slow"]
+    assert torch.equal(call(tensors)[0], tensors[0] * tensors[1] + tensors[2])
+
+
 def test_a_call_whose_new_tensors_are_elsewhere_goes_to_the_fallback(machine, monkeypatch):
     """As when torch's current device is one without a context yet. Here the record wants another than the CPU."""
     known, place = devices.device_kind(torch.device("cpu")), devices._device_shift()

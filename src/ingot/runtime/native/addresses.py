@@ -14,6 +14,10 @@ import torch
 
 from ingot.runtime.native.routines import Catching, Foreign
 
+TRANSFORMS = ("torch_cpu", "_ZN2at9functorch20getDynamicLayerStackEv", 64)
+"""The function that returns the stack of torch.func's transforms: a C++ vector, whose first two words are its begin and
+its end."""
+
 
 def python_function(name: str, result_bits: int = 64) -> Foreign:
     """A function of Python's C interface."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ingot.runtime.native.addresses import torch_function
+from ingot.runtime.native.addresses import TRANSFORMS, torch_function
 from ingot.runtime.native.launcher import Modes
 from ingot.runtime.native.routines import Foreign, Library, Routine, Word, make_immortal
 
@@ -90,7 +90,6 @@ class Settings:
     """torch's functions that tell its settings."""
 
     transforms: Foreign
-    """The stack of torch.func's transforms: a C++ vector, whose first two words are its begin and its end."""
     tracing: Foreign
     """The state of torch.jit.trace: a pointer to a pointer."""
     autocast: Foreign
@@ -111,7 +110,7 @@ class Settings:
     def find(cls) -> Settings | None:
         """All of them; None where this version of torch lacks one."""
         names = {
-            "transforms": ("torch_cpu", "_ZN2at9functorch20getDynamicLayerStackEv", 64),
+            "transforms": TRANSFORMS,
             "tracing": ("torch_cpu", "_ZN5torch3jit6tracer15getTracingStateEv", 64),
             "autocast": ("torch_cpu", "_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE", 8),
             "autocast_dtype": ("torch_cpu", "_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE", 8),
