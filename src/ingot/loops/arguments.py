@@ -1,6 +1,7 @@
 """The arguments of a compiled kernel: one array of 64-bit words, and which word is what.
 
-number of threads; fault (set by the kernel); iterations of a parallel loop that one thread takes at a time
+number of threads; fault (set by the kernel); grain: iterations of a parallel loop that a thread takes at a time, or on
+a GPU the parts of each row
 size of each axis
 block of each axis: how many of its elements go together where it goes in blocks
 per buffer (outputs, then inputs): address, then its stride in bytes along each axis

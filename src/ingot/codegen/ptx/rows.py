@@ -18,6 +18,7 @@ from ingot.codegen.ptx.emission import Emission
 from ingot.codegen.ptx.place import ThreadPlace
 from ingot.codegen.ptx.teams import Gathered, Team
 from ingot.codegen.ptx.workspace import Workspace
+from ingot.loops.arguments import GRAIN
 from ingot.loops.gpu.launches import GpuLaunch
 from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
 from ingot.loops.nest import Accumulate, At, Begin, Finish, Instruction, Loop, Nest, Store, walk
@@ -193,16 +194,12 @@ class RowEmission(Emission):
     def _finished(self, place: ThreadPlace, index: int, for_all: bool) -> Value:
         if index not in self.workspace:
             return self.team.combined(self.gathered[index], index, for_all)
-        builder = self.builder
         if self._row is None:
             count = self._as_word(self._blocks_of_rows)
             return self.workspace.combined(index, place, self.team, WORD(0), WORD(1), count, for_all)
-        layout, first_inner = self.arguments.layout, self._all.outer
-        length: ir.Value = WORD(1)
-        for axis in range(first_inner, self._all.axes):
-            length = builder.mul(length, self.arguments.word(layout.size(axis)))
-        part = self.arguments.word(layout.block(first_inner))
-        parts = builder.udiv(builder.add(length, builder.sub(part, WORD(1))), part)
+        parts = self.arguments.word(
+            GRAIN
+        )  # by the host: dividing numbers of 64 bits takes a GPU a hundred instructions
         return self.workspace.combined(index, place, self.team, self._first_row, self._rows, parts, for_all)
 
     @property
