@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import re
 import shutil
 from typing import Any
 
+import numpy
 import pytest
 
 from ingot import DataType
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.host import Host, HostModule
+from ingot.codegen.llvm.host import Compiled, Host, HostModule
 from ingot.codegen.llvm.instructions import Instructions, Value, register_type
 from ingot.codegen.ptx.target import gpu, ptx_of
 from tests.codegen.ptx.function_kernels import assembled
+from tests.codegen.ptx.simulated import ACCURATE
 
 
 def converting(given: DataType, result: DataType, lanes: int, host: Host) -> str:
@@ -63,11 +68,44 @@ def test_whole_numbers_are_what_the_instruction_makes_of_them(dtype: DataType, i
     assert "setp" not in ptx
 
 
+@pytest.mark.parametrize("dtype", [DataType.UInt8, DataType.Int8, DataType.Int16])
+def test_small_whole_numbers_are_put_into_float32(dtype: DataType):
+    ptx = converting(dtype, DataType.Float, 4, gpu((9, 0)))
+    assert "cvt.rn" not in ptx
+    if dtype.bits == 8:
+        assert len(re.findall(r"prmt.b32 .*;", ptx)) == 4
+    assert ("xor.b32" in ptx) == dtype.is_signed
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("kind", [numpy.uint8, numpy.int8, numpy.int16])
+def test_all_small_whole_numbers_become_themselves(kind: Any, lanes: int):
+    """By the method of a GPU, on this processor."""
+    dtype = {numpy.uint8: DataType.UInt8, numpy.int8: DataType.Int8, numpy.int16: DataType.Int16}[kind]
+    module = HostModule(ACCURATE)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType(ir.IntType(64))] * 2), "convert")
+    builder: Any = ir.IRBuilder(function)
+    instructions = Instructions(builder, lanes)
+    given, result = (instructions.wide(register_type(each)) for each in (dtype, DataType.Float))
+    source, target = function.arguments
+    numbers = Value(builder.load(builder.bitcast(source, ir.PointerType(given)), align=1), dtype)
+    converted = instructions.convert(numbers, DataType.Float).code
+    builder.store(converted, builder.bitcast(target, ir.PointerType(result)), align=4)
+    builder.ret_void()
+    compiled = Compiled(module)
+    convert = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(compiled.address("convert"))
+    all_of_them = numpy.arange(numpy.iinfo(kind).min, numpy.iinfo(kind).max + 1).astype(kind)
+    results = numpy.empty(all_of_them.size, numpy.float32)
+    for start in range(0, all_of_them.size, lanes):
+        convert(all_of_them[start:].ctypes.data, results[start:].ctypes.data)
+    assert numpy.array_equal(results, all_of_them)
+
+
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs NVIDIA's assembler")
 @pytest.mark.parametrize("capability", [(7, 5), (8, 0), (9, 0)])
 def test_conversions_assemble(capability: tuple[int, int], tmp_path):
     host = gpu(capability)
     types = DataType.BFloat16, DataType.Half, DataType.Int, DataType.UInt8
-    for result in types:
+    for given, result in itertools.product((DataType.BFloat16, DataType.Int8), types):
         for lanes in (1, 8):
-            assert assembled(converting(types[0], result, lanes, host), host.name, tmp_path) == ""
+            assert assembled(converting(given, result, lanes, host), host.name, tmp_path) == ""

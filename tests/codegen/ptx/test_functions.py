@@ -10,7 +10,7 @@ import pytest
 
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Host
-from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.codegen.llvm.math import FUNCTIONS, SUMS_WITH_ONE
 from ingot.codegen.llvm.math.definitions import emitter
 from ingot.codegen.llvm.math.gpu import instructions
 from ingot.codegen.ptx.target import gpu
@@ -90,6 +90,24 @@ def test_special_values_are_those_of_any_processor(name: str, simulated):
     got = evaluate(name, x, width=4, host=APPROXIMATE)
     known = ~numpy.isfinite(expected) | (expected == 0.0) | (x == 0.0)
     assert_same_values(name, got[known], expected[known], x[known])
+
+
+SUMS = {"erf": lambda x: in_double("erfc")(-x), "tanh": lambda x: 2 * in_double("sigmoid")(2 * x)}
+
+
+@pytest.mark.parametrize("name", SUMS_WITH_ONE)
+def test_sums_with_one_are_good_to_17_bits_even_where_they_vanish(name: str, simulated, monkeypatch):
+    monkeypatch.setitem(FUNCTIONS, f"one_and_{name}", SUMS_WITH_ONE[name])
+    x = numpy.concatenate([samples(name), numpy.array(SPECIALS + SINGLE_EXTREMES, numpy.float32)])
+    got = evaluate(f"one_and_{name}", x, width=8, host=APPROXIMATE).astype(numpy.float64)
+    with numpy.errstate(all="ignore"):
+        exact = SUMS[name](x.astype(numpy.float64))
+        errors = abs(got - exact) / exact
+    counts = x >= -4.0  # below, float32 cannot tell 1 + erf(x) from nothing
+    assert errors[counts].max() < 1.5 * 2.0**-18
+    assert got[x < -4.0].min() >= 0.0 and got[x < -4.0].max() < 2.0**-10
+    assert numpy.array_equal(numpy.isnan(got), numpy.isnan(exact))
+    assert numpy.all(got[x == -numpy.inf] == 0.0)
 
 
 def test_rough_quotients_are_good_to_three_ulp(simulated, monkeypatch):

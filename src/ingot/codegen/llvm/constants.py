@@ -33,4 +33,5 @@ def constant(type: Any, value: float | Fraction) -> ir.Value:
         text = str(int(value))
     else:
         text = f"0x{struct.unpack('<Q', struct.pack('<d', rounded_to(lane, value)))[0]:016X}"
-    return ir.Value(type, f"splat ({lane} {text})" if is_vector else text)
+    single = ir.Value(lane, text)
+    return ir.Spread(type, f"splat ({lane} {text})", single) if is_vector else single

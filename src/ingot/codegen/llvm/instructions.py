@@ -18,15 +18,17 @@ from ingot.base.dtypes import HALVES, DataType
 from ingot.base.numbers import Number
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.constants import constant
-from ingot.codegen.llvm.conversions import rounded_bfloat16, whole_number, widened_bfloat16
+from ingot.codegen.llvm.conversions import rounded_bfloat16, single_from_small, whole_number, widened_bfloat16
 from ingot.codegen.llvm.host import Host
-from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS, INTEGER_FUNCTIONS
+from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS, INTEGER_FUNCTIONS, SUMS_WITH_ONE
 from ingot.codegen.llvm.math.gpu import instructions as approximations
+from ingot.codegen.llvm.math.gpu.quotients import Divisor
 from ingot.codegen.llvm.math.words import Number as NumberLanes
 from ingot.codegen.llvm.math.words import intrinsic, rounded, rounded_towards
 
 _FLOATS = {DataType.Half: ir.HalfType(), DataType.Float: ir.FloatType(), DataType.Double: ir.DoubleType()}
 _SIGNED = {8: DataType.Int8, 16: DataType.Int16, 32: DataType.Int32, 64: DataType.Int}
+_FLOAT_FUNCTIONS = FUNCTIONS | EXACT_FUNCTIONS | {f"one_and_{name}": emit for name, emit in SUMS_WITH_ONE.items()}
 _ORDERED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -82,7 +84,8 @@ class Instructions:
             return scalar
         undefined = ir.Constant(self.wide(scalar.type), ir.Undefined)
         single = self.builder.insert_element(undefined, scalar, 0)
-        return self.builder.shuffle_vector(single, undefined, [0] * self.lanes)
+        vector = self.builder.shuffle_vector(single, undefined, [0] * self.lanes)
+        return ir.Spread(vector.type, vector.reference, scalar)
 
     def literal(self, value: Number, dtype: DataType) -> Value:
         """A known number of a data type, in every lane."""
@@ -144,6 +147,8 @@ class Instructions:
     def div(self, x: Value, y: Value) -> Value:
         """Integers only by a divisor other than 0, which `supports` sees to. Division by -1 is negation: for the lowest
         integer the instruction for division would end the process."""
+        if x.dtype is DataType.Float and self.host.has_approximations and isinstance(y.code, ir.Spread):
+            return self._shared_quotient(x, y.code.single)
         if self._may_approximate(x):
             dividend, divisor = NumberLanes(self.builder, x.code), NumberLanes(self.builder, y.code)
             return Value(approximations.quotient(dividend, divisor).value, x.dtype)
@@ -154,6 +159,13 @@ class Instructions:
         negates = self.compare("eq", y, self.constant(-1, y))
         divisor = self.select(negates, self.constant(1, y), y)
         return self.select(negates, self.neg(x), Value(self.builder.sdiv(x.code, divisor.code), x.dtype))
+
+    def _shared_quotient(self, x: Value, divisor: ir.Value) -> Value:
+        """A GPU divides in a dozen instructions; what of them depends on the divisor alone is done once."""
+        spread = lambda part: NumberLanes(self.builder, self.splat(part.value))
+        shared = Divisor.of(NumberLanes(self.builder, divisor)).spread(spread)
+        divided = shared.rough_quotient if self.host.approximates else shared.quotient
+        return Value(divided(NumberLanes(self.builder, x.code)).value, x.dtype)
 
     def _arithmetic(self, x: Value, y: Value, real: Any, whole: Any, logical: Any) -> Value:
         if x.dtype in HALVES:
@@ -174,7 +186,7 @@ class Instructions:
 
     def function(self, name: str, *operands: Value) -> Value:
         dtype = operands[0].dtype
-        functions = FUNCTIONS | EXACT_FUNCTIONS if dtype.is_float else INTEGER_FUNCTIONS
+        functions = _FLOAT_FUNCTIONS if dtype.is_float else INTEGER_FUNCTIONS
         return Value(functions[name](self.builder, *(operand.code for operand in operands)), dtype)
 
     def _intrinsic(self, name: str, x: Value) -> Value:
@@ -254,6 +266,9 @@ class Instructions:
     def convert(self, x: Value, dtype: DataType) -> Value:
         if x.dtype is dtype:
             return x
+        if isinstance(x.code, ir.Spread) and self.host.has_approximations:  # once for all lanes
+            single = Instructions(self.builder, 1).convert(Value(x.code.single, x.dtype), dtype)
+            return Value(self.splat(single.code), dtype)
         if x.dtype is DataType.BFloat16:
             return self.convert(Value(widened_bfloat16(self.builder, x.code, self.splits_pairs), DataType.Float), dtype)
         if dtype is DataType.BFloat16:
@@ -268,6 +283,8 @@ class Instructions:
             if dtype is DataType.Half:  # by way of float32, as PyTorch does it
                 return self.convert(self.convert(x, DataType.Float), dtype)
             is_signed = x.dtype.is_signed and x.dtype.is_integer
+            if dtype is DataType.Float and x.dtype.bits <= 16 and x.dtype.is_integer and self.host.has_approximations:
+                return Value(single_from_small(self.builder, x.code, is_signed), dtype)
             cast = self.builder.sitofp if is_signed else self.builder.uitofp
             return Value(cast(x.code, target), dtype)
         if dtype.bits > register_type(x.dtype).width:  # pyright: ignore[reportAttributeAccessIssue]

@@ -84,6 +84,16 @@ class Value:
         self.reference = reference
 
 
+class Spread(Value):
+    """A vector that has the same scalar in every lane."""
+
+    __slots__ = ("single",)
+
+    def __init__(self, type: Any, reference: str, single: Value):
+        super().__init__(type, reference)
+        self.single = single
+
+
 Undefined = object()
 """Stands for any number whatever."""
 

@@ -65,4 +65,10 @@ FUNCTIONS: dict[str, Emitter] = {
     "lgamma": emitter(gamma.lgamma),
 }
 
-__all__ = ["EXACT_FUNCTIONS", "FUNCTIONS", "INTEGER_FUNCTIONS", "Emitter"]
+SUMS_WITH_ONE: dict[str, Emitter] = {
+    "erf": emitter(approximate.one_and_erf),
+    "tanh": emitter(approximate.one_and_tanh),
+}
+"""1 + f(x) by the name of f, for programs that may be computed roughly on a GPU."""
+
+__all__ = ["EXACT_FUNCTIONS", "FUNCTIONS", "INTEGER_FUNCTIONS", "SUMS_WITH_ONE", "Emitter"]

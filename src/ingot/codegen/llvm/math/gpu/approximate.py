@@ -23,6 +23,17 @@ _LOG2_ERFC = (
     0.02797084115445614,
     -0.002629523165524006,
 )
+# The same for 0 <= x <= 4, for sums with erf(-x); relative error of erfc below 2^-18. It decreases beyond, too.
+_LOG2_ERFC_OF_TAIL = (
+    4.628629540093243e-06,
+    -1.6281121969223022,
+    -0.9169430136680603,
+    -0.15259453654289246,
+    0.03400690108537674,
+    -0.005252820905297995,
+    0.0004903966328129172,
+    -2.055871118500363e-05,
+)
 # erf(x) / x in powers of x^2 for |x| <= 0.36; relative error below 2^-19.
 _ERF = (1.1283774375915527, -0.3758814036846161, 0.10775350779294968)
 # (tanh(x) / x - 1) / x^2 in powers of x^2 for |x| <= 0.25; relative error of tanh below 2^-20.
@@ -79,3 +90,18 @@ def erf(x: Number) -> Number:
     magnitude = abs(x)
     large = 1.0 - power_of_two(polynomial(magnitude, _LOG2_ERFC), flushes=True)
     return choose(magnitude < 0.36, polynomial(x * x, _ERF) * x, with_sign_of(large, x))
+
+
+def one_and_tanh(x: Number) -> Number:
+    """1 + tanh(x), which is 2 / (1 + e^-2x): small where x is negative, and as good there as anywhere."""
+    return reciprocal(fma(power_of_two(x * (-2 * LOG2_E), flushes=True), 0.5, 0.5))
+
+
+def one_and_erf(x: Number) -> Number:
+    """1 + erf(x), which is erfc(-x): p = erfc(|x|) where x is negative, 2 - p elsewhere.
+
+    For x below -4 it is less than 2e-8, which float32 cannot tell from nothing in the sum, and has its size only.
+    """
+    p = power_of_two(polynomial(abs(x), _LOG2_ERFC_OF_TAIL), flushes=True)
+    side = with_sign_of(x.constant(1.0), x)
+    return fma(-side, p, side + 1.0)

@@ -68,11 +68,7 @@ def square_root(x: Number) -> Number:
 
 
 def quotient(x: Number, y: Number) -> Number:
-    """x / y to 3 ulp, whatever the two are: both are moved away from the ends of the range, where reciprocals flush.
-
-    What depends on y alone is computed once for all x that have it, so that a row divided by its sum costs two
-    multiplications an element.
-    """
+    """x / y to 3 ulp, whatever the two are: both are moved away from the ends of the range, where reciprocals flush."""
     size = abs(y)
     scale = choose(size > 2.0**126, x.constant(2.0**-2), choose(size < 2.0**-126, x.constant(2.0**24), 1.0))
     return (x * scale) * reciprocal(y * scale)
