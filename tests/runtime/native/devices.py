@@ -16,7 +16,7 @@ from ingot.runtime.native.device_launching import DeviceFunctions, DeviceLaunche
 from ingot.runtime.native.device_records import DeviceSite
 from ingot.runtime.native.device_tensors import DirectWay, TensorFunctions
 from ingot.runtime.native.layout import tensor_layout
-from ingot.runtime.native.routines import Foreign, Library
+from ingot.runtime.native.routines import Foreign, Library, make_immortal
 
 CONTEXT, STREAM = 0xC0, 0x57
 ARGUMENTS = 11
@@ -29,13 +29,13 @@ _WORDS = _ASKED + ARGUMENTS * _MOST_LAUNCHES
 
 
 def _allocator_of_the_cpu():
-    """The address of torch's allocator, in memory."""
+    """Where the address of torch's allocator is, for ever: routines read it as long as they live."""
     find = torch_function("c10", "_ZN3c1012GetAllocatorERKNS_10DeviceTypeE")
     assert find is not None
-    kind = ctypes.c_int8(0)
-    return (ctypes.c_void_p * 1)(
-        ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(find.address)(ctypes.addressof(kind))
-    )
+    kind, get = ctypes.c_int8(0), ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(find.address)
+    cell = ctypes.c_void_p(get(ctypes.addressof(kind)))
+    make_immortal(cell)
+    return ctypes.addressof(cell)
 
 
 class Machine:
@@ -51,8 +51,7 @@ class Machine:
         self._words = (ctypes.c_int64 * _WORDS).from_address(where)
         self._words[_CONTEXT], self._words[_FAILING] = CONTEXT, -1
         names = ("current_context", "push_context", "launch", "current_stream")
-        self._allocator = _allocator_of_the_cpu()
-        direct = DirectWay.through(ctypes.addressof(self._allocator))
+        direct = DirectWay.through(_allocator_of_the_cpu())
         tensors = TensorFunctions.find(direct if is_direct else None)
         assert direct is not None and tensors is not None, "torch must have them on the machines that run the tests"
         get, push, launch, stream = (Foreign(library.address(name), 32) for name in names)

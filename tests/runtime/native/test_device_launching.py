@@ -218,10 +218,10 @@ def test_a_call_whose_new_tensors_are_not_ordinary_goes_to_the_fallback(machine)
 
 def test_new_tensors_inside_torch_func_come_from_the_dispatcher():
     """Which makes wrappers of them on a GPU. Here it makes none, and fails."""
-    library, tensors, seen = Library(), three(), []
+    machine, library, tensors, seen = Machine(), Library(), three(), []
     library.routine("fail", 7).give_back(1)
     library.compile()
-    call = device_call(Machine(), tensors, fallback=Fallback("slow"), make=Foreign(library.address("fail"), 32))
+    call = device_call(machine, tensors, fallback=Fallback("slow"), make=Foreign(library.address("fail"), 32))
 
     def function(x):
         seen.append(call(tensors))
