@@ -88,8 +88,8 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def graph_of(call: Call) -> tuple[Graph, list[torch.Tensor]]:
-    """The graph of one call and its inputs; an IngotError where the call is left to PyTorch."""
+def graph_of(call: Call, device: str = "cpu") -> tuple[Graph, list[torch.Tensor]]:
+    """The graph of one call as on a kind of device, and its inputs; an IngotError where it is left to PyTorch."""
     builder = GraphBuilder(from_torch(torch.get_default_dtype()) or DataType.Float)
     inputs: list[torch.Tensor] = []
 
@@ -103,17 +103,17 @@ def graph_of(call: Call) -> tuple[Graph, list[torch.Tensor]]:
 
     arguments = [handle(argument) for argument in call.arguments]
     keywords = {name: handle(value) for name, value in call.keywords.items()}
-    lowering = lowering_for(call.overload)
+    lowering = lowering_for(call.overload, device)
     assert lowering is not None, f"{call.overload} has no lowering"
     results = lowering(builder, arguments, keywords)
     builder.output(*(results if isinstance(results, tuple) else (results,)))
     return builder.build(), inputs
 
 
-def check(call: Call, compiler: JitCompiler | None) -> bool:
+def check(call: Call, compiler: JitCompiler | None, device: str = "cpu") -> bool:
     """Whether the call was lowered, and not left to PyTorch; an AssertionError where results differ."""
     try:
-        graph, inputs = graph_of(call)
+        graph, inputs = graph_of(call, device)
     except IngotError:
         return False
     exact = ROWS[call.name].__module__.rpartition(".")[2] in MOVING

@@ -150,6 +150,7 @@ def cases() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     add("max_pool2d", torch.tensor([[[1.0, NAN, 0.0, 4.0], [0.0, -0.0, -0.0, 0.0], [-INF, -INF, 3.0, 3.0]]]), [2], [1])
     add("masked_fill.Tensor", FLOATS, TRUTHS, torch.tensor(2))
     add("native_batch_norm", FLOATS, OTHERS[0], OTHERS[1], FLOATS[0], ABOVE_ONE[0], False, 0.1, 1e-5)
+    add("_fused_rms_norm", FLOATS.bfloat16(), [3], OTHERS[0].bfloat16(), None)
     mean, inverse = torch.zeros(2, 1), torch.ones(2, 1)
     add("native_layer_norm_backward", GRADIENT, FLOATS, [3], mean, inverse, OTHERS[0], OTHERS[1], [True] * 3)
     return found

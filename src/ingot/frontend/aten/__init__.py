@@ -22,11 +22,12 @@ from ingot.frontend.aten import (
     normalizations,
     pointwise,
     pooling,
+    recurrent,
     reductions,
     views,
 )
 from ingot.frontend.aten.overloads import functional_form
-from ingot.frontend.aten.table import ROWS, unsupported
+from ingot.frontend.aten.table import GPU_ROWS, ROWS, unsupported
 from ingot.ir.builder import Builder
 from ingot.ir.handles import Handle
 
@@ -34,17 +35,32 @@ __all__ = ["Lowering", "functional_form", "lowering_for"]
 
 Lowering = Callable[[Builder, Sequence[Any], Mapping[str, Any]], Handle | tuple[Handle, ...]]
 
-MODULES = (activations, derivatives, factories, indexing, losses, normalizations, pointwise, pooling, reductions, views)
+MODULES = (
+    activations,
+    derivatives,
+    factories,
+    indexing,
+    losses,
+    normalizations,
+    pointwise,
+    pooling,
+    recurrent,
+    reductions,
+    views,
+)
 """Where the rows of the table stand."""
 
 
 @cache
-def lowering_for(overload: OpOverload) -> Lowering | None:
-    """How to write a call of this overload as nodes; None if no call of it has a meaning in the op table."""
-    name = str(overload)
-    row = ROWS.get(name.removeprefix("aten.")) if name.startswith("aten.") else None
+def lowering_for(overload: OpOverload, device: str = "cpu") -> Lowering | None:
+    """How to write a call of this overload as nodes, for tensors on a kind of device; None if no call of it has a
+    meaning in the op table."""
+    namespace, _, name = str(overload).partition(".")
+    row = ROWS.get(name) if namespace == "aten" else None
     if row is None:
         return None
+    if device == "cuda":
+        row = GPU_ROWS.get(name, row)
     parameters = overload._schema.arguments
     positional = [parameter for parameter in parameters if not parameter.kwarg_only]
     by_name = [parameter for parameter in parameters if parameter.kwarg_only and parameter.name not in OPTIONS]

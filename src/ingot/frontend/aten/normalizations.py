@@ -1,4 +1,7 @@
-"""Softmax and normalisations, with the statistics that PyTorch's own return beside the result."""
+"""Softmax and normalisations, with the statistics that PyTorch's own return beside the result.
+
+On GPUs it returns them in the type that it computes in, and calls batch_norm and rms_norm by other names.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import math
 from typing import Any
 
 from ingot.base import sizes
-from ingot.frontend.aten.table import lowers, narrowed, require_float, require_one_type, unsupported
+from ingot.base.dtypes import HALVES, DataType
+from ingot.frontend.aten.table import GPU_ROWS, lowers, narrowed, require_float, require_one_type, unsupported
 from ingot.ir.builder import Builder
 from ingot.ops.normalizations import per_channel, require_shape
 
@@ -24,7 +28,9 @@ def _log_softmax(b: Builder, x: Any, dim: int, half_to_float: bool) -> Any:
 def _over_axis(b: Builder, operator: str, x: Any, dim: int, half_to_float: bool) -> Any:
     require_float(operator, x)
     if half_to_float:
-        unsupported("the conversion to float32 on the way is not lowered")
+        if x.dtype not in HALVES:
+            unsupported(f"{operator} of {x.dtype.text} is not widened on the way")
+        x = b.cast(x, DataType.Float)
     return b.call(operator, (x, dim))
 
 
@@ -51,18 +57,42 @@ def _safe_softmax(b: Builder, x: Any, dim: int, dtype: Any) -> Any:
 @lowers("native_layer_norm.default")
 def _native_layer_norm(b: Builder, x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     """The result, and mean and reciprocal deviation of each row: in the type of the weights, where they are wider."""
-    statistics = _statistics_type(x, weight, bias)
+    result, *statistics = _layer_norm(b, x, shape, weight, bias, eps)
+    return result, *narrowed(b, tuple(statistics), _statistics_type(x, weight, bias))
+
+
+@lowers("native_layer_norm.default", rows=GPU_ROWS)
+def _layer_norm(b: Builder, x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """The same with mean and reciprocal deviation as they are computed."""
+    _statistics_type(x, weight, bias)
+    axes = _last_axes(b, x, shape, weight, bias)
+    wide, weight, bias = _widened(b, x, weight, bias)
+    normalized, mean, inverse = _normalized(b, wide, axes, eps)
+    return b.cast(_scaled(normalized, weight, bias), x.dtype), mean, inverse
+
+
+@lowers("_fused_rms_norm.default")
+def _fused_rms_norm(b: Builder, x: Any, shape: Any, weight: Any, eps: float | None) -> Any:
+    """The result, and the reciprocal root of each row's mean square, as it is computed."""
+    _statistics_type(x, weight, None)
+    axes = _last_axes(b, x, shape, weight)
+    wide, weight = _widened(b, x, weight)
+    if eps is None:
+        eps = 2.0**-52 if wide.dtype is DataType.Double else 2.0**-23
+    inverse = b.rsqrt(b.mean(wide * wide, axes, True) + eps)
+    return b.cast(_scaled(wide * inverse, weight, None), x.dtype), inverse
+
+
+def _last_axes(b: Builder, x: Any, shape: Any, *parameters: Any) -> list[int]:
+    """Those that a shape is for, which is that of the parameters, too."""
     count = len(shape)
     if not 0 < count <= len(x.shape):
-        unsupported("layer_norm needs a shape of its own")
+        unsupported("a normalisation needs a shape of its own")
     for size, expected in zip(x.shape[-count:], shape, strict=True):
         b.require_equal_sizes(size, expected, "normalized_shape does not fit")
-    for parameter in (weight, bias):
+    for parameter in parameters:
         require_shape(b, parameter, shape)
-    wide, weight, bias = _widened(b, x, weight, bias)
-    normalized, mean, inverse = _normalized(b, wide, list(range(len(x.shape) - count, len(x.shape))), eps)
-    result = b.cast(_scaled(normalized, weight, bias), x.dtype)
-    return result, *narrowed(b, (mean, inverse), statistics)
+    return list(range(len(x.shape) - count, len(x.shape)))
 
 
 @lowers("native_group_norm.default")
@@ -108,6 +138,35 @@ def _batch_norm(b: Builder, x: Any, weight: Any, bias: Any, mean: Any, var: Any,
     result = x * per_channel(b, x, factor) + per_channel(b, x, offset)
     nothing = b.full((0,), 0, x.dtype)
     return result, nothing, nothing
+
+
+@lowers("native_batch_norm.default", rows=GPU_ROWS)
+def _native_batch_norm_on_gpu(
+    b: Builder, x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """The result, and mean and reciprocal deviation of each channel, as they are computed."""
+    if training:
+        unsupported("batch_norm that learns is not lowered")
+    _statistics_type(x, weight, bias)
+    if mean is None or var is None or len(x.shape) < 2:
+        unsupported("batch_norm without statistics is not lowered")
+    require_float("batch_norm", mean, var)
+    wide, weight, bias, mean, var = _widened(b, x, weight, bias, mean, var)
+    for value in (weight, bias, mean, var):
+        require_shape(b, value, x.shape[1:2])
+    inverse = b.rsqrt(var + eps)
+    normalized = (wide - per_channel(b, x, mean)) * per_channel(b, x, inverse)
+    return b.cast(_scaled(normalized, per_channel(b, x, weight), per_channel(b, x, bias)), x.dtype), mean, inverse
+
+
+@lowers("cudnn_batch_norm.default")
+def _cudnn_batch_norm(
+    b: Builder, x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """The result, and nothing three times: statistics, and bytes that training would need."""
+    result, _, _ = _native_batch_norm_on_gpu(b, x, weight, bias, mean, var, training, momentum, eps)
+    nothing = b.full((0,), 0, weight.dtype)
+    return result, nothing, nothing, b.full((0,), 0, DataType.UInt8)
 
 
 def _statistics_type(x: Any, weight: Any, bias: Any) -> Any:

@@ -21,16 +21,18 @@ Row = Callable[..., Any]
 
 ROWS: dict[str, Row] = {}
 """Every lowering by the name of its overload."""
+GPU_ROWS: dict[str, Row] = {}
+"""Those that take the place of others for tensors on GPUs, where PyTorch's own kernels return something else."""
 
 
-def lowers(*names: str) -> Callable[[Row], Row]:
+def lowers(*names: str, rows: dict[str, Row] = ROWS) -> Callable[[Row], Row]:
     """Decorator: the function is the meaning of these overloads."""
 
     def register(row: Row) -> Row:
         for name in names:
-            if name in ROWS:
+            if name in rows:
                 raise TypeError(f"aten.{name} is lowered twice")
-            ROWS[name] = row
+            rows[name] = row
         return row
 
     return register

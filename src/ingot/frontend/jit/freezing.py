@@ -20,7 +20,7 @@ from ingot.frontend.jit.packing import pack_convolutions, pack_products
 from ingot.frontend.jit.tape import Event, Tape
 
 _aten: Any = torch.ops.aten
-_NORMALIZATIONS = {"native_batch_norm": 5, "_native_batch_norm_legit_no_training": None}
+_NORMALIZATIONS = {"native_batch_norm": 5, "cudnn_batch_norm": 5, "_native_batch_norm_legit_no_training": None}
 """Batch norms that use running statistics, and the position of the flag that says so where there is one."""
 
 

@@ -84,7 +84,7 @@ class _Building:
         return sizes.substitute(size, self.renamed) if self.renamed else size
 
     def lower(self, operation: Operation) -> None:
-        lowering = lowering_for(operation.target)
+        lowering = lowering_for(operation.target, operation.products[0].note.device.type)
         assert lowering is not None
         arguments = [self._value(given) for given in operation.arguments]
         keywords = {name: self._value(given) for name, given in operation.keywords.items()}

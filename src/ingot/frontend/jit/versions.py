@@ -47,6 +47,8 @@ from ingot.ir.torch_types import from_torch, to_torch
 from ingot.ops import Kind
 
 _JOINING = frozenset({"cat", "stack"})
+_WITH_WORKSPACE = frozenset({"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"})
+"""Operators that also join what only their derivatives would read."""
 
 
 class OperationKind(Enum):
@@ -325,8 +327,8 @@ def _is_lowerable(
         return _Like(note.dtype, note.sizes)
 
     given = replace_registers((tuple(arguments), keywords), stand_in)
-    expected = [stand_in(register) for register in registers_in(results)]
-    return _lowers(target, _Arguments(given), tuple(expected))
+    made = list(registers_in(results))
+    return _lowers(target, tape.note(made[0]).device.type, _Arguments(given), tuple(map(stand_in, made)))
 
 
 def _is_on_one_device(tape: Tape, given: Any, results: Any) -> bool:
@@ -363,8 +365,8 @@ class _Arguments:
 
 
 @cache
-def _lowers(target: torch._ops.OpOverload, given: _Arguments, expected: tuple[_Like, ...]) -> bool:
-    lowering = lowering_for(target)
+def _lowers(target: torch._ops.OpOverload, device: str, given: _Arguments, expected: tuple[_Like, ...]) -> bool:
+    lowering = lowering_for(target, device)
     assert lowering is not None
     builder = Builder()
     try:
@@ -372,7 +374,7 @@ def _lowers(target: torch._ops.OpOverload, given: _Arguments, expected: tuple[_L
         made = lowering(builder, arguments, keywords)
     except (IngotError, TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError):
         return False
-    may_join = target.overloadpacket.__name__ in _JOINING
+    may_join = target.overloadpacket.__name__ in _JOINING | _WITH_WORKSPACE
     if not all(_is_generated(node) or (may_join and node.op.name == "cat") for node in builder.nodes):
         return False
     handles = list(made) if isinstance(made, tuple | list) else [made]
