@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingot.codegen.llvm.math import exponentials, logarithms
+from ingot.codegen.llvm.math import exponentials, hyperbolics, logarithms
 from ingot.codegen.llvm.math.formats import INFINITY
 from ingot.codegen.llvm.math.words import Number, at_least, at_most, choose, fma, square_root
 from tests.codegen.hosts import NATIVE
@@ -23,10 +23,12 @@ _EXACT = {
     "lg2": logarithms.log2,
     "rcp": lambda x: 1.0 / x,
     "rsqrt": lambda x: 1.0 / square_root(x),
+    "tanh": hyperbolics.tanh,
 }
 _ERROR_BEFORE_ROUNDING = {"ex2": 0.91, "rcp": 0.48, "rsqrt": 1.02}
 """In ulp of the result."""
 _ERROR_OF_LOGARITHM = 2.0**-22.6
+_ERROR_OF_TANGENT = 2.0**-11
 
 
 def _noise(x: Number) -> Number:
@@ -46,6 +48,8 @@ def _off(name: str, x: Number, exact: Number) -> Number:
     if name == "lg2":
         near_one = (x > 0.5) & (x < 2.0)
         return (_noise(x) * _ERROR_OF_LOGARITHM).widened() * choose(near_one, 1.0, abs(exact))
+    if name == "tanh":
+        return (_noise(x) * _ERROR_OF_TANGENT).widened() * exact
     unit = (exact.bits() & exact.format.exponent_mask).as_number() * 2.0**-x.format.fraction_bits
     return (_noise(x) * _ERROR_BEFORE_ROUNDING[name]).widened() * unit
 

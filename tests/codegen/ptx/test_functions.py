@@ -10,7 +10,7 @@ import pytest
 
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Host
-from ingot.codegen.llvm.math import FUNCTIONS, SUMS_WITH_ONE
+from ingot.codegen.llvm.math import FUNCTIONS, SUMS_WITH_ONE, TO_8_BITS
 from ingot.codegen.llvm.math.definitions import emitter
 from ingot.codegen.llvm.math.gpu import instructions
 from ingot.codegen.ptx.target import gpu
@@ -108,6 +108,19 @@ def test_sums_with_one_are_good_to_17_bits_even_where_they_vanish(name: str, sim
     assert got[x < -4.0].min() >= 0.0 and got[x < -4.0].max() < 2.0**-10
     assert numpy.array_equal(numpy.isnan(got), numpy.isnan(exact))
     assert numpy.all(got[x == -numpy.inf] == 0.0)
+
+
+@pytest.mark.parametrize("name", TO_8_BITS)
+def test_what_is_rounded_to_bfloat16_at_once_is_good_to_11_bits(name: str, simulated, monkeypatch):
+    monkeypatch.setitem(FUNCTIONS, f"{name}_to_8_bits", TO_8_BITS[name])
+    x = numpy.concatenate([samples(name), numpy.array(SPECIALS + SINGLE_EXTREMES, numpy.float32)])
+    got = evaluate(f"{name}_to_8_bits", x, width=8, host=APPROXIMATE)
+    with numpy.errstate(all="ignore"):
+        exact = in_double(name)(x.astype(numpy.float64))
+        errors = numpy.where(abs(exact) >= 2.0**-126, abs(got - exact) / abs(exact), 0.0)
+    assert numpy.nanmax(errors) < 1.02 * 2.0**-11
+    assert numpy.array_equal(numpy.isnan(got), numpy.isnan(exact))
+    assert numpy.array_equal(numpy.signbit(got[x == 0.0]), numpy.signbit(x[x == 0.0]))
 
 
 def test_rough_quotients_are_good_to_three_ulp(simulated, monkeypatch):

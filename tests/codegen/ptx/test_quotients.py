@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
+from typing import Any
+
 import numpy
 import pytest
 
 from ingot import DataType
+from ingot.codegen.llvm import ir
+from ingot.codegen.llvm.host import Compiled, HostModule
+from ingot.codegen.llvm.instructions import Instructions, Value
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.codegen.llvm.math.definitions import emitter
+from ingot.codegen.llvm.math.gpu import instructions
 from ingot.codegen.llvm.math.gpu.quotients import Divisor
 from ingot.codegen.llvm.math.words import Number
 from ingot.loops.gpu.schedule import GpuForm
 from tests.codegen.math_kernels import ARITY, evaluate
 from tests.codegen.ptx.fusions import Fusion
-from tests.codegen.ptx.simulated import ACCURATE
+from tests.codegen.ptx.simulated import ACCURATE, APPROXIMATE, instruction
 from tests.codegen.test_math import SINGLE_EXTREMES, SPECIALS, generator
 
 COUNT = 1_000_000
@@ -28,6 +35,11 @@ def divided(monkeypatch):
     monkeypatch.setitem(FUNCTIONS, "shared_quotient", emitter(shared_quotient))
     monkeypatch.setitem(ARITY, "shared_quotient", 2)
     return lambda x, y: evaluate("shared_quotient", x, y, width=8, host=ACCURATE)
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    monkeypatch.setattr(instructions, "instruction", instruction)
 
 
 def exactly_rounded(x: numpy.ndarray, y: numpy.ndarray) -> numpy.ndarray:
@@ -70,6 +82,37 @@ def test_kinds_and_signs_are_those_of_a_division(divided):
     assert numpy.array_equal(numpy.signbit(got[some]), numpy.signbit(exact[some]))
     assert abs(in_order(got[some]) - in_order(exact[some])).max() <= 1
     assert numpy.array_equal(numpy.isinf(got), numpy.isinf(exact))
+
+
+def test_any_quotient_of_bfloat16_is_rounded_as_well_as_one_of_float32(simulated):
+    module = HostModule(APPROXIMATE)
+    words = ir.PointerType(ir.VectorType(ir.IntType(16), 4))
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [words] * 3), "divide")
+    builder: Any = ir.IRBuilder(function)
+    x, y, result = function.arguments
+    x, y = (Value(builder.load(place, align=2), DataType.BFloat16) for place in (x, y))
+    quotient = Instructions(builder, 4).quotient_of_bfloat16(x, y)
+    builder.store(quotient.code, builder.bitcast(result, ir.PointerType(quotient.code.type)), align=4)
+    builder.ret_void()
+    compiled = Compiled(module)
+    divide = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(compiled.address("divide"))
+    specials = numpy.array([0, 0x8000, 0x7F80, 0xFF80, 0x7FC0, 1, 0x7F, 0x80, 0x7F7F, 0xFF7F, 0x3F80], numpy.uint16)
+    some = generator("bfloat16").integers(0, 2**16, (2, 40_000), dtype=numpy.uint16)
+    pairs = [
+        numpy.concatenate([a, b.ravel()[:120]]) for a, b in zip(some, numpy.meshgrid(specials, specials), strict=True)
+    ]
+    got = numpy.empty(pairs[0].size, numpy.float32)
+    for start in range(0, got.size, 4):
+        divide(*(array[start:].ctypes.data for array in (*pairs, got)))
+    dividend, divisor = ((bits.astype(numpy.uint32) << 16).view(numpy.float32) for bits in pairs)
+    exact = exactly_rounded(dividend, divisor)
+    assert numpy.array_equal(numpy.isnan(got), numpy.isnan(exact))
+    known = ~numpy.isnan(exact) & (abs(exact) >= 2.0**-126)
+    assert abs(in_order(got[known]) - in_order(exact[known])).max() <= 3
+    tiny = abs(exact) < 2.0**-126
+    assert abs(got[tiny] - exact[tiny]).max() <= 2.0**-133, "the least bfloat16"
+    zero = exact == 0
+    assert numpy.array_equal(numpy.signbit(got[zero]), numpy.signbit(exact[zero]))
 
 
 @pytest.mark.parametrize(

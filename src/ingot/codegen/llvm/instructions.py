@@ -20,15 +20,20 @@ from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.constants import constant
 from ingot.codegen.llvm.conversions import rounded_bfloat16, single_from_small, whole_number, widened_bfloat16
 from ingot.codegen.llvm.host import Host
-from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS, INTEGER_FUNCTIONS, SUMS_WITH_ONE
+from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS, INTEGER_FUNCTIONS, SUMS_WITH_ONE, TO_8_BITS
 from ingot.codegen.llvm.math.gpu import instructions as approximations
-from ingot.codegen.llvm.math.gpu.quotients import Divisor
+from ingot.codegen.llvm.math.gpu.quotients import Divisor, scale_for_division
 from ingot.codegen.llvm.math.words import Number as NumberLanes
 from ingot.codegen.llvm.math.words import intrinsic, rounded, rounded_towards
 
 _FLOATS = {DataType.Half: ir.HalfType(), DataType.Float: ir.FloatType(), DataType.Double: ir.DoubleType()}
 _SIGNED = {8: DataType.Int8, 16: DataType.Int16, 32: DataType.Int32, 64: DataType.Int}
-_FLOAT_FUNCTIONS = FUNCTIONS | EXACT_FUNCTIONS | {f"one_and_{name}": emit for name, emit in SUMS_WITH_ONE.items()}
+_FLOAT_FUNCTIONS = {
+    **FUNCTIONS,
+    **EXACT_FUNCTIONS,
+    **{f"one_and_{name}": emit for name, emit in SUMS_WITH_ONE.items()},
+    **{f"{name}_to_8_bits": emit for name, emit in TO_8_BITS.items()},
+}
 _ORDERED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -52,6 +57,8 @@ class Value:
 
     code: Any
     dtype: DataType
+    narrow: Value | None = None
+    """The bfloat16 that a float32 was widened from."""
 
 
 class Instructions:
@@ -149,6 +156,8 @@ class Instructions:
         integer the instruction for division would end the process."""
         if x.dtype is DataType.Float and self.host.has_approximations and isinstance(y.code, ir.Spread):
             return self._shared_quotient(x, y.code.single)
+        if self._may_approximate(x) and x.narrow and y.narrow and self.host.computes_halves and self.lanes % 2 == 0:
+            return self.quotient_of_bfloat16(x.narrow, y.narrow)
         if self._may_approximate(x):
             dividend, divisor = NumberLanes(self.builder, x.code), NumberLanes(self.builder, y.code)
             return Value(approximations.quotient(dividend, divisor).value, x.dtype)
@@ -166,6 +175,13 @@ class Instructions:
         shared = Divisor.of(NumberLanes(self.builder, divisor)).spread(spread)
         divided = shared.rough_quotient if self.host.approximates else shared.quotient
         return Value(divided(NumberLanes(self.builder, x.code)).value, x.dtype)
+
+    def quotient_of_bfloat16(self, x: Value, y: Value) -> Value:
+        """float32, right to 2 ulp: both are scaled first, two at a time, so that no reciprocal is lost."""
+        scale = Value(scale_for_division(self.builder, y.code), DataType.BFloat16)
+        wide = (self.convert(self.mul(number, scale), DataType.Float) for number in (x, y))
+        dividend, divisor = (NumberLanes(self.builder, number.code) for number in wide)
+        return Value((dividend * approximations.reciprocal(divisor)).value, DataType.Float)
 
     def _arithmetic(self, x: Value, y: Value, real: Any, whole: Any, logical: Any) -> Value:
         if x.dtype in HALVES:
@@ -270,7 +286,8 @@ class Instructions:
             single = Instructions(self.builder, 1).convert(Value(x.code.single, x.dtype), dtype)
             return Value(self.splat(single.code), dtype)
         if x.dtype is DataType.BFloat16:
-            return self.convert(Value(widened_bfloat16(self.builder, x.code, self.splits_pairs), DataType.Float), dtype)
+            code = widened_bfloat16(self.builder, x.code, self.splits_pairs)
+            return self.convert(Value(code, DataType.Float, narrow=x), dtype)
         if dtype is DataType.BFloat16:
             single = self.convert(x, DataType.Float)
             return Value(rounded_bfloat16(self.builder, single.code, self.splits_pairs), dtype)

@@ -18,7 +18,7 @@ from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.accuracy import suited
 from ingot.codegen.ptx.emission import Emission
 from ingot.codegen.ptx.rows import RowEmission
-from ingot.codegen.ptx.sums_with_one import with_sums_as_functions
+from ingot.codegen.ptx.shorter_functions import with_shorter_functions
 from ingot.codegen.ptx.target import optimized, ptx_of
 from ingot.codegen.ptx.tiles import run_tiles
 from ingot.loops.gpu.launches import GpuLaunch, launches_of
@@ -49,7 +49,7 @@ class GpuKernel:
 
 def compile_gpu_kernel(program: Program, schedule: GpuSchedule, host: Host) -> GpuKernel:
     host = suited(host, program)
-    nest = build_gpu_nest(with_sums_as_functions(program) if host.approximates else program, schedule)
+    nest = build_gpu_nest(with_shorter_functions(program, host), schedule)
     module = HostModule(host)
     entries = []
     for number, launch in enumerate(launches_of(nest)):

@@ -71,4 +71,10 @@ SUMS_WITH_ONE: dict[str, Emitter] = {
 }
 """1 + f(x) by the name of f, for programs that may be computed roughly on a GPU."""
 
-__all__ = ["EXACT_FUNCTIONS", "FUNCTIONS", "INTEGER_FUNCTIONS", "SUMS_WITH_ONE", "Emitter"]
+TO_8_BITS: dict[str, Emitter] = {
+    "erf": emitter(approximate.erf_to_8_bits),
+    "tanh": emitter(approximate.tanh_to_8_bits),
+}
+"""f(x) by the name of f, for what is rounded to bfloat16 at once."""
+
+__all__ = ["EXACT_FUNCTIONS", "FUNCTIONS", "INTEGER_FUNCTIONS", "SUMS_WITH_ONE", "TO_8_BITS", "Emitter"]

@@ -9,7 +9,7 @@ for results below the least normal number of float32, which may be zero. Errors 
 from __future__ import annotations
 
 from ingot.codegen.llvm.math.formats import LN2, LOG2_E, LOG10_2
-from ingot.codegen.llvm.math.gpu.instructions import binary_logarithm, power_of_two, reciprocal
+from ingot.codegen.llvm.math.gpu.instructions import binary_logarithm, hyperbolic_tangent, power_of_two, reciprocal
 from ingot.codegen.llvm.math.words import Number, choose, fma, polynomial, with_sign_of
 
 # Polynomials by Lawson's iteration on 1500 Chebyshev points, rounded one by one, lowest first, the rest fitted again.
@@ -38,6 +38,14 @@ _LOG2_ERFC_OF_TAIL = (
 _ERF = (1.1283774375915527, -0.3758814036846161, 0.10775350779294968)
 # (tanh(x) / x - 1) / x^2 in powers of x^2 for |x| <= 0.25; relative error of tanh below 2^-20.
 _TANH = (-0.33324572443962097, 0.12876440584659576)
+# artanh(erf(x)) / x in powers of x^2, for 0 <= x <= 3.3; relative error of erf below 2^-18. It increases without end.
+_ARTANH_ERF = (
+    1.1283749341964722,
+    0.10285204648971558,
+    -0.00040801806608214974,
+    -0.00044632525532506406,
+    3.545025901985355e-05,
+)
 # (log1p(x) / x - 1) / x for |x| <= 0.2; relative error of log1p below 2^-18.
 _LOG1P = (-0.4999150335788727, 0.33322563767433167, -0.2585452198982239, 0.20836250483989716)
 # (expm1(x) / x - 1) / x for |x| <= 0.2; relative error of expm1 below 2^-18.
@@ -105,3 +113,13 @@ def one_and_erf(x: Number) -> Number:
     p = power_of_two(polynomial(abs(x), _LOG2_ERFC_OF_TAIL), flushes=True)
     side = with_sign_of(x.constant(1.0), x)
     return fma(-side, p, side + 1.0)
+
+
+def tanh_to_8_bits(x: Number) -> Number:
+    """Right to 2^-11."""
+    return hyperbolic_tangent(x)
+
+
+def erf_to_8_bits(x: Number) -> Number:
+    """tanh(x P(x^2)), right to 2^-11."""
+    return hyperbolic_tangent(polynomial(x * x, _ARTANH_ERF) * x)

@@ -53,6 +53,11 @@ def binary_logarithm(x: Number, flushes: bool = False) -> Number:
     return _approximation("lg2", x, flushes)
 
 
+def hyperbolic_tangent(x: Number) -> Number:
+    """tanh(x), right to 2^-11."""
+    return instruction("tanh.approx.f32", x)
+
+
 def reciprocal(x: Number) -> Number:
     """1 / x; zero for |x| > 2^126, infinite for denormal x."""
     return _approximation("rcp", x, flushes=True)

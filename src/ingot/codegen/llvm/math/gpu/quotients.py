@@ -1,4 +1,5 @@
-"""Quotients of many single-precision numbers by one divisor: what depends on it alone is computed once.
+"""Quotients of many single-precision numbers by one divisor: what depends on it alone is computed once. And what
+quotients of two bfloat16 are scaled by.
 
 A GPU has no instruction for an exact quotient. A dozen do, and where the dividend is zero or small, as it is wherever
 something was masked, a function of many more. With a reciprocal at hand it takes two multiplications, the remainder,
@@ -14,7 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.math.words import Number, at_least, choose, fma
 
 _FAR = 2.0**64
@@ -56,3 +59,20 @@ class Divisor:
         near = x * self.inverse
         corrected = fma(fma(-near, self.scaled, x), self.inverse, near)
         return choose(abs(corrected) > self.least, corrected, near)
+
+
+_HALF_EXPONENTS = 0x3F803F80
+_TWO_TO_63 = 0x5F005F00
+"""Its bits as bfloat16, twice. Less half of an exponent, they are those of a scale."""
+
+
+def scale_for_division(builder: Any, y: ir.Value) -> ir.Value:
+    """For an even number of bfloat16 as bits, those of about 1 / sqrt(|y|), a power of two each, two at a time.
+
+    y times that is between 2^-71 and 2^65, or zero, infinite or NaN. A dividend times that lies between itself and its
+    quotient, so that it overflows and vanishes only where the quotient does.
+    """
+    words: Any = ir.VectorType(ir.IntType(32), y.type.count // 2)
+    constant = lambda value: ir.Constant(words, [value] * words.count)
+    halved = builder.and_(builder.lshr(builder.bitcast(y, words), constant(1)), constant(_HALF_EXPONENTS))
+    return builder.bitcast(builder.sub(constant(_TWO_TO_63), halved), y.type)

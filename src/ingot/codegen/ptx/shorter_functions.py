@@ -1,0 +1,71 @@
+"""Functions of which a program that may be computed roughly needs less than all.
+
+    %1 = erf(%0); %2 = add(1, %1)           becomes    %2 = one_and_erf(%0)
+    %1 = erf(%0); %2 = cast(%1): bf16       becomes    %1 = erf_to_8_bits(%0); %2 = cast(%1): bf16
+
+gelu and others like it add 1 to erf or tanh. The sum takes fewer instructions than the function does, as nothing near
+zero has to be exact, and is better where the two nearly cancel. And what is rounded to bfloat16 at once may be off by
+an eighth of a unit in its last place before. Nothing is taken out: what only led to a sum, nobody asks for any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ingot.base.dtypes import DataType
+from ingot.codegen.llvm.host import Host
+from ingot.codegen.llvm.math import SUMS_WITH_ONE, TO_8_BITS
+from ingot.loops.program import Known, Operand, Program, Result, Statement
+from ingot.ops.record import Op
+
+
+def with_shorter_functions(program: Program, host: Host) -> Program:
+    """The same program for a GPU, if that may be rough."""
+    if not host.approximates:
+        return program
+    statements = program.statements
+    if host.packs_bfloat16:
+        only_rounded = _only_rounded(program)
+        statements = [_rounded(each) if index in only_rounded else each for index, each in enumerate(statements)]
+    return replace(program, statements=tuple(_sum_with_one(program, statement) for statement in statements))
+
+
+def _only_rounded(program: Program) -> set[int]:
+    """Statements whose results are used for nothing but what they are in bfloat16."""
+    rounded, otherwise = set(), {output.index for output in program.outputs}
+    for statement in program.statements:
+        is_rounding = statement.op.name == "cast" and statement.dtype is DataType.BFloat16
+        used = {operand.index for operand in statement.operands if isinstance(operand, Result)}
+        (rounded if is_rounding else otherwise).update(used)
+    return rounded - otherwise
+
+
+def _rounded(statement: Statement) -> Statement:
+    is_known = statement.op.name in TO_8_BITS and statement.dtype is DataType.Float
+    return replace(statement, op=_named(statement.op, "{}_to_8_bits")) if is_known else statement
+
+
+def _sum_with_one(program: Program, statement: Statement) -> Statement:
+    if statement.op.name != "add" or statement.dtype is not DataType.Float:
+        return statement
+    first, second = statement.operands
+    function = _function(program, second if _is_one(first) else first, SUMS_WITH_ONE)
+    if function is None or not (_is_one(first) or _is_one(second)) or function.level is not statement.level:
+        return statement
+    return replace(statement, op=_named(function.op, "one_and_{}"), operands=function.operands)
+
+
+def _is_one(operand: Operand) -> bool:
+    return isinstance(operand, Known) and operand.value == 1
+
+
+def _function(program: Program, operand: Operand, names: Mapping[str, object]) -> Statement | None:
+    made = program.statements[operand.index] if isinstance(operand, Result) else None
+    return made if made is not None and made.op.name in names else None
+
+
+def _named(op: Op, pattern: str) -> Op:
+    """An operator of one operand by another function."""
+    name = pattern.format(op.name)
+    return replace(op, name=name, emit=lambda emitter, x: emitter.function(name, x))

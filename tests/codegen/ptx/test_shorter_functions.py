@@ -1,0 +1,51 @@
+"""Which functions a program on a GPU has in shorter forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ingot import DataType, GraphBuilder
+from ingot.codegen.llvm.support import supports
+from ingot.codegen.ptx.accuracy import suited
+from ingot.codegen.ptx.shorter_functions import with_shorter_functions
+from ingot.codegen.ptx.target import gpu
+from ingot.fusion.clusters import Cluster, find_clusters
+from ingot.loops.program import lower
+
+BFLOAT, HALF, FLOAT = DataType.BFloat16, DataType.Half, DataType.Float
+
+
+def functions(
+    body: Callable[[Any, Any], Any], given: DataType = BFLOAT, capability: tuple[int, int] = (9, 0)
+) -> set[str]:
+    """Names of the functions in a program, of one operand each."""
+    builder = GraphBuilder()
+    x = builder.input((8, 16), given)
+    results = body(builder.ops, builder.ops.cast(x, FLOAT))
+    builder.output(*(builder.ops.cast(each, given) for each in results))
+    (cluster,) = (step for step in find_clusters(builder.build(), supports) if isinstance(step, Cluster))
+    program = lower(cluster).program
+    shortened = with_shorter_functions(program, suited(gpu(capability), program))
+    return {statement.op.name for statement in shortened.statements} - {"cast", "mul", "add"}
+
+
+@pytest.mark.parametrize("name", ["erf", "tanh"])
+def test_sums_with_one_are_functions(name: str):
+    apply = lambda ops, x: getattr(ops, name)(x)
+    assert f"one_and_{name}" in functions(lambda ops, x: [x * (1 + apply(ops, x))])
+    assert f"one_and_{name}" in functions(lambda ops, x: [x * (apply(ops, x) + 1)], HALF)
+    assert functions(lambda ops, x: [x * (2 + apply(ops, x))]) == {name}
+    assert functions(lambda ops, x: [x * (1 + apply(ops, x))], FLOAT) == {name}
+
+
+@pytest.mark.parametrize("name", ["erf", "tanh"])
+def test_what_is_rounded_to_bfloat16_at_once_may_be_rougher(name: str):
+    apply = lambda ops, x: getattr(ops, name)(x)
+    assert functions(lambda ops, x: [apply(ops, x)]) == {f"{name}_to_8_bits"}
+    assert functions(lambda ops, x: [apply(ops, x)], HALF) == {name}
+    assert functions(lambda ops, x: [apply(ops, x)], FLOAT) == {name}
+    assert functions(lambda ops, x: [apply(ops, x)], capability=(7, 0)) == {name}
+    assert functions(lambda ops, x: [apply(ops, x), apply(ops, x) * 3]) == {name}, "used before it is rounded, too"
