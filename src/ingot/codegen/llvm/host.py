@@ -43,6 +43,8 @@ class Host:
     """Whether an instruction gives the larger or smaller of two float32, and NaN if either is."""
     computes_halves: bool = False
     """Whether instructions add and multiply both half types."""
+    contracts_doubles: bool = False
+    """Whether products of float64 may be added without being rounded first."""
     approximates: bool = False
     """Whether single precision is wanted for results of 16 bits alone, so that functions may be rougher and quicker."""
 

@@ -77,6 +77,9 @@ class Instructions:
         """What the code is for."""
         return self.builder.module.host
 
+    def _contracts(self, x: Value) -> bool:
+        return x.dtype is DataType.Double and self.host.contracts_doubles
+
     def _may_approximate(self, x: Value) -> bool:
         return x.dtype is DataType.Float and self.host.approximates
 
@@ -132,13 +135,15 @@ class Instructions:
         return self.select(self.compare("lt", x, self.constant(0, x)), self.neg(x), x)
 
     def add(self, x: Value, y: Value) -> Value:
-        return self._arithmetic(x, y, self.builder.fadd, self.builder.add, self.builder.or_)
+        real = self.builder.contracted_fadd if self._contracts(x) else self.builder.fadd
+        return self._arithmetic(x, y, real, self.builder.add, self.builder.or_)
 
     def sub(self, x: Value, y: Value) -> Value:
         return self._arithmetic(x, y, self.builder.fsub, self.builder.sub, self.builder.xor)
 
     def mul(self, x: Value, y: Value) -> Value:
-        return self._arithmetic(x, y, self.builder.fmul, self.builder.mul, self.builder.and_)
+        real = self.builder.contracted_fmul if self._contracts(x) else self.builder.fmul
+        return self._arithmetic(x, y, real, self.builder.mul, self.builder.and_)
 
     def _of_halves(self, x: Value, y: Value, apply: Any) -> Value:
         """Rounded once, which float32 on the way would not change."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingot.base.dtypes import HALVES
+from ingot.base.dtypes import HALVES, DataType
 from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.loops.program import Program, Result
@@ -20,8 +20,12 @@ _STEPS = {"ceil", "floor", "round", "trunc", "fmod", "remainder"}
 
 
 def suited(host: Host, program: Program) -> Host:
-    """The GPU, asked for no more than a program's results can hold."""
-    return replace(host, approximates=_is_of_halves(program) and not _decides_by_rough_values(program))
+    """The GPU, asked for no more than a program's results can hold.
+
+    Where no tensor holds float64, only what is gathered is computed in it: products may join sums unrounded.
+    """
+    is_rough = _is_of_halves(program) and not _decides_by_rough_values(program)
+    return replace(host, approximates=is_rough, contracts_doubles=DataType.Double not in program.buffers)
 
 
 def _is_of_halves(program: Program) -> bool:

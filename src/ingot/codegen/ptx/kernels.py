@@ -49,6 +49,8 @@ class GpuKernel:
 
 def compile_gpu_kernel(program: Program, schedule: GpuSchedule, host: Host) -> GpuKernel:
     host = suited(host, program)
+    if not schedule.is_unrolled:
+        host = replace(host, level=1)  # LLVM keeps what loops compute over and over out of them; the driver does not
     nest = build_gpu_nest(with_shorter_functions(program, host), schedule)
     module = HostModule(host)
     entries = []

@@ -74,6 +74,11 @@ class GpuSchedule:
         return self.outer - 1 if self.form is GpuForm.COLUMNS else self.axes - 1
 
     @property
+    def is_unrolled(self) -> bool:
+        """Whether a thread's code has no loops: it takes its elements so often, and no more."""
+        return self.form in (GpuForm.GRID, GpuForm.TILES) or self.steps > 0
+
+    @property
     def teams(self) -> int:
         """Teams of a block, each of which has a row, or some neighbouring ones, at a time."""
         return self.threads // self.team

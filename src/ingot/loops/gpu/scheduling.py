@@ -44,7 +44,7 @@ MOST_LINES = 65_535
 """Blocks that a grid can have along its second axis."""
 BYTES_IN_FLIGHT = 32
 """How much a thread asks for before it waits."""
-TURNS_AT_ONCE = 4
+TURNS_AT_ONCE, COLUMN_TURNS_AT_ONCE = 4, 8
 """Steps of a long row that run side by side."""
 MOST_GATHERED = 8
 """What a thread may gather at a time for neighbouring rows, each of which takes registers."""
@@ -228,14 +228,14 @@ class _Choice(LoopOrder):
         if not steps and columns_go_in_parts(rows, length, across, down, unit_bytes):
             across = min(LINE, power_of_two(rows))
             down = PART_THREADS // across
-            part = part_of(-(-rows // across), length, down * TURNS_AT_ONCE)
-        is_full = steps * down == length if steps else length % (down * TURNS_AT_ONCE) == 0
+            part = part_of(-(-rows // across), length, down * COLUMN_TURNS_AT_ONCE)
+        is_full = steps * down == length if steps else length % (down * COLUMN_TURNS_AT_ONCE) == 0
         return self._made(
             GpuForm.COLUMNS,
             lanes,
             -(-rows // across),
             threads=across * down,
-            at_once=TURNS_AT_ONCE,
+            at_once=COLUMN_TURNS_AT_ONCE,
             team=down,
             steps=steps,
             is_even=is_full and rows % across == 0,

@@ -145,6 +145,7 @@ class IRBuilder:
     shl, lshr, ashr = _binary("shl"), _binary("lshr"), _binary("ashr")
     and_, or_, xor = _binary("and"), _binary("or"), _binary("xor")
     fadd, fsub, fmul, fdiv = _binary("fadd"), _binary("fsub"), _binary("fmul"), _binary("fdiv")
+    contracted_fadd, contracted_fmul = _binary("fadd contract"), _binary("fmul contract")
 
     def neg(self, value: Value) -> Value:
         return self.sub(Constant(value.type, None), value)
