@@ -1,4 +1,7 @@
-"""Every session printed in the documents is run, and must print what the document says."""
+"""Every session printed in the documents is run, and must print what the document says.
+
+Blocks marked ```python gpu need an NVIDIA GPU, and run where there is one.
+"""
 
 import re
 import subprocess
@@ -6,20 +9,37 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_SESSIONS = [document for document in DOCUMENTS if ">>>" in document.read_text()]
+GPU_BLOCK = re.compile(r"^```python gpu\n.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def session(text: str, has_gpu: bool) -> str:
+    """What of a document can be run here."""
+    return text if has_gpu else GPU_BLOCK.sub("", text)
 
 
 def test_there_are_sessions_to_run():
-    assert {"README.md", "tour.md", "ir.md", "adding-an-operator.md"} <= {document.name for document in WITH_SESSIONS}
+    assert {"README.md", "tour.md", "ir.md", "adding-an-operator.md", "cuda.md"} <= {
+        document.name for document in WITH_SESSIONS
+    }
+
+
+def test_blocks_for_gpus_are_left_out_where_there_is_none():
+    text = "before\n```python\n>>> 1\n1\n```\n```python gpu\n>>> 2\n2\n```\n```python\n>>> 3\n3\n```\nafter\n"
+    assert session(text, has_gpu=True) == text
+    assert session(text, has_gpu=False) == text.replace("```python gpu\n>>> 2\n2\n```", "")
 
 
 @pytest.mark.parametrize("document", WITH_SESSIONS, ids=lambda document: document.name)
-def test_session_prints_what_the_document_says(document):
+def test_session_prints_what_the_document_says(document, tmp_path):
     # In a process of its own: a document may add operators to the table.
-    done = subprocess.run([sys.executable, "-m", "doctest", str(document)], capture_output=True, text=True, check=False)
+    copy = tmp_path / document.name
+    copy.write_text(session(document.read_text(), torch.cuda.is_available()))
+    done = subprocess.run([sys.executable, "-m", "doctest", str(copy)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
