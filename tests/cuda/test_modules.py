@@ -48,11 +48,8 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 def called(compiled: Any) -> list[str]:
     """The operators that a recording has PyTorch compute."""
     (kind,) = compiled._compiled.specialisations.values()
-    return [step.operation.event.target.overloadpacket.__name__ for step in kind.program.steps.steps if is_call(step)]
-
-
-def is_call(step: Any) -> bool:
-    return isinstance(step, Call)
+    calls = [step.operation.event.target for step in kind.program.steps.steps if isinstance(step, Call)]
+    return [target.overloadpacket.__name__ for target in calls]
 
 
 def prepared(module: nn.Module, dtype: torch.dtype) -> nn.Module:

@@ -42,6 +42,8 @@ from tests.codegen.operator_kernels import OperatorModule
 from tests.codegen.test_operators import POINTWISE, divides, operand_types
 
 CAPABILITIES = ((7, 0), (8, 0), (9, 0), (12, 0))
+OLDEST_ASSEMBLED = (7, 5)
+"""Assemblers of today know none before; what is written for those before runs on it."""
 LANES = (1, 2, 4, 8, 16)
 CONSTANTS = (0, 1, -1, 7)
 BATCH = 64
@@ -193,8 +195,9 @@ def _succeeds(cases: Sequence[Case], assembler: str | None) -> bool:
 def _try(case: Case, assembler: str | None, path: Path) -> None:
     path.write_text(case.ptx())
     if assembler:
-        target = "-arch=sm_{}{}".format(*case.capability)
-        subprocess.run([assembler, target, "-O1", "-o", "/dev/null", str(path)], check=True)
+        target = "-arch=sm_{}{}".format(*max(case.capability, OLDEST_ASSEMBLED))
+        command = [assembler, target, "-O1", "-o", "/dev/null", str(path)]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 
 def main() -> int:
