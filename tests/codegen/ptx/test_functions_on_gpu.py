@@ -8,11 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+import ingot
 from ingot.codegen.llvm.host import Host
-from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS
+from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS, SUMS_WITH_ONE, TO_8_BITS
 from ingot.codegen.ptx.target import gpu
 from tests.codegen.ptx.function_kernels import ARITY
 from tests.codegen.ptx.measured import (
+    REFERENCES,
+    all_singles,
     evaluate,
     random_doubles,
     reference,
@@ -47,6 +50,44 @@ def test_approximate_functions_are_good_to_18_bits(name: str, host: Host):
     worst = worst_single(name, replace(host, approximates=True), STEP, errors_of)
     print(f"\n{name} roughly: {worst.error:.3g} at {worst.at!r}", end="")
     assert worst.error <= 1.05 * 2.0**-18, worst
+
+
+@pytest.mark.parametrize("name", TO_8_BITS)
+def test_what_is_rounded_to_bfloat16_at_once_is_good_to_11_bits(name: str, host: Host, monkeypatch):
+    rough = replace(host, approximates=True)
+    monkeypatch.setitem(FUNCTIONS, f"{name}_to_8_bits", TO_8_BITS[name])
+    monkeypatch.setitem(REFERENCES, f"{name}_to_8_bits", reference(name))
+    worst = worst_single(f"{name}_to_8_bits", rough, STEP, relative)
+    print(f"\n{name} to 8 bits: {worst.error:.3g} at {worst.at!r}", end="")
+    assert worst.error <= 1.05 * 2.0**-11, worst
+
+
+@pytest.mark.parametrize("name", SUMS_WITH_ONE)
+def test_sums_with_one_are_good_to_17_bits(name: str, host: Host, monkeypatch):
+    sums = {"erf": lambda x: torch.special.erfc(-x), "tanh": lambda x: 2 * torch.sigmoid(2 * x)}
+    monkeypatch.setitem(FUNCTIONS, f"one_and_{name}", SUMS_WITH_ONE[name])
+    monkeypatch.setitem(REFERENCES, f"one_and_{name}", sums[name])
+    x = torch.linspace(-4.0, 10.0, 1 << 24, device="cuda")
+    errors = relative(evaluate(f"one_and_{name}", replace(host, approximates=True), x), sums[name](x.double()))
+    assert errors.max() <= 1.5 * 2.0**-18, f"{float(errors.max())} at {float(x[errors.argmax()])}"
+
+
+@pytest.mark.parametrize("divisor", [255.0, -3.0, 0.1, 1e30, 1e-30, 2.0**-140, 0.0, float("inf"), float("nan")])
+def test_quotients_by_one_divisor_are_those_of_eager(divisor: float):
+    """One number away at most, and equal where the dividend is not tiny."""
+    divided = ingot.jit(lambda x, y: x / y)
+    x, y = next(all_singles(64 * 41 + 1)), torch.full((1, 1), divisor, device="cuda")
+    x = x[: x.numel() // 4096 * 4096].reshape(-1, 4096)
+    exact = x / y
+    divided(x, y)
+    got = divided(x, y)
+    assert torch.equal(got.isnan(), exact.isnan())
+    assert torch.equal(got.isinf(), exact.isinf())
+    assert torch.equal(got.signbit()[~exact.isnan()], exact.signbit()[~exact.isnan()])
+    distance = (got.view(torch.int32) - exact.view(torch.int32)).abs()
+    assert distance[~exact.isnan()].max() <= 1
+    ordinary = (x.abs() >= 2.0**-36) & (exact.abs() >= 2.0**-124) & (exact.abs() < 2.0**127)
+    assert torch.equal(got[ordinary], exact[ordinary])
 
 
 @pytest.mark.parametrize("name", [name for name in UNARY if name != "lgamma"])
