@@ -1,6 +1,6 @@
 """PTX for every operator, data type and form, each made in a process that may end: LLVM ends it where it fails.
 
-    .venv/bin/python -m tests.codegen.ptx.every_operator                 all of it, about ten minutes
+    .venv/bin/python -m tests.codegen.ptx.every_operator                 all of it, about eight minutes
     .venv/bin/python -m tests.codegen.ptx.every_operator --every 50      a fiftieth of it
     .venv/bin/python -m tests.codegen.ptx.every_operator --assemble      NVIDIA's assembler has to take it, too
 
