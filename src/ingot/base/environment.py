@@ -16,12 +16,14 @@ DUMPS = {
     "passes": "what each pass did",
 }
 """What INGOT_DUMP can name, separated by commas."""
-CHECKS = {"bounds": "that kernels stay inside the memory of their tensors, at every call; also under python -X dev"}
+CHECKS = {
+    "bounds": "that kernels on the CPU stay inside the memory of their tensors, at every call; also under python -X dev"
+}
 """What INGOT_CHECK can name, separated by commas."""
 
 LOGS = {
     "recompiles": "every recording after a function's first, and why it was made",
-    "fallbacks": "calls that run eagerly because they need gradients",
+    "fallbacks": "calls that run eagerly because they need gradients, or because eager PyTorch is quicker",
 }
 """What INGOT_LOGS can name, separated by commas."""
 

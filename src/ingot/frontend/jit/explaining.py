@@ -47,7 +47,7 @@ def explain(compiled: Compiled) -> str:
 
 
 def inspect(compiled: Compiled, stage: str) -> str:
-    """The text of a stage for every kind of call that has been compiled."""
+    """The text of a stage for every kind of call that has been compiled; kinds that share it have it once."""
     stage = {"asm": "assembly"}.get(stage, stage)
     if stage not in STAGES:
         raise ArgumentError(f"there is no stage {stage!r}; there are {', '.join(STAGES)}")
@@ -57,7 +57,7 @@ def inspect(compiled: Compiled, stage: str) -> str:
             texts += [kind.tape.text] if kind.tape is not None else []
         elif kind.program is not None:
             texts += [kind.program.text] if stage == "program" else [m.inspect(stage) for m in kind.program.modules]
-    return "\n\n".join(text for text in texts if text)
+    return "\n\n".join(dict.fromkeys(filter(None, texts)))
 
 
 def _explain_kind(number: int, kind: Specialisation, calls: int) -> Iterator[str]:
