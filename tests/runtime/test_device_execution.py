@@ -12,6 +12,7 @@ import torch
 
 import ingot
 from ingot import JitCompiler
+from ingot.codegen.llvm.nests import CompiledKernel
 from ingot.runtime import kernels, runner
 from ingot.runtime.cuda.prepared import Launch, PreparedLaunches
 from ingot.runtime.kernels import address_of
@@ -42,16 +43,18 @@ def spoiling(word):
 
 @dataclass
 class Device:
-    """A machine that records can be made for; it keeps what it prepared kernels for."""
+    """A machine that records can be made for; it keeps kernels, and where tensors were that they were for."""
 
     machine: Machine = field(default_factory=Machine)
     seen: list[list[int]] = field(default_factory=list)
+    kept: list[CompiledKernel] = field(default_factory=list)
     alignment: int = 1
     """What the addresses of all buffers must be a multiple of."""
 
     def prepare(self, kernel, tensors, bound, targets):
         self.seen.append([address_of(tensor) for tensor in tensors])
         call = kernels.prepare(kernel, tensors, bound, targets)
+        self.kept.append(call.compiled)
         word = len(call.words)
         functions = (spoiling(word).address("spoil"), call.entry)
         return launched(
@@ -62,7 +65,6 @@ class Device:
                 call.scalars,
                 call.outputs,
                 (self.alignment,) * len(call.addresses),
-                call.compiled,
                 WORKSPACE_WORDS * 8,
                 word,
             )

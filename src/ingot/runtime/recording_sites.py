@@ -90,12 +90,15 @@ def _called(kernel: Kernel, tensors: Tensors, bound: Bound, targets: Targets) ->
 
 
 def launched(prepared: PreparedLaunches) -> KernelCall:
-    """Launches as a call. A launch waits while a device has enough to do, perhaps for something that needs Python."""
+    """Launches as a call. A launch waits while a device has enough to do, perhaps for something that needs Python.
+
+    Nothing is kept for it: modules are never unloaded.
+    """
     return KernelCall(
         prepared,
         lambda words, patches: DeviceStep(prepared.launches, words, patches),
         True,
-        prepared.keeps,
+        None,
         prepared.alignments or (1,) * len(prepared.addresses),
         prepared.workspace_bytes,
         prepared.workspace_word,

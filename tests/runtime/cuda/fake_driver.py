@@ -15,7 +15,7 @@ from ingot.runtime.cuda.driver import PROTOTYPES, Driver
 
 INVALID_VALUE, NO_DEVICE, INVALID_DEVICE, INVALID_CONTEXT, INVALID_PTX, NOT_FOUND = 1, 100, 101, 201, 218, 500
 NAMES = {INVALID_VALUE: b"CUDA_ERROR_INVALID_VALUE", INVALID_PTX: b"CUDA_ERROR_INVALID_PTX"}
-ATTRIBUTES = {75: 9, 76: 0, 16: 132, 39: 2048, 82: 65536, 97: 232448, 38: 62914560, 10: 32}
+ATTRIBUTES = {75: 9, 76: 0, 97: 232448}
 FUNCTION_ATTRIBUTES = {0: 1024, 1: 448, 3: 16, 4: 40}
 
 
@@ -82,7 +82,7 @@ class FakeDriver:
         return 0
 
     def cuDeviceGetAttribute(self, value, attribute, handle):
-        value[0] = ATTRIBUTES[attribute] + (handle - 50 if attribute == 16 else 0)
+        value[0] = ATTRIBUTES[attribute] + (handle - 50 if attribute == 76 else 0)
 
     def cuDevicePrimaryCtxRetain(self, context, handle):
         self._note("cuDevicePrimaryCtxRetain", handle)

@@ -83,11 +83,7 @@ def test_device_is_what_torch_says():
     assert is_available()
     said, found = torch.cuda.get_device_properties(0), device(0)
     assert found.capability == (said.major, said.minor)
-    assert found.multiprocessors == said.multi_processor_count
-    assert found.threads_per_multiprocessor == said.max_threads_per_multi_processor
     assert found.shared_bytes_per_block == said.shared_memory_per_block_optin
-    assert found.registers_per_multiprocessor == said.regs_per_multiprocessor
-    assert (found.l2_bytes, found.warp_size) == (said.L2_cache_size, said.warp_size)
 
 
 def test_kernel_runs_on_the_current_stream():

@@ -43,15 +43,8 @@ PROTOTYPES: Mapping[str, tuple[type, ...]] = {
 """The functions that are called, by their documented names, and the types of their arguments. All return a code."""
 _SYMBOLS = {"cuCtxPushCurrent": "cuCtxPushCurrent_v2", "cuCtxPopCurrent": "cuCtxPopCurrent_v2"}
 """Names in the library where they differ from the documented ones: without the suffix these are functions of old."""
-_ATTRIBUTES = {
-    "multiprocessors": 16,
-    "threads_per_multiprocessor": 39,
-    "registers_per_multiprocessor": 82,
-    "shared_bytes_per_block": 97,
-    "l2_bytes": 38,
-    "warp_size": 10,
-}
-"""What a `Device` says, and the number under which the driver is asked for it."""
+_MAJOR, _MINOR, _SHARED_BYTES_PER_BLOCK = 75, 76, 97
+"""The numbers under which the driver is asked for what a `Device` says."""
 _MAY_BE_OLDER = "it may be the fault of a kernel launched earlier: run with CUDA_LAUNCH_BLOCKING=1 to see of which"
 _ADVICE = {
     2: "free memory of the device, for example with torch.cuda.empty_cache()",
@@ -67,20 +60,14 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What the scheduling of kernels depends on."""
+    """What code for a device depends on. How programs are spread over threads does not: it is the same on all."""
 
     index: int
     """Its number, as torch counts."""
     capability: tuple[int, int]
     """The generation of its machine code: (9, 0) for sm_90."""
-    multiprocessors: int
-    threads_per_multiprocessor: int
-    registers_per_multiprocessor: int
-    """Of 32 bits each."""
     shared_bytes_per_block: int
     """The most that a thread block may have of shared memory, if it asks for it."""
-    l2_bytes: int
-    warp_size: int
 
 
 class Driver:
@@ -132,7 +119,7 @@ class Driver:
             self.call("cuDeviceGetAttribute", byref(value), attribute, handle)
             return value.value
 
-        return Device(index, (ask(75), ask(76)), **{name: ask(number) for name, number in _ATTRIBUTES.items()})
+        return Device(index, (ask(_MAJOR), ask(_MINOR)), ask(_SHARED_BYTES_PER_BLOCK))
 
     def context(self, index: int) -> int:
         """The primary context of a device. It is held as long as the process lives, as torch does."""

@@ -9,7 +9,6 @@ can be made for tensors without memory, and the device is said apart from them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ingot.runtime.kernels import OutputTypes
 
@@ -47,8 +46,6 @@ class PreparedLaunches:
     alignments: tuple[int, ...] = ()
     """What each buffer's address must be a multiple of, outputs first; new memory always is. A launch with any other
     address would fail, and take the device's context with it: whoever launches checks."""
-    keeps: Any = None
-    """What must live as long as the functions are called."""
     workspace_bytes: int = 0
     """Memory that the launches share, whose content means nothing before and after them."""
     workspace_word: int | None = None

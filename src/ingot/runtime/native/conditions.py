@@ -18,7 +18,6 @@ from ingot.runtime.native.routines import Library, Routine, Value
 
 # The words of places: how many of each kind, and where they are.
 WORD_COUNT, WORDS, ITEM_COUNT, ITEMS, ENTRY_COUNT, ENTRIES, CONTEXT_COUNT, CONTEXTS = range(8)
-PLACES_WORDS = 8
 _CELL_WORD = 2
 _PAIR, _TRIPLE = 2, 3
 
