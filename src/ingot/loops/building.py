@@ -36,7 +36,7 @@ from ingot.loops.nest import (
     Store,
     Value,
 )
-from ingot.loops.program import Argument, Count, Input, Known, Operand, Position, Program, Result
+from ingot.loops.program import Argument, Count, Input, Known, Operand, Position, Program, Result, Statement
 from ingot.ops import lookup
 
 
@@ -124,11 +124,15 @@ class NestBuilder(ABC):
     def begin(self, index: int, scope: Scope, axis: int | None = None) -> None:
         """Start gathering for a reduction."""
         statement = self.program.statements[index]
-        assert statement.op.combination is not None
-        dtype = statement.op.combination.accumulator(statement.operands[0].dtype)
+        dtype = self.gathered_in_type(statement)
         self._gathered_in[index] = len(self._accumulators)
         self._accumulators.append(Accumulator(f"acc{len(self._accumulators)}", statement.op, dtype, axis))
         scope.body.append(Begin(self._gathered_in[index]))
+
+    def gathered_in_type(self, statement: Statement) -> DataType:
+        """In which a reduction gathers."""
+        assert statement.op.combination is not None
+        return statement.op.combination.accumulator(statement.operands[0].dtype)
 
     def accumulate(self, index: int, value: Value, scope: Scope) -> None:
         scope.body.append(Accumulate(self._gathered_in[index], value))

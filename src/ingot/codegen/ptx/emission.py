@@ -22,6 +22,7 @@ from ingot.loops.gpu.launches import gpu_layout
 from ingot.loops.gpu.schedule import GpuSchedule
 from ingot.loops.nest import Accumulate, At, Compute, Instruction, Keep, Load, Loop, Nest, Recall, Store
 from ingot.loops.program import Known
+from ingot.loops.schedule import Motion
 
 
 class Emission:
@@ -77,13 +78,20 @@ class Emission:
         others = [instruction for instruction in body if not isinstance(instruction, Load | Store)]
         for step, place in enumerate(places):
             for instruction in loads:
-                self.run_one(place, instruction, step)
+                if step and self._is_one_for_all(instruction):
+                    place.registers[instruction.register] = places[0].registers[instruction.register]
+                else:
+                    self.run_one(place, instruction, step)
         for step, place in enumerate(places):
             for instruction in (*others, *stores):
                 self.run_one(place, instruction, step)
         for instruction in others:
             if isinstance(instruction, Accumulate):
                 self.gathered[instruction.accumulator].join()
+
+    def _is_one_for_all(self, load: Load) -> bool:
+        """Whether all places of a thread read the same element, because it is that of their line."""
+        return self.schedule.has_lines and self.schedule.motions[load.buffer] is Motion.STILL
 
     def run_one(self, place: ThreadPlace, instruction: Instruction, step: int) -> None:
         match instruction:

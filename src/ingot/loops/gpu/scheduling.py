@@ -30,6 +30,7 @@ from ingot.loops.one_pass import in_one_pass
 from ingot.loops.ordering import LoopAxis, LoopOrder
 from ingot.loops.program import Program
 from ingot.loops.scheduling import motion_of
+from ingot.ops.samples import EXACT
 
 ACCESS = 16
 """Bytes that a thread reads or writes at most with one instruction."""
@@ -40,6 +41,8 @@ KEPT_WORDS = 40
 FEW_ELEMENTS, MOST_ELEMENTS = 16, 32
 """What a thread has of a row: the fewer, the shorter its code; more where a warp by itself can hold the row, which
 saves the barrier, and where a block has no more threads."""
+MOST_WORK, WORK_OF_FUNCTIONS = 256, 8
+"""Operations that a thread of a grid has for what it takes together; more make its code long, and gain nothing."""
 MOST_LINES = 65_535
 """Blocks that a grid can have along its second axis."""
 BYTES_IN_FLIGHT = 32
@@ -137,10 +140,12 @@ class _Choice(LoopOrder):
 
     def _grid(self) -> GpuCall:
         lanes = self._lanes(may_leave_rest=len(self.loops) == 1)
+        if lanes > 2 and lanes * _work(self.program) > MOST_WORK:
+            lanes //= 2
         line, lines = self.vector.size // lanes, math.prod(self.sizes[:-1])
-        read = sum(lanes * self.widths[buffer] for buffer in self.inputs)
+        read = sum(lanes * self.widths[buffer] for buffer in self.inputs if self.vector.strides[buffer])
         at_once = 1
-        while at_once * read < BYTES_IN_FLIGHT and at_once < 8 and line * lines > THREADS * at_once * 1024:
+        while at_once * read < BYTES_IN_FLIGHT and at_once < 4 and line * lines > THREADS * at_once * 1024:
             at_once *= 2
         threads = _threads_for_lines(line, at_once) if 1 < lines <= MOST_LINES else 0
         units = line if threads else line * lines
@@ -337,6 +342,12 @@ class _Choice(LoopOrder):
 
 def _is_dense(loop: LoopAxis, buffer: int, width: int) -> bool:
     return loop.strides[buffer] == width
+
+
+def _work(program: Program) -> int:
+    """About how many instructions an element takes."""
+    computed = [statement for statement in program.statements if statement.op.name != "cast"]
+    return sum(1 if statement.op.tolerance == EXACT else WORK_OF_FUNCTIONS for statement in computed)
 
 
 def _threads_for_lines(line: int, at_once: int) -> int:
