@@ -30,7 +30,6 @@ from ingot.loops.one_pass import in_one_pass
 from ingot.loops.ordering import LoopAxis, LoopOrder
 from ingot.loops.program import Program
 from ingot.loops.scheduling import motion_of
-from ingot.ops.samples import EXACT
 
 ACCESS = 16
 """Bytes that a thread reads or writes at most with one instruction."""
@@ -41,13 +40,11 @@ KEPT_WORDS = 40
 FEW_ELEMENTS, MOST_ELEMENTS = 16, 32
 """What a thread has of a row: the fewer, the shorter its code; more where a warp by itself can hold the row, which
 saves the barrier, and where a block has no more threads."""
-MOST_WORK, WORK_OF_FUNCTIONS = 256, 8
-"""Operations that a thread of a grid has for what it takes together; more make its code long, and gain nothing."""
 MOST_LINES = 65_535
 """Blocks that a grid can have along its second axis."""
 BYTES_IN_FLIGHT = 32
 """How much a thread asks for before it waits."""
-TURNS_AT_ONCE, COLUMN_TURNS_AT_ONCE = 4, 8
+TURNS_AT_ONCE = 4
 """Steps of a long row that run side by side."""
 MOST_GATHERED = 8
 """What a thread may gather at a time for neighbouring rows, each of which takes registers."""
@@ -140,8 +137,6 @@ class _Choice(LoopOrder):
 
     def _grid(self) -> GpuCall:
         lanes = self._lanes(may_leave_rest=len(self.loops) == 1)
-        if lanes > 2 and lanes * _work(self.program) > MOST_WORK:
-            lanes //= 2
         line, lines = self.vector.size // lanes, math.prod(self.sizes[:-1])
         read = sum(lanes * self.widths[buffer] for buffer in self.inputs if self.vector.strides[buffer])
         at_once = 1
@@ -233,14 +228,14 @@ class _Choice(LoopOrder):
         if not steps and columns_go_in_parts(rows, length, across, down, unit_bytes):
             across = min(LINE, power_of_two(rows))
             down = PART_THREADS // across
-            part = part_of(-(-rows // across), length, down * COLUMN_TURNS_AT_ONCE)
-        is_full = steps * down == length if steps else length % (down * COLUMN_TURNS_AT_ONCE) == 0
+            part = part_of(-(-rows // across), length, down * TURNS_AT_ONCE)
+        is_full = steps * down == length if steps else length % (down * TURNS_AT_ONCE) == 0
         return self._made(
             GpuForm.COLUMNS,
             lanes,
             -(-rows // across),
             threads=across * down,
-            at_once=COLUMN_TURNS_AT_ONCE,
+            at_once=TURNS_AT_ONCE,
             team=down,
             steps=steps,
             is_even=is_full and rows % across == 0,
@@ -342,12 +337,6 @@ class _Choice(LoopOrder):
 
 def _is_dense(loop: LoopAxis, buffer: int, width: int) -> bool:
     return loop.strides[buffer] == width
-
-
-def _work(program: Program) -> int:
-    """About how many instructions an element takes."""
-    computed = [statement for statement in program.statements if statement.op.name != "cast"]
-    return sum(1 if statement.op.tolerance == EXACT else WORK_OF_FUNCTIONS for statement in computed)
 
 
 def _threads_for_lines(line: int, at_once: int) -> int:
