@@ -94,7 +94,7 @@ class Group:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """All axes, in the order of the dimensions of the value that has most of them."""
-        placements = [*self.gathered.values(), *self.placements.values()]
+        placements = dict.fromkeys((*self.gathered.values(), *self.placements.values()))  # most values have the same
         longest = max(placements, key=lambda placement: len(varies(placement)), default=())
         found = [axis for axis in longest if axis is not None]
         found += [axis for placement in placements for axis in placement if axis is not None]
@@ -123,7 +123,10 @@ class Group:
 
     def levels(self) -> dict[Node, Level]:
         """The level of every value; Conflict where one fits none."""
-        reduced, everything = self.reduced(), frozenset(self.axes)
+        everything = frozenset(self.axes)
+        if not self.gathered and all(varies(place) == everything for place in set(self.placements.values())):
+            return dict.fromkeys(self.nodes, Level.ELEMENT)
+        reduced = self.reduced()
         found: dict[Node, Level] = {}
         for node in self.nodes:  # operands come before their readers
             found[node] = self._level(node, reduced, everything, found)
@@ -158,7 +161,8 @@ class Group:
         merged.cuts = {**source.cuts, **self.cuts}
         merged.absorbed = self.absorbed | source.absorbed
         merged.positions = dict(sorted({**source.positions, **self.positions}.items(), key=lambda item: item[1]))
-        merged.placements = {node: renamed(place, mapping) for node, place in source.placements.items()}
+        moved = {place: renamed(place, mapping) for place in set(source.placements.values())}
+        merged.placements = {node: moved[place] for node, place in source.placements.items()}
         merged.placements.update(self.placements)
         merged.gathered = {node: renamed(place, mapping) for node, place in source.gathered.items()}
         merged.gathered.update(self.gathered)

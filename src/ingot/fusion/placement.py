@@ -12,6 +12,7 @@ they cost nothing inside a cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from ingot.base.sizes import Shape, Size
 from ingot.base.types import TensorType
@@ -44,6 +45,7 @@ def new_placement(shape: Shape) -> Placement:
     return tuple(None if size == 1 else Axis(size) for size in shape)
 
 
+@lru_cache(maxsize=4096)
 def varies(placement: Placement) -> frozenset[Axis]:
     """The axes along which a value may differ."""
     return frozenset(axis for axis in placement if axis is not None)
