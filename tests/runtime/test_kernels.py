@@ -14,6 +14,7 @@ from ingot import DataType, FusionDefinition, GraphBuilder, IngotError, JitCompi
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.codegen.llvm.nests import compile_kernel
 from ingot.codegen.llvm.support import supports
+from ingot.ir.torch_types import to_torch
 from ingot.loops.schedule import Form, Motion, Schedule
 from ingot.ops import Kind, Op, table
 from ingot.ops.samples import Sample
@@ -390,6 +391,21 @@ def test_positions_are_picked_by_an_index(device):
     chosen = torch.tensor([[3], [0], [6], [1], [1]], device=device)
     assert torch.equal(module.execute([chosen])[0], chosen)
     assert "gather(position0, in0)" in module.explain()
+
+
+@pytest.mark.parametrize("dtype", [DataType.Int8, DataType.UInt8, DataType.Int16, DataType.Int32], ids=str)
+def test_bounded_integers_are_compared_with_their_bound(dtype, device):
+    builder = GraphBuilder()
+    x = builder.input((203,), dtype)
+    for bounded in (builder.ops.maximum(x, 3), builder.ops.minimum(x, 3), builder.ops.where(x < 3, 3, x)):
+        builder.output(bounded)
+        builder.output(bounded == 3)
+    x = torch.arange(-100, 103, device=device).to(to_torch(dtype))
+    results = JitCompiler().compile(builder.build()).execute([x])
+    for bounded, expected in zip(results[::2], (x.clamp(min=3), x.clamp(max=3), x.clamp(min=3)), strict=True):
+        assert torch.equal(bounded, expected)
+    for at_bound, bounded in zip(results[1::2], results[::2], strict=True):
+        assert torch.equal(at_bound, bounded == 3)
 
 
 def test_inputs_are_read_before_results_are_written_over_them(device):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 
@@ -29,7 +30,7 @@ from tests.codegen.test_math import (
 )
 
 HOPPER = gpu((9, 0))
-LANES = (ir.FloatType(), ir.DoubleType(), ir.IntType(32), ir.IntType(64))
+LANES = (ir.FloatType(), ir.DoubleType(), *(ir.IntType(bits) for bits in (8, 16, 32, 64)))
 OF_THEIR_OWN = ["exp", "exp2", "sigmoid", "log", "log2", "log10", "log1p", "tanh", "erf", "rsqrt"]
 """Functions that are computed otherwise on a GPU."""
 
@@ -42,6 +43,14 @@ def test_functions_become_ptx_that_assembles(lane: ir.Type, lanes: int, host: Ho
     assert "call" not in ptx and ".extern" not in ptx
     if host is HOPPER and lanes == 4 and shutil.which("ptxas"):
         assert assembled(ptx, host.name, tmp_path) == ""
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_short_integers_have_no_maxima_that_the_assembler_gets_wrong(bits: int, lanes: int):
+    ptx = ptx_of_functions(["pow"], ir.IntType(bits), lanes, HOPPER)
+    assert not re.search(r"(max|min)\.[su]16", ptx)
+    assert "selp.b16" in ptx
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ No toolkit takes part: the LLVM in this process knows GPUs, and the driver has a
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from llvmlite import binding
@@ -67,4 +68,24 @@ def ptx_of(text: str, host: Host) -> str:
     for which it does: every operator has been tried in every type, form and number of lanes, and thousands of random
     programs. What is left is that of a compiler's unknown faults.
     """
-    return unlocked.emit(target_machine(host), optimized(text, host), assembly=True).decode()
+    return _without_short_extrema(unlocked.emit(target_machine(host), optimized(text, host), assembly=True).decode())
+
+
+_SHORT_EXTREMUM = re.compile(r"(max|min)\.([su])16[ \t]+([^,\s]+), ([^,\s]+), ([^;\s]+);")
+
+
+def _without_short_extrema(ptx: str) -> str:
+    """The same with comparisons and choices in place of 16-bit maxima and minima, which bytes have, too.
+
+    NVIDIA's assembler (of CUDA 13.0, for sm_90) has an instruction that computes two at a time and says of each which
+    operand it is. It asks that instruction, too, where one is compared with the constant it was taken of, and has both
+    answers written to one place: max(1, 0) == 0 is true then, since it is true of the upper halves, which are zeros.
+    """
+
+    def chosen(match: re.Match[str]) -> str:
+        name, sign, result, left, right = match.groups()
+        order = f"{right}, {left}" if name == "max" else f"{left}, {right}"
+        comparison = f"setp.lt.{sign}16 %left_is_less, {left}, {right};"
+        return f"{{ .reg .pred %left_is_less; {comparison} selp.b16 {result}, {order}, %left_is_less; }}"
+
+    return _SHORT_EXTREMUM.sub(chosen, ptx)
