@@ -1,7 +1,7 @@
 """Functions within 2 ulp, with exact special values and denormals, for GPUs.
 
-What the special-function unit computes is off by up to 1.41 ulp for 2^x, 1 ulp for 1 / x and 1.52 ulp for 1 / sqrt(x);
-where that is too much, it is corrected, or a polynomial computes it.
+What the special-function unit computes is off by up to 1.41 ulp for 2^x near 0 and by 2.2 far from there, 1 ulp for
+1 / x and 1.52 ulp for 1 / sqrt(x); where that is too much, it is corrected, or a polynomial computes it.
 """
 
 from __future__ import annotations
@@ -35,29 +35,32 @@ _LOWEST, _HIGHEST = -126, 127
 """Whole powers of two that are put into the exponent."""
 
 
-def exp(x: Number) -> Number:
-    """e^x = 2^n 2^r with x log2(e) = n + r, the logarithm in two parts.
+def _whole_power(x: Number, octaves: Fraction) -> tuple[Number, Number]:
+    """The whole number n next to x * octaves, and 2^n.
 
-    n is found between 0 and 1, where an instruction saturates: beyond the reach of exponents r grows, and 2^r vanishes
-    or overflows in its place, so that denormal and infinite results need nothing more. The sum with 1.5 * 2^23 has
-    n + 127 in its low bits. NaN makes n the lowest and r NaN; both parts of the logarithm are positive, and infinities
-    stay what they are.
+    n is found between 0 and 1, where an instruction saturates: beyond the reach of exponents r = x * octaves - n grows,
+    and 2^r vanishes or overflows in its place, so that denormal and infinite results need nothing more. The sum with
+    1.5 * 2^23 has n + 127 in its low bits. NaN makes n the lowest.
     """
     reach = _HIGHEST - _LOWEST
-    share = fma_within_one(x, LOG2_E / reach, Fraction(-_LOWEST, reach))
+    share = fma_within_one(x, octaves / reach, Fraction(-_LOWEST, reach))
     lowest = x.format.rounder + (x.format.bias + _LOWEST)
     n_rounder = fma(share, float(reach), lowest)
-    n = n_rounder - (lowest - _LOWEST)
+    return n_rounder - (lowest - _LOWEST), (n_rounder.bits() << x.format.fraction_bits).as_number()
+
+
+def exp(x: Number) -> Number:
+    """e^x = 2^n 2^r with x log2(e) = n + r, the logarithm in two parts, both positive, so that infinities stay."""
+    n, scale = _whole_power(x, LOG2_E)
     high, low = parts(x.format, LOG2_E)
     r = fma(x, low, fma(x, high, -n))
-    scale = (n_rounder.bits() << x.format.fraction_bits).as_number()
     return power_of_two(r, flushes=True) * scale
 
 
 def exp2(x: Number) -> Number:
-    """2^x. What may be denormal comes from 2^(x + 64): the sum loses nothing there."""
-    is_low = x < -100.0
-    return power_of_two(choose(is_low, x + 64.0, x), flushes=True) * choose(is_low, x.constant(2.0**-64), 1.0)
+    """2^x = 2^n 2^r with x = n + r: the difference is exact, and the unit is better near 0."""
+    n, scale = _whole_power(x, Fraction(1))
+    return power_of_two(x - n, flushes=True) * scale
 
 
 def _quotient(numerator: Number, e: Number) -> Number:
