@@ -62,10 +62,13 @@ def prepared(module: nn.Module, dtype: torch.dtype) -> nn.Module:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", MODULES)
 def test_normalisations_become_kernels(name: str, dtype: torch.dtype):
+    """Eager's group_norm rounds means and deviations to 16 bits, too, which shows where a sum cancels."""
     make, shape = MODULES[name]
     module = prepared(make(), dtype)
+    rounded = torch.finfo(dtype).eps if name == "group_norm" and dtype.itemsize == 2 else None
+    inputs = lambda: [torch.randn(shape, device=GPU).to(dtype)]
     with torch.no_grad():
-        compiled = check(lambda x: module(torch.neg(x)) * 2, lambda: [torch.randn(shape, device=GPU).to(dtype)])
+        compiled = check(lambda x: module(torch.neg(x)) * 2, inputs, parts_of_largest=rounded)
     assert is_compiled(compiled)
     assert called(compiled) == []
 

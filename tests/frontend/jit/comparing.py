@@ -24,9 +24,13 @@ def check(
     calls: int = 3,
     *,
     compiled: Any = None,
+    parts_of_largest: float | None = None,
     **options: Any,
 ) -> Any:
-    """Call a function, compiled and not, on equal arguments, several times; gives the compiled function."""
+    """Call a function, compiled and not, on equal arguments, several times; gives the compiled function.
+
+    How far results may differ depends on their types, or is given in parts of the largest number.
+    """
     compiled = jit(function, **options) if compiled is None else compiled
     for call in range(calls):
         given = list(make())
@@ -35,7 +39,7 @@ def check(
         expected = outcome(function, given)
         torch.manual_seed(call)
         found = outcome(compiled, twins)
-        same(found, expected, twins, given)
+        same(found, expected, twins, given, parts_of_largest)
     return compiled
 
 
@@ -47,7 +51,13 @@ def outcome(function: Callable[..., Any], given: Sequence[Any]) -> Any:
         return error
 
 
-def same(found: Any, expected: Any, found_given: Sequence[Any] = (), expected_given: Sequence[Any] = ()) -> None:
+def same(
+    found: Any,
+    expected: Any,
+    found_given: Sequence[Any] = (),
+    expected_given: Sequence[Any] = (),
+    parts_of_largest: float | None = None,
+) -> None:
     """Fail unless two results are alike, and what they were computed from, too."""
     if isinstance(expected, Exception):
         assert type(found) is type(expected), f"{found!r} instead of {expected!r}"
@@ -57,7 +67,7 @@ def same(found: Any, expected: Any, found_given: Sequence[Any] = (), expected_gi
     leaves, expected_leaves = _leaves((found, found_given)), _leaves((expected, expected_given))
     assert leaves[0] == expected_leaves[0], f"{leaves[0]} is not {expected_leaves[0]}"
     for one, other in zip(leaves[1], expected_leaves[1], strict=True):
-        _same_leaf(one, other)
+        _same_leaf(one, other, parts_of_largest)
     assert _identities(leaves[1]) == _identities(expected_leaves[1]), "results are other objects among each other"
     assert _memories(leaves[1]) == _memories(expected_leaves[1]), "memory is shared otherwise"
 
@@ -67,7 +77,7 @@ def _leaves(value: Any) -> tuple[Any, list[Any]]:
     return take_apart(value, leaves), leaves
 
 
-def _same_leaf(found: Any, expected: Any) -> None:
+def _same_leaf(found: Any, expected: Any, parts_of_largest: float | None) -> None:
     assert type(found) is type(expected), f"{type(found)} instead of {type(expected)}"
     if not isinstance(expected, torch.Tensor):
         assert found is expected or repr(found) == repr(expected)
@@ -82,7 +92,10 @@ def _same_leaf(found: Any, expected: Any) -> None:
     detached, wanted = found.detach(), expected.detach()
     if not torch.equal(detached, wanted):
         assert wanted.is_floating_point() or wanted.is_complex(), f"{detached} instead of {wanted}"
-        torch.testing.assert_close(detached, wanted, equal_nan=True)
+        relative = absolute = None
+        if parts_of_largest is not None:
+            relative, absolute = 0.0, parts_of_largest * float(wanted.abs().max())
+        torch.testing.assert_close(detached, wanted, rtol=relative, atol=absolute, equal_nan=True)
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
