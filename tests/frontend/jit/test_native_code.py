@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import types
+from typing import Any
 
 import torch
 
+from ingot import jit
 from ingot.frontend.jit.witness import _effect
 
 
@@ -35,3 +37,20 @@ def test_pythons_and_torchs_own_functions_are_none():
     x = torch.zeros(2)
     for called in (len, [].append, "".join, Outputs().keys, x.size, torch.add, torch._C._get_tracing_state):
         assert effect_of(called) is None, called
+
+
+def test_operations_of_others_are_called():
+    """What an operation does inside, in Python or not, it does again at every call."""
+    seen: list[int] = []
+
+    @torch.library.custom_op("ingot_tests::doubled", mutates_args=())
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        print(end="")
+        seen.append(1)
+        return x * 2
+
+    function: Any = jit(lambda x: doubled(x + 1) * 3, fullgraph=True)
+    for _ in range(5):
+        x = torch.randn(8, 8)
+        torch.testing.assert_close(function(x), (x + 1) * 6)
+    assert len(seen) >= 5

@@ -101,6 +101,8 @@ class Recording:
         self._kept: list[Any] = []
         self._arguments = arguments
         self._definition: str | None = None
+        self._operating = False
+        """Whether an operation is running now, whose body may be Python of its author's."""
         self.handed: frozenset[int] = frozenset()
         """The marked numbers that the function of torch which runs now was given."""
         self._constant: set[Register] = set()
@@ -114,7 +116,7 @@ class Recording:
         before = state_of_torch()
         parts_before = _parts(args, kwargs)
         with (
-            Witness(self._saw, self._surroundings.touch_context, self.stop),
+            Witness(self._saw, self._surroundings.touch_context, self._noticed),
             _uncached_casts(),
             _Questions(self),
             _Operations(self),
@@ -133,9 +135,15 @@ class Recording:
         return result
 
     def _saw(self, frame: types.FrameType) -> None:
-        reason = self._surroundings.saw(frame) if self.broken is None else None
-        if reason is not None:
-            self.stop(reason)
+        if self.broken is None and not self._operating:
+            reason = self._surroundings.saw(frame)
+            if reason is not None:
+                self.stop(reason)
+
+    def _noticed(self, effect: str) -> None:
+        """An effect; those of an operation itself come again whenever it is called."""
+        if not self._operating:
+            self.stop(effect)
 
     def stop(self, reason: str) -> None:
         """Record no further; the call goes on."""
@@ -183,11 +191,14 @@ class Recording:
             return self._lift(target(*args, **kwargs))
         given = self._encode(list(args)), self._encode(dict(kwargs))
         shapes = [(tensor, tensor.shape) for tensor in _tensors_in((args, kwargs))] if is_mutable(target) else []
+        self._operating = True
         try:
             result = target(*args, **kwargs)
         except Exception:  # if the function catches it, what follows depends on values
             self.broken = Broken(f"{target} raises an error", user_place())
             raise
+        finally:
+            self._operating = False
         if any(tensor.shape != shape for tensor, shape in shapes):
             self.stop(f"{target} changes the size of a tensor")
         if self.broken is None:
