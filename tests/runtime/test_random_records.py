@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
 from hypothesis import given, settings
 
 from ingot.base.errors import ExecutionError
@@ -15,6 +16,7 @@ from ingot.runtime.native.launcher import launcher
 from ingot.runtime.native.records import RunStatistics
 from ingot.runtime.plan import Plan, is_plain
 from ingot.runtime.recording import may_record, record_call
+from ingot.runtime.recording_sites import site_for
 from tests.property.conftest import EXAMPLES
 from tests.property.outcomes import Outcome, difference
 from tests.property.random_graphs import Drawn, drawn_graphs
@@ -37,7 +39,10 @@ def parts(graph: Graph) -> Iterator[Graph]:
 def run_natively(plan: Plan, arguments: Sequence[Any]) -> Outcome | None:
     """What the launcher gives; None where the call needs Python."""
     found, statistics = launcher(), RunStatistics()
-    record = record_call(plan, arguments, statistics) if may_record(plan) and all(map(is_plain, arguments)) else None
+    site = site_for(torch.device("cpu"))
+    assert site is not None
+    is_recorded = may_record(plan) and all(map(is_plain, arguments))
+    record = record_call(plan, arguments, statistics, site) if is_recorded else None
     if found is None or record is None:
         return None
     table = CallTable(found, len(arguments), len(record.results), Convention.LIST)

@@ -39,7 +39,7 @@ def check(
         expected = outcome(function, given)
         torch.manual_seed(call)
         found = outcome(compiled, twins)
-        same(found, expected, twins, given, parts_of_largest)
+        same(found, expected, twins, given, parts_of_largest=parts_of_largest)
     return compiled
 
 
@@ -56,6 +56,7 @@ def same(
     expected: Any,
     found_given: Sequence[Any] = (),
     expected_given: Sequence[Any] = (),
+    *,
     parts_of_largest: float | None = None,
 ) -> None:
     """Fail unless two results are alike, and what they were computed from, too."""
