@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is_whole = not (chosen.op or chosen.dtype or chosen.samples)
     path = chosen.report or (PAGES[chosen.device] if is_whole else None)
     if path is not None:
-        path.write_text(page(done))
+        path.write_text(page(done, chosen.samples))
     verdicts = [verdict for task in done for verdict in task.verdicts]
     wrong = sum(bool(verdict.problem) for verdict in verdicts)
     crashed = sum(verdict.is_crash for verdict in verdicts)

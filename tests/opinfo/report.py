@@ -29,18 +29,21 @@ def fate_of_operator(tasks: Iterable[Task]) -> str:
     return next((fate for fate in (*FATES, REFUSED) if fate in fates), REFUSED)
 
 
-def page(tasks: Sequence[Task]) -> str:
-    """The page about a run, all of it on one device."""
+def page(tasks: Sequence[Task], most_samples: int | None = None) -> str:
+    """The page about a run, all of it on one device, with at most so many samples of each."""
     device = DEVICES[tasks[0].device]
     command = "python -m tests.opinfo" + (f" --device {tasks[0].device}" if tasks[0].device != "cpu" else "")
+    samples = "every sample input" if most_samples is None else f"up to {most_samples} sample inputs"
+    command += "" if most_samples is None else f" --samples {most_samples}"
     by_operator: dict[str, list[Task]] = defaultdict(list)
     for task in sorted(tasks, key=lambda task: task.operator):
         by_operator[task.operator].append(task)
     lines = [
         f"# PyTorch's operators through ingot.jit on {device}s",
         "",
-        f"Written by `{command}`: every {device} operator of PyTorch's own database with every sample input, as",
-        "a function, in place and with `out=` where there is such a thing. Each sample is called three times through",
+        f"Written by `{command}`: every {device} operator of PyTorch's own database",
+        f"with {samples}, as a function, in place and with `out=` where there is such a thing. Each sample is",
+        "called three times through",
         "`ingot.jit` (recorded, compiled, run again) and compared with eager PyTorch: results, their strides and the",
         "memory they share, and the arguments afterwards. The version of PyTorch is",
         f"{torch.__version__.partition('+')[0]}.",

@@ -37,7 +37,7 @@ INTEGER_FUNCTIONS: dict[str, Emitter] = {
 
 FUNCTIONS: dict[str, Emitter] = {
     "exp": emitter(exponentials.exp, accurate.exp, approximate.exp),
-    "exp2": emitter(exponentials.exp2, accurate.exp2),
+    "exp2": emitter(exponentials.exp2, approximate=approximate.exp2),
     "expm1": emitter(exponentials.expm1, approximate=approximate.expm1),
     "sigmoid": emitter(exponentials.sigmoid, accurate.sigmoid, approximate.sigmoid),
     "log": emitter(logarithms.log, accurate.log, approximate.log),

@@ -8,7 +8,7 @@ Instructions per element on sm_90: as for every processor, accurate, approximate
 exactly are functions of their own there, which count as their common case.
 
     exp       20   8   5        log       29  25   5
-    exp2      17   7   7        log2      30  26   4
+    exp2      17  17   1        log2      30  26   4
     expm1     19  19   8        log10     31  27   5
     sigmoid   38  23   4        log1p     30  27   9
     tanh      37  20  10        erf       29  20  14

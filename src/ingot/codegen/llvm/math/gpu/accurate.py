@@ -57,12 +57,6 @@ def exp(x: Number) -> Number:
     return power_of_two(r, flushes=True) * scale
 
 
-def exp2(x: Number) -> Number:
-    """2^x = 2^n 2^r with x = n + r: the difference is exact, and the unit is better near 0."""
-    n, scale = _whole_power(x, Fraction(1))
-    return power_of_two(x - n, flushes=True) * scale
-
-
 def _quotient(numerator: Number, e: Number) -> Number:
     """numerator / (1 + e), rounded once, for finite e: by a reciprocal, then corrected.
 

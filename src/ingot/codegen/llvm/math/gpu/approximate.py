@@ -57,6 +57,10 @@ def exp(x: Number) -> Number:
     return power_of_two(x * LOG2_E, flushes=True)
 
 
+def exp2(x: Number) -> Number:
+    return power_of_two(x, flushes=True)
+
+
 def expm1(x: Number) -> Number:
     """x P(x) below 0.2."""
     small = polynomial(x, (1.0, *_EXPM1)) * x
