@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -80,12 +81,13 @@ def prepare(case: Case, tensors: Sequence[torch.Tensor], with_compile: bool, wit
     first = {INGOT: seconds(first_call)}
     fusion = made[0]
     require_close(case, fusion.execute(inputs), expected)
-    calls: dict[str, Call] = {EAGER: lambda: case.eager(*inputs)}
+    # Bound, not wrapped in a function of Python's, which would cost each call what some of them cost themselves.
+    calls: dict[str, Call] = {EAGER: partial(case.eager, *inputs)}
     if with_compile:
         compiled = fresh_compile(case.eager)
         first[COMPILE] = seconds(lambda: compiled(*inputs))
-        calls[COMPILE] = lambda: compiled(*inputs)
-    calls[INGOT] = lambda: fusion.execute(inputs)
+        calls[COMPILE] = partial(compiled, *inputs)
+    calls[INGOT] = partial(fusion.execute, inputs)
     if with_jit:
         calls[JIT] = _jitted(case, inputs, expected)
     return Contest(inputs, expected, calls, first)
@@ -97,7 +99,7 @@ def _jitted(case: Case, inputs: Sequence[torch.Tensor], expected: Sequence[torch
     for _ in range(JIT_CALLS):
         results = function(*inputs)
         require_close(case, results if isinstance(results, tuple) else (results,), expected)
-    return lambda: function(*inputs)
+    return partial(function, *inputs)
 
 
 def fresh_compile(function: Callable[..., Any]) -> Callable[..., Any]:
