@@ -31,11 +31,7 @@ def kept_statements(program: Program) -> frozenset[int]:
 def _needed_in(program: Program, stage: int) -> set[int]:
     """The element statements that a pass needs if nothing is kept."""
     found: set[int] = set()
-    waiting: list[Operand] = []
-    for statement in program.statements:
-        if statement.is_reduction and statement.level is Level.ROW and statement.stage == stage:
-            waiting.extend(statement.operands)
-    waiting += [result for result in program.outputs if program.statements[result.index].stage == stage]
+    waiting = purposes_of(program, stage)
     while waiting:
         operand = waiting.pop()
         if not isinstance(operand, Result) or program.level_of(operand) is not Level.ELEMENT or operand.index in found:
@@ -43,6 +39,13 @@ def _needed_in(program: Program, stage: int) -> set[int]:
         found.add(operand.index)
         waiting.extend(program.statements[operand.index].operands)
     return found
+
+
+def purposes_of(program: Program, stage: int) -> list[Operand]:
+    """What a pass is there for: elements that it gathers, and results that it computes."""
+    gathered = [s for s in program.statements if s.is_reduction and s.level is Level.ROW and s.stage == stage]
+    results = [result for result in program.outputs if program.statements[result.index].stage == stage]
+    return [*(operand for statement in gathered for operand in statement.operands), *results]
 
 
 def _is_boundary(program: Program, index: int) -> bool:

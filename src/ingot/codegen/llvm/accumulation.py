@@ -97,8 +97,7 @@ def total(frame: Frame, index: int) -> Value:
     value = _read(Instructions(frame.builder, lanes), gathering.pointer, accumulator.dtype)
     while lanes > 1:
         lanes //= 2
-        halves = [_lanes(frame.builder, value.code, range(first, first + lanes)) for first in (0, lanes)]
-        low, high = (Value(half, value.dtype) for half in halves)
+        low, high = halves(frame.builder, value, lanes)
         value = combined(Instructions(frame.builder, lanes), accumulator, low, high)
     return value
 
@@ -106,6 +105,12 @@ def total(frame: Frame, index: int) -> Value:
 def finish(frame: Frame, index: int, dtype: DataType) -> Value:
     """The gathered value in the type of the result."""
     return Instructions(frame.builder, 1).convert(total(frame, index), dtype)
+
+
+def halves(builder: Any, value: Value, lanes: int) -> tuple[Value, Value]:
+    """The first so many lanes of a value, and as many after them."""
+    low, high = (_lanes(builder, value.code, range(first, first + lanes)) for first in (0, lanes))
+    return Value(low, value.dtype), Value(high, value.dtype)
 
 
 def _lanes(builder: Any, code: Any, lanes: range) -> ir.Value:

@@ -130,14 +130,17 @@ class Frame:
         return self.registers[operand]
 
     def scalar(self, argument: Argument) -> Value:
-        """A number from its word: floats lie there as doubles, whole numbers as 64 bits."""
-        word = self.words.scalar(argument.index)
-        single = Instructions(self.builder, 1)
-        if argument.dtype.is_float:
-            return single.convert(Value(self.builder.bitcast(word, ir.DoubleType()), DataType.Double), argument.dtype)
-        if argument.dtype is DataType.Bool:
-            return Value(self.builder.icmp_unsigned("!=", word, WORD(0)), argument.dtype)
-        return single.convert(Value(word, DataType.Int), argument.dtype)
+        return number_in(self.builder, self.words.scalar(argument.index), argument.dtype)
+
+
+def number_in(builder: Any, word: ir.Value, dtype: DataType) -> Value:
+    """A number from its word: floats lie there as doubles, whole numbers as 64 bits."""
+    single = Instructions(builder, 1)
+    if dtype.is_float:
+        return single.convert(Value(builder.bitcast(word, ir.DoubleType()), DataType.Double), dtype)
+    if dtype is DataType.Bool:
+        return Value(builder.icmp_unsigned("!=", word, WORD(0)), dtype)
+    return single.convert(Value(word, DataType.Int), dtype)
 
 
 def counted(builder: Any, first: ir.Value, last: ir.Value, step: int = 1, runs: bool = False) -> _Counted:

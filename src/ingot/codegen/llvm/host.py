@@ -117,7 +117,7 @@ def _data_layout(host: Host) -> str:
     return str(target_machine(host).target_data)
 
 
-def _optimized(text: str, host: Host) -> binding.ModuleRef:
+def optimized(text: str, host: Host) -> binding.ModuleRef:
     """The module of a text after the few passes that generated code needs: it is in SSA form and vectorised already.
 
     The standard pipeline takes many times as long and makes no kernel faster. Combining instructions and numbering
@@ -138,7 +138,7 @@ def _optimized(text: str, host: Host) -> binding.ModuleRef:
 
 def assembly_of(text: str, host: Host) -> str:
     """The machine code of a module's text, as text."""
-    return unlocked.emit(target_machine(host), _optimized(text, host), assembly=True).decode()
+    return unlocked.emit(target_machine(host), optimized(text, host), assembly=True).decode()
 
 
 class Compiled:
@@ -148,14 +148,14 @@ class Compiled:
         self._text = str(module)
         self._host = module.host
         _check_that_functions_exist(module)
-        object_code = unlocked.emit(target_machine(self._host), _optimized(self._text, self._host))
+        object_code = unlocked.emit(target_machine(self._host), optimized(self._text, self._host))
         _check_that_routines_exist(object_code)
         self._engine = _loaded(object_code)
 
     @property
     def llvm(self) -> str:
         """What the machine code was made from, made again when somebody wants to read it."""
-        return str(_optimized(self._text, self._host))
+        return str(optimized(self._text, self._host))
 
     @property
     def assembly(self) -> str:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.host import Host, HostModule
+from ingot.codegen.llvm.host import Host, HostModule, optimized
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.accuracy import suited
 from ingot.codegen.ptx.emission import Emission
 from ingot.codegen.ptx.rows import RowEmission
 from ingot.codegen.ptx.shorter_functions import with_shorter_functions
-from ingot.codegen.ptx.target import optimized, ptx_of
+from ingot.codegen.ptx.target import ptx_of
 from ingot.codegen.ptx.tiles import run_tiles
 from ingot.loops.gpu.launches import GpuLaunch, launches_of
 from ingot.loops.gpu.nesting import build_gpu_nest

@@ -12,7 +12,7 @@ from typing import Any
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.frame import WORD, in_memory, in_register
+from ingot.codegen.llvm.frame import WORD, in_memory, in_register, number_in
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.loops.arguments import WordLayout
 from ingot.loops.gpu.schedule import GpuSchedule
@@ -67,14 +67,7 @@ class Arguments:
             return self._builder.inttoptr(word, ir.PointerType(BYTE, TENSORS))
 
     def scalar(self, argument: Argument) -> Value:
-        """A number from its word: floats lie there as doubles, whole numbers as 64 bits."""
-        word, builder = self.word(self.layout.scalar(argument.index)), self._builder
-        single = Instructions(builder, 1)
-        if argument.dtype.is_float:
-            return single.convert(Value(builder.bitcast(word, ir.DoubleType()), DataType.Double), argument.dtype)
-        if argument.dtype is DataType.Bool:
-            return Value(builder.icmp_unsigned("!=", word, WORD(0)), argument.dtype)
-        return single.convert(Value(word, DataType.Int), argument.dtype)
+        return number_in(self._builder, self.word(self.layout.scalar(argument.index)), argument.dtype)
 
 
 @dataclass

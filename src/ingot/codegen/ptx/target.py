@@ -12,7 +12,7 @@ from functools import lru_cache
 from llvmlite import binding
 
 from ingot.codegen.llvm import unlocked
-from ingot.codegen.llvm.host import Host, target_machine
+from ingot.codegen.llvm.host import Host, optimized, target_machine
 
 _TRIPLE = "nvptx64-nvidia-cuda"
 OLDEST = (7, 0)
@@ -46,19 +46,6 @@ def gpu(capability: tuple[int, int]) -> Host:
 def _initialize() -> None:
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-
-
-def optimized(text: str, host: Host) -> binding.ModuleRef:
-    """The module of a text after the passes that generated code needs; the driver's assembler does the rest."""
-    module = unlocked.parse(text, binding.create_context())
-    module.verify()
-    builder = binding.create_pass_builder(target_machine(host), binding.create_pipeline_tuning_options(speed_level=2))
-    passes = binding.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.add_sroa_pass()
-    passes.add_simplify_cfg_pass()
-    unlocked.run_passes(passes, module, builder)
-    return module
 
 
 def ptx_of(text: str, host: Host) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.accumulation import combined, identity
+from ingot.codegen.llvm.accumulation import combined, halves, identity
 from ingot.codegen.llvm.frame import in_memory, in_register
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.codegen.ptx import intrinsics
@@ -56,8 +56,7 @@ class Gathered:
         lanes = value.code.type.count if isinstance(value.code.type, ir.VectorType) else 1
         while lanes > self.rows:
             lanes //= 2
-            halves = (_lanes(self.builder, value.code, range(first, first + lanes)) for first in (0, lanes))
-            low, high = (Value(half, value.dtype) for half in halves)
+            low, high = halves(self.builder, value, lanes)
             value = self._combined(Instructions(self.builder, lanes), low, high)
         self.take(value)
 
@@ -125,9 +124,3 @@ class Team:
         intrinsics.barrier(builder)
         mine = builder.load(builder.gep(array, builder.urem(lane, _INDEX(warps))))
         return self._exchanged(accumulator, in_register(builder, mine, accumulator.dtype), warps)
-
-
-def _lanes(builder: Any, code: Any, lanes: range) -> ir.Value:
-    if len(lanes) == 1:
-        return builder.extract_element(code, lanes[0])
-    return builder.shuffle_vector(code, ir.Constant(code.type, ir.Undefined), lanes)

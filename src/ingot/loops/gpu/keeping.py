@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ingot.fusion.groups import Level
-from ingot.loops.keeping import kept_statements
-from ingot.loops.program import Input, Operand, Program, Result
+from ingot.loops.keeping import kept_statements, purposes_of
+from ingot.loops.program import Input, Program, Result
 
 
 @lru_cache(maxsize=1024)
@@ -28,11 +28,7 @@ def _inputs_of(program: Program, stage: int, kept: frozenset[int]) -> set[Input]
     """Inputs per element that a pass reads, given what earlier ones have kept."""
     found: set[Input] = set()
     seen: set[int] = set()
-    waiting: list[Operand] = []
-    for statement in program.statements:
-        if statement.is_reduction and statement.level is Level.ROW and statement.stage == stage:
-            waiting.extend(statement.operands)
-    waiting += [result for result in program.outputs if program.statements[result.index].stage == stage]
+    waiting = purposes_of(program, stage)
     while waiting:
         operand = waiting.pop()
         if isinstance(operand, Input) and operand.level is Level.ELEMENT:
