@@ -110,6 +110,50 @@ def test_results_are_new_ordinary_tensors_of_torch(machine):
         assert call(*tensors).is_inference()
 
 
+def test_results_are_shared_and_given_up_where_torch_cannot_hand_them_over(machine):
+    """Older versions of torch have no function that takes a tensor; the one that shares it does."""
+    tensors, library = three((4, 8)), Library()
+    deleted = library.memory("deleted", 1)
+    library.routine("where", 0).give_back(deleted)
+    delete = library.routine("delete_tensor", 1)
+    delete.increase(1, deleted)
+    delete.give_back(delete.call(machine.functions.tensors.delete, *delete.parameters))
+    library.compile()
+    count = ctypes.c_int64.from_address(ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("where"))())
+    replaced = {"hand_over": None, "delete": Foreign(library.address("delete_tensor"), 32)}
+    call = device_call(machine, tensors, Convention.POSITIONAL, **replaced)
+    result = call(*tensors)
+    assert torch.equal(result, tensors[0] * tensors[1] + tensors[2]) and result.is_leaf
+    assert count.value == 1 and result._use_count() == 1
+
+
+def test_nothing_else_holds_a_result(machine):
+    tensors = three((4, 8))
+    assert device_call(machine, tensors, Convention.POSITIONAL)(*tensors)._use_count() == 1
+
+
+@pytest.mark.parametrize("hand_over", [True, False])
+def test_a_result_that_python_has_no_memory_for_is_given_up(machine, hand_over):
+    """Of two results the second has no object: both are gone, and Python makes the call."""
+    library = Library()
+    calls = library.memory("calls", 1)
+    wrap = library.routine("wrap", 1)
+    with wrap.when(wrap.compare(wrap.increase(1, calls), "==", 2)):
+        wrap.give_back(0)
+    functions = machine.functions.tensors
+    chosen = functions.hand_over if hand_over else functions.wrap
+    assert chosen is not None
+    wrap.give_back(wrap.call(chosen, *wrap.parameters))
+    library.compile()
+    wrapping = Foreign(library.address("wrap"))
+    replaced = {"hand_over": wrapping if hand_over else None, "wrap": wrapping}
+    call = FusedCall(0, 2, fallback=Fallback("slow"))
+    results = [prototype((8,), torch.int64)] * 2
+    call.table.add(Record([], results, [], call.statistics, is_long=True, site=machine.site(**replaced)))
+    assert call([]) == "slow" and call.statistics.executions == 0
+    assert [result.shape for result in call([])] == [(8,), (8,)]
+
+
 def test_the_caller_gets_what_its_convention_says(machine):
     tensors = three((4, 8))
     assert isinstance(device_call(machine, tensors, Convention.TUPLE)(*tensors), tuple)
@@ -169,6 +213,35 @@ def test_numbers_reach_the_words(machine):
     call.table.add(Record(guards, [result], [step], call.statistics, doubles=[1], is_long=True, site=machine.site()))
     seen = call([1.5, 7])[0]
     assert seen[0].item() == 5 and seen.view(torch.float64)[1].item() == 7.0
+
+
+def counting_call(machine, streams, fallback=None):
+    """A native function whose kernel shows the address that its blocks are counted by."""
+    call, slots = FusedCall(0, 1, fallback=fallback), Slots(0, 1)
+    launch = Launch(integer_kernels().address("show"), (1, 1, 1), (1, 1, 1))
+    patches = (Patch(FIRST_ADDRESS, slots.result(0)), Patch(COUNT_WORD, slots.counters))
+    words, result = (ctypes.c_int64 * (1 + 2 * 8))(len(streams)), prototype((2,), torch.int64)
+    for place, word in enumerate((word for known in streams.items() for word in known), 1):
+        words[place] = word
+    site, step = machine.site(ctypes.addressof(words)), DeviceStep((launch,), (5, 0, 0, 0), patches)
+    call.table.add(
+        Record([], [result], [step], call.statistics, is_long=True, keeps=(words, integer_kernels()), site=site)
+    )
+    return call
+
+
+def test_blocks_are_counted_by_what_belongs_to_the_stream(machine):
+    call = counting_call(machine, {0: 0x1000, CURRENT_STREAM: 0x2000, CURRENT_STREAM + 1: 0x3000})
+    assert call([])[0][1].item() == 0x2000
+
+
+def test_blocks_on_a_new_stream_or_in_a_captured_call_are_counted_by_what_python_finds(machine):
+    assert counting_call(machine, {0: 0x1000}, Fallback("slow"))([]) == "slow"
+    call = counting_call(machine, {CURRENT_STREAM: 0x2000}, Fallback("slow"))
+    machine.capture()
+    assert call([]) == "slow" and machine.launch_count == 0
+    machine.capture(False)
+    assert call([])[0][1].item() == 0x2000
 
 
 # --- what goes to Python ----------------------------------------------------------------------------------------------

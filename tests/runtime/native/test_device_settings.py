@@ -40,8 +40,16 @@ class Word:
 
 
 @pytest.fixture
-def word(monkeypatch):
+def count():
+    """How many devices there are."""
+    return 8
+
+
+@pytest.fixture
+def word(monkeypatch, count):
+    devices_in_use.forget()
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch._C, "_cuda_getDeviceCount", lambda: count, raising=False)
     devices_in_use.look()
     yield Word()
     devices_in_use.forget()
@@ -54,6 +62,17 @@ def test_the_current_device_is_part_of_the_word(word):
 
 def test_a_device_that_cannot_be_told_is_watched(word):
     assert word(0, code=1) == -1
+
+
+@pytest.mark.parametrize("count", [1])
+def test_the_only_device_is_always_the_current_one_and_not_asked_for(word):
+    assert word(0, code=1) == word(0) == word(5) >= 0
+    before, was = word(), torch._C._get_cudnn_enabled()
+    torch._C._set_cudnn_enabled(not was)
+    try:
+        assert word() not in (before, -1)
+    finally:
+        torch._C._set_cudnn_enabled(was)
 
 
 CHANGES = {

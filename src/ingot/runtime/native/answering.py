@@ -6,19 +6,11 @@ GIL where they may take long, results put into the form the caller wants, and th
 
 from __future__ import annotations
 
-import time
-
 from ingot.runtime.native import records
 from ingot.runtime.native.addresses import python_function, system_function
+from ingot.runtime.native.clock import now
 from ingot.runtime.native.matching import CONVENTION, LIST_CONVENTION, OUTPUTS, POSITIONAL_CONVENTION
 from ingot.runtime.native.routines import Library, Routine, Value, Word
-
-
-def now(routine: Routine) -> Word:
-    """The time in nanoseconds, from some moment on."""
-    cells = routine.stack(2)
-    routine.call(system_function("clock_gettime", 32), time.CLOCK_MONOTONIC, cells)
-    return routine.add(routine.multiply(routine.load(cells, 0), 1_000_000_000), routine.load(cells, 1))
 
 
 def convert_numbers(routine: Routine, record: Value, slots: Value) -> None:
@@ -105,6 +97,6 @@ def count_run(routine: Routine, record: Value, start: Value) -> None:
     """Add a run that began at a time to the record's statistics."""
     statistics = routine.load(record, records.STATISTICS)
     routine.increase(1, statistics, records.EXECUTIONS)
-    routine.increase(routine.subtract(now(routine), start), statistics, records.NANOSECONDS)
+    routine.increase(routine.subtract(now(routine), start), statistics, records.TICKS)
     routine.increase(routine.load(record, records.LAUNCHES), statistics, records.TOTAL_LAUNCHES)
     routine.increase(routine.load(record, records.BYTES_MOVED), statistics, records.TOTAL_BYTES)

@@ -26,7 +26,13 @@ from ingot.runtime.native.answering import (
     give_up_tensors,
     run_guarded,
 )
-from ingot.runtime.native.device_tensors import DirectWay, TensorFunctions, emit_new_tensor
+from ingot.runtime.native.device_tensors import (
+    DirectWay,
+    TensorFunctions,
+    emit_delete_tensors,
+    emit_new_tensor,
+    wrapped,
+)
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
 from ingot.runtime.native.matching import INPUTS, OUTPUTS
 from ingot.runtime.native.once import once
@@ -43,6 +49,7 @@ class DeviceFunctions:
     current_context: Foreign
     push_context: Foreign
     launch: Foreign
+    is_capturing: Foreign
     current_stream: Foreign
     tensors: TensorFunctions
 
@@ -53,12 +60,11 @@ class DeviceFunctions:
         if exchange is None or not exchange.current_stream.address or tensors is None:
             return None
         try:
-            get, push, launch = (
-                Foreign(address_of(name), 32) for name in ("cuCtxGetCurrent", "cuCtxPushCurrent", "cuLaunchKernel")
-            )
+            names = ("cuCtxGetCurrent", "cuCtxPushCurrent", "cuLaunchKernel", "cuStreamIsCapturing")
+            found = [Foreign(address_of(name), 32) for name in names]
         except CudaError:
             return None
-        return cls(get, push, launch, exchange.current_stream, tensors)
+        return cls(*found, exchange.current_stream, tensors)
 
 
 class DeviceLaunchingEmitter:
@@ -71,27 +77,35 @@ class DeviceLaunchingEmitter:
 
     def emit(self) -> None:
         """Write all routines; `run` is the one that records name."""
-        take_tensors = self._take_tensors(emit_new_tensor(self._library, self._functions.tensors))
-        self._run(self._is_current(), take_tensors, self._launch_steps(), self._wrap_results())
+        delete = emit_delete_tensors(self._library, self._functions.tensors)
+        take_tensors = self._take_tensors(emit_new_tensor(self._library, self._functions.tensors), delete)
+        self._run(self._is_current(), take_tensors, self._launch_steps(), self._wrap_results(delete), delete)
 
-    def _run(self, is_current: Routine, take_tensors: Routine, launch_steps: Routine, wrap_results: Routine) -> None:
+    def _run(
+        self, is_current: Routine, take_tensors: Routine, launch_steps: Routine, wrap_results: Routine, delete: Routine
+    ) -> None:
         """run(table, record, items, slots, start): the results of a record, or 0 if Python has to compute them."""
         routine = self._library.routine("run", 5)
         table, record, items, slots, start = routine.parameters
         site = routine.load(record, records.SITE)
         inputs, outputs = routine.load(table, INPUTS), routine.load(table, OUTPUTS)
         self._require(routine, routine.compare(routine.call(is_current, site), "!=", 0))
-        stream = self._stream(routine, site)
-        handles = routine.stack(routine.add(outputs, 1))
+        stream, find_counters = self._stream(routine, site), self._find_counters()
+        streams = routine.load(site, device_records.COUNTERS)
+        with routine.when(routine.compare(streams, "!=", 0)):
+            found = routine.call(find_counters, streams, stream)
+            self._require(routine, routine.compare(found, "!=", 0))
+            routine.store(found, slots, routine.add(inputs, routine.add(outputs, 1)))
+        tensors = routine.stack(routine.add(outputs, 1))
         fresh_slots = routine.add(slots, routine.multiply(inputs, 8))
-        self._require(routine, routine.compare(routine.call(take_tensors, site, handles, fresh_slots), "==", 0))
+        self._require(routine, routine.compare(routine.call(take_tensors, site, tensors, fresh_slots), "==", 0))
         convert_numbers(routine, record, slots)
         code = run_guarded(routine, record, items, inputs, launch_steps, record, slots, stream)
-        self._delete(routine, handles, outputs, routine.load(site, device_records.TENSOR_COUNT))
+        routine.call(delete, tensors, outputs, routine.load(site, device_records.TENSOR_COUNT))
         with routine.when(routine.compare(code, "!=", 0)):
-            self._delete(routine, handles, 0, outputs)
+            routine.call(delete, tensors, 0, outputs)
             routine.give_back(0)
-        result = routine.call(wrap_results, table, handles)
+        result = routine.call(wrap_results, table, tensors)
         with routine.when(routine.compare(result, "!=", 0)):
             count_run(routine, record, start)
         routine.give_back(result)
@@ -99,10 +113,6 @@ class DeviceLaunchingEmitter:
     def _require(self, routine: Routine, condition: Condition) -> None:
         with routine.when(routine.opposite(condition)):
             routine.give_back(0)
-
-    def _delete(self, routine: Routine, handles: Value, first: Value, end: Value) -> None:
-        with routine.loop(routine.subtract(end, first)) as index:
-            routine.call(self._functions.tensors.delete, routine.load(handles, routine.add(first, index)))
 
     # --- where --------------------------------------------------------------------------------------------------------
 
@@ -134,24 +144,42 @@ class DeviceLaunchingEmitter:
             routine.give_back(0)
         return routine.load(cell)
 
+    def _find_counters(self) -> Routine:
+        """find_counters(streams, stream): what blocks of threads are counted by in launches on a stream; 0 if it is new
+        or being captured, where every call has its own."""
+        routine = self._library.routine("find_counters", 2)
+        streams, stream = routine.parameters
+        cell = routine.stack(1)
+        routine.store(0, cell)
+        failure = routine.call(self._functions.is_capturing, stream, cell)
+        is_captured = routine.compare(routine.load(cell), "!=", 0)
+        with routine.when(routine.either(is_captured, routine.compare(failure, "!=", 0))):
+            routine.give_back(0)
+        with routine.loop(routine.load(streams)) as number:
+            known = routine.add(streams, routine.add(8, routine.multiply(number, device_records.STREAM_WORDS * 8)))
+            with routine.when(routine.compare(routine.load(known), "==", stream)):
+                routine.give_back(routine.load(known, 1))
+        routine.give_back(0)
+        return routine
+
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def _take_tensors(self, new_tensor: Routine) -> Routine:
-        """take_tensors(site, handles, slots): new tensors for results and intermediate values, and where their memory
+    def _take_tensors(self, new_tensor: Routine, delete: Routine) -> Routine:
+        """take_tensors(site, tensors, slots): new tensors for results and intermediate values, and where their memory
         is; 1 if memory is short, or tensors are not ordinary ones of this device."""
         routine = self._library.routine("take_tensors", 3)
-        site, handles, slots = routine.parameters
-        tensors = routine.load(site, device_records.TENSORS)
+        site, tensors, slots = routine.parameters
+        wanted = routine.load(site, device_records.TENSORS)
         with routine.loop(routine.load(site, device_records.TENSOR_COUNT)) as index:
-            tensor = routine.add(tensors, routine.multiply(index, device_records.TENSOR_WORDS * 8))
-            target = routine.add(handles, routine.multiply(index, 8))
-            failure = routine.call(new_tensor, site, tensor, target)
+            like = routine.add(wanted, routine.multiply(index, device_records.TENSOR_WORDS * 8))
+            target = routine.add(tensors, routine.multiply(index, 8))
+            failure = routine.call(new_tensor, site, like, target)
             with routine.when(routine.compare(failure, "!=", 0)):
-                self._delete(routine, handles, 0, index)
+                routine.call(delete, tensors, 0, index)
                 routine.give_back(1)
-            implementation = routine.load(routine.load(target))
+            implementation = routine.load(target)
             with routine.when(routine.opposite(self._is_ordinary(routine, site, implementation))):
-                self._delete(routine, handles, 0, routine.add(index, 1))
+                routine.call(delete, tensors, 0, routine.add(index, 1))
                 routine.give_back(1)
             storage = routine.load(implementation, self._layout.storage_word)
             routine.store(routine.load(storage, self._layout.data_word), slots, index)
@@ -193,25 +221,24 @@ class DeviceLaunchingEmitter:
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def _wrap_results(self) -> Routine:
-        """wrap_results(table, handles): the results as Python objects in the form the convention asks for.
+    def _wrap_results(self, delete: Routine) -> Routine:
+        """wrap_results(table, tensors): the results as Python objects in the form the convention asks for.
 
         If there is no memory for one of them, all are given up and the result is 0.
         """
         collect = collect_results(self._library)
         routine = self._library.routine("wrap_results", 2)
-        table, handles = routine.parameters
+        table, tensors = routine.parameters
         outputs = routine.load(table, OUTPUTS)
         with routine.loop(outputs) as index:
-            handle = routine.load(handles, index)
-            tensor = routine.call(self._functions.tensors.wrap, handle)
-            with routine.when(routine.compare(tensor, "==", 0)):
-                give_up_tensors(routine, handles, index)
-                self._delete(routine, handles, index, outputs)
+            where = routine.add(tensors, routine.multiply(index, 8))
+            object_ = wrapped(routine, self._functions.tensors, where, delete)
+            with routine.when(routine.compare(object_, "==", 0)):
+                give_up_tensors(routine, tensors, index)
+                routine.call(delete, tensors, index, outputs)
                 routine.give_back(0)
-            routine.call(self._functions.tensors.delete, handle)
-            routine.store(tensor, handles, index)
-        routine.give_back(routine.call(collect, table, handles))
+            routine.store(object_, tensors, index)
+        routine.give_back(routine.call(collect, table, tensors))
         return routine
 
 

@@ -1,9 +1,9 @@
-"""New tensors on a device, made natively, and given up.
+"""New tensors on a device, made natively, given up, and handed to Python.
 
-In: sizes, strides and dtype. Out: a handle, the address of a C++ tensor, as torch's C interface has them. There are two
-ways to the same tensor: torch's C interface, which asks torch's dispatcher as every operator does, and the function at
-the end of that way, which takes the allocator of the device itself. The second saves what the first does on its way; it
-is C++, may throw, and is there where torch exports it under the name known here.
+In: sizes, strides and dtype. Out: a C++ tensor, which is one word, wherever the caller wants it. There are two ways to
+the same tensor: torch's C interface, which asks torch's dispatcher as every operator does, and the function at the end
+of that way, which takes the allocator of the device itself. The second saves what the first does on its way; it is C++,
+may throw, and is there where torch exports it under the name known here.
 
 Both give tensors of torch's own: their memory is in its allocator's books, for the stream that is current. Inside
 torch.func's transforms new tensors may have to be wrappers, which is for the dispatcher to say.
@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from ingot.runtime.native import device_records
 from ingot.runtime.native.addresses import TRANSFORMS, exception_catching, torch_function, torch_variable
-from ingot.runtime.native.routines import Catching, Foreign, Library, Routine, Value
+from ingot.runtime.native.routines import Catching, Foreign, Library, Routine, Value, Word
 
-_HANDLE_BYTES = 8
-"""A C++ tensor is the address of what it stands for."""
+_TENSOR_BYTES = 8
+"""A C++ tensor is the address of what it stands for. It may be moved as it is, like any word: nobody knows where it
+lies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,6 @@ class DirectWay:
     catching: Catching
     transforms: Foreign
     """See `addresses.TRANSFORMS`."""
-    new: Foreign
-    """new(bytes, anything): memory such as C++ gives back with a handle, or 0."""
-    delete: Foreign
     allocator: int
     """Where the address of the device's allocator is: it may be exchanged."""
 
@@ -41,13 +39,10 @@ class DirectWay:
         """With the allocator whose address is there; None where this version of torch lacks a function."""
         types = "EN3c108ArrayRefIlEES3_PNS1_9AllocatorENS1_14DispatchKeySetENS1_10ScalarTypeE"
         make = torch_function("torch_cpu", f"_ZN2at6detail21empty_strided_generic{types}")
-        new, delete = (torch_function("torch_cpu", name) for name in ("_ZnwmRKSt9nothrow_t", "_ZdlPv"))
         catching, transforms = exception_catching(), torch_function(*TRANSFORMS)
-        if allocator is None or make is None or catching is None:
+        if allocator is None or make is None or catching is None or transforms is None:
             return None
-        if transforms is None or new is None or delete is None:
-            return None
-        return cls(make, catching, transforms, new, delete, allocator)
+        return cls(make, catching, transforms, allocator)
 
     @classmethod
     def of_cuda(cls) -> DirectWay | None:
@@ -56,31 +51,39 @@ class DirectWay:
 
 @dataclass(frozen=True, slots=True)
 class TensorFunctions:
-    """torch's functions for tensors by handles."""
+    """torch's functions for tensors. A handle is the address of a C++ tensor in memory of its own."""
 
     make: Foreign
     """make(rank, sizes, strides, dtype, device type, device index, where to put a handle): 0 for success."""
     delete: Foreign
-    """delete(handle): 0 for success."""
+    """delete(handle): the tensor is given up, and its memory too; 0 for success."""
     wrap: Foreign
-    """wrap(handle): a Python object, which shares the tensor."""
+    """wrap(where a tensor is): a Python object, which shares the tensor; 0 if there is no memory."""
+    hand_over: Foreign | None
+    """The same, but the object takes the tensor, and leaves one in its place that stands for nothing."""
+    new: Foreign
+    """new(bytes, anything): memory such as a handle is in, or 0."""
+    free: Foreign
+    """free(handle): the memory alone."""
     direct: DirectWay | None
     """A quicker way to make one."""
 
     @classmethod
     def find(cls, direct: DirectWay | None) -> TensorFunctions | None:
-        """These functions; None where this version of torch lacks one."""
+        """These functions; None where this version of torch lacks one that is needed."""
         make = torch_function("torch_cpu", "aoti_torch_empty_strided", 32)
         delete = torch_function("torch_cpu", "aoti_torch_delete_tensor_object", 32)
         wrap = torch_function("torch_python", "_Z16THPVariable_WrapRKN2at10TensorBaseE")
-        if make is None or delete is None or wrap is None:
+        hand_over = torch_function("torch_python", "_Z16THPVariable_WrapON2at10TensorBaseE")
+        new, free = (torch_function("torch_cpu", name) for name in ("_ZnwmRKSt9nothrow_t", "_ZdlPv"))
+        if make is None or delete is None or wrap is None or new is None or free is None:
             return None
-        return cls(make, delete, wrap, direct)
+        return cls(make, delete, wrap, hand_over, new, free, direct)
 
 
 def emit_new_tensor(library: Library, functions: TensorFunctions) -> Routine:
-    """new_tensor(site, tensor, target): put the handle of a new tensor there, as the tensor's words say; 0, or another
-    word if memory is short."""
+    """new_tensor(site, tensor, target): put a new tensor there, as the tensor's words say; 0, or another word if memory
+    is short."""
     routine = library.routine("new_tensor", 3)
     site, tensor, target = routine.parameters
     rank, sizes, strides, dtype = (routine.load(tensor, word) for word in range(device_records.TENSOR_WORDS))
@@ -88,24 +91,45 @@ def emit_new_tensor(library: Library, functions: TensorFunctions) -> Routine:
     if direct is not None:
         transforms = routine.call(direct.transforms)
         with routine.when(routine.compare(routine.load(transforms, 0), "==", routine.load(transforms, 1))):
-            _make_directly(routine, direct, sizes, strides, rank, dtype)
+            keys, allocator = routine.load(site, device_records.INFERENCE_KEYS), routine.load(direct.allocator)
+            arguments = (target, sizes, rank, strides, rank, allocator, keys, dtype)
+            has_thrown = routine.throws(direct.catching, direct.make, *arguments)
+            routine.give_back(routine.choose(has_thrown, 1, 0))
     kind, number = (routine.load(site, word) for word in (device_records.KIND, device_records.INDEX))
-    routine.give_back(routine.call(functions.make, rank, sizes, strides, dtype, kind, number, target))
+    cell = routine.stack(1)
+    failure = routine.call(functions.make, rank, sizes, strides, dtype, kind, number, cell)
+    with routine.when(routine.compare(failure, "!=", 0)):
+        routine.give_back(failure)
+    handle = routine.load(cell)
+    routine.store(routine.load(handle), target)
+    routine.call(functions.free, handle)
+    routine.give_back(0)
     return routine
 
 
-def _make_directly(
-    routine: Routine, direct: DirectWay, sizes: Value, strides: Value, rank: Value, dtype: Value
-) -> None:
-    """End the routine with a tensor that asked nobody."""
-    site, _, target = routine.parameters
-    handle = routine.call(direct.new, _HANDLE_BYTES, target)
-    with routine.when(routine.compare(handle, "==", 0)):
-        routine.give_back(1)
-    keys, allocator = routine.load(site, device_records.INFERENCE_KEYS), routine.load(direct.allocator)
-    arguments = (handle, sizes, rank, strides, rank, allocator, keys, dtype)
-    with routine.when(routine.throws(direct.catching, direct.make, *arguments)):
-        routine.call(direct.delete, handle)
-        routine.give_back(1)
-    routine.store(handle, target)
-    routine.give_back(0)
+def emit_delete_tensors(library: Library, functions: TensorFunctions) -> Routine:
+    """delete_tensors(tensors, first, end): give up some of the tensors that lie side by side.
+
+    torch gives up a tensor together with the memory of its handle, so each is moved to such memory. If there are not
+    even eight bytes, it stays for ever.
+    """
+    routine = library.routine("delete_tensors", 3)
+    tensors, first, end = routine.parameters
+    with routine.loop(routine.subtract(end, first)) as index:
+        handle = routine.call(functions.new, _TENSOR_BYTES, tensors)
+        with routine.when(routine.compare(handle, "!=", 0)):
+            routine.store(routine.load(tensors, routine.add(first, index)), handle)
+            routine.call(functions.delete, handle)
+    routine.give_back()
+    return routine
+
+
+def wrapped(routine: Routine, functions: TensorFunctions, where: Value, delete: Routine) -> Word:
+    """The Python object of a tensor, which is its own from now on; 0 if there is no memory for it, and then the tensor
+    is as it was."""
+    if functions.hand_over is not None:
+        return routine.call(functions.hand_over, where)
+    tensor = routine.call(functions.wrap, where)
+    with routine.when(routine.compare(tensor, "!=", 0)):
+        routine.call(delete, where, 0, 1)
+    return tensor

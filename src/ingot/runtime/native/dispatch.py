@@ -15,7 +15,6 @@ from typing import Any
 
 from ingot.runtime.native import call_records, layout
 from ingot.runtime.native.addresses import python_function
-from ingot.runtime.native.answering import now
 from ingot.runtime.native.call_matching import (
     CALL_WORDS,
     FOUND_SETTINGS,
@@ -27,11 +26,13 @@ from ingot.runtime.native.call_matching import (
 )
 from ingot.runtime.native.call_records import CallRecord
 from ingot.runtime.native.callables import RecordTable, new_capsule
+from ingot.runtime.native.clock import now
 from ingot.runtime.native.conditions import are_places_as_expected
 from ingot.runtime.native.launcher import Launcher, Modes, launcher
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
 from ingot.runtime.native.matching import COUNT, INPUTS, MOST_RECORDS, OUTPUTS, RECORDS, make_room
 from ingot.runtime.native.once import once
+from ingot.runtime.native.records import OTHER_SLOTS
 from ingot.runtime.native.routines import Foreign, Library, Routine, Value
 from ingot.runtime.native.settings import Settings, devices_in_use, emit_settings
 
@@ -172,7 +173,7 @@ class DispatchEmitter:
         record, items, slots, start = routine.parameters
         kernels, table = (routine.load(record, place) for place in (call_records.KERNELS, call_records.KERNELS_TABLE))
         inputs, outputs = routine.load(table, INPUTS), routine.load(table, OUTPUTS)
-        room = routine.add(routine.multiply(inputs, 2), routine.add(outputs, 1))
+        room = routine.add(routine.multiply(inputs, 2), routine.add(outputs, OTHER_SLOTS))
         given, values = routine.stack(inputs), routine.stack(room)
         sources = routine.load(record, call_records.SOURCES)
         with routine.loop(inputs) as index:

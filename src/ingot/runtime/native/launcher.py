@@ -12,7 +12,7 @@ import os
 
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function, torch_function
-from ingot.runtime.native.answering import now
+from ingot.runtime.native.clock import now
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
 from ingot.runtime.native.matching import (
     CONVENTION,
@@ -27,6 +27,7 @@ from ingot.runtime.native.matching import (
 )
 from ingot.runtime.native.once import once
 from ingot.runtime.native.pool import Pool, pool
+from ingot.runtime.native.records import OTHER_SLOTS
 from ingot.runtime.native.routines import Foreign, Library, Routine, Value
 from ingot.runtime.native.running import RunningEmitter
 
@@ -119,7 +120,7 @@ class LauncherEmitter:
         is_wrong = routine.compare(length, "!=", inputs)
         with routine.when(routine.either(is_wrong, routine.compare(is_watched, "!=", 0))):
             routine.give_back(0)
-        slots = routine.stack(routine.add(routine.multiply(inputs, 2), routine.add(routine.load(table, OUTPUTS), 1)))
+        slots = routine.stack(routine.add(routine.multiply(inputs, 2), routine.add(routine.load(table, OUTPUTS), OTHER_SLOTS)))
         with routine.loop(routine.load(table, COUNT)) as index:
             place = routine.add(index, RECORDS)
             record = routine.load(table, place)

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from ingot.loops.gpu.scheduling import ACCESS
+from ingot.runtime.native import clock
 from ingot.runtime.native.devices import device_kind
 from ingot.runtime.native.layout import tensor_layout
 from ingot.runtime.native.prototypes import DTYPES, Prototype
@@ -47,8 +48,11 @@ CONVERSION_WORDS = 2
 THREADS_WORD, FAULT_WORD = range(2)
 
 # The words of statistics.
-EXECUTIONS, NANOSECONDS, TOTAL_LAUNCHES, TOTAL_BYTES = range(4)
+EXECUTIONS, TICKS, TOTAL_LAUNCHES, TOTAL_BYTES = range(4)
 STATISTICS_WORDS = 4
+
+OTHER_SLOTS = 2
+"""Of a call, besides two for each input and one for each result."""
 
 _CPU = torch.device("cpu")
 
@@ -108,7 +112,7 @@ NUMBER_TYPES = {float: FLOAT, int: INT, bool: BOOL}
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Where a call keeps addresses and numbers: inputs, results, arena, and inputs that are ints as doubles."""
+    """Where a call keeps addresses and numbers: inputs, results, arena, counters, and inputs that are ints as doubles."""
 
     inputs: int
     results: int
@@ -124,9 +128,14 @@ class Slots:
         """The memory of intermediate values."""
         return self.inputs + self.results
 
+    @property
+    def counters(self) -> int:
+        """What blocks of a GPU's threads are counted by."""
+        return self.arena + 1
+
     def double(self, position: int) -> int:
         """The input at a position, an int or a bool, as the bits of a double."""
-        return self.arena + 1 + position
+        return self.counters + 1 + position
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +200,7 @@ class RunStatistics:
 
     @property
     def seconds(self) -> float:
-        return self._words[NANOSECONDS] * 1e-9
+        return clock.seconds(self._words[TICKS])
 
     @property
     def launches(self) -> int:

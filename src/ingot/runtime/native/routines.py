@@ -82,7 +82,8 @@ class Library:
     @property
     def text(self) -> str:
         """The routines in LLVM's language."""
-        declared = ["declare i64 @llvm.ctlz.i64(i64, i1)", f"declare i32 @{_PERSONALITY}(...)", *self._memories]
+        intrinsics = ["declare i64 @llvm.ctlz.i64(i64, i1)", "declare i64 @llvm.readcyclecounter()"]
+        declared = [*intrinsics, f"declare i32 @{_PERSONALITY}(...)", *self._memories]
         return "\n".join([*declared, *(routine.text for routine in self._routines)])
 
     def compile(self) -> None:
@@ -188,6 +189,10 @@ class Routine:
     def to_double(self, value: Value) -> Word:
         """The bits of the double that is nearest to a signed word."""
         return self._word(f"bitcast double {self._name(f'sitofp i64 {_text(value)} to double')} to i64")
+
+    def cycles(self) -> Word:
+        """The processor's counter of cycles, where everyone may read it."""
+        return self._word("call i64 @llvm.readcyclecounter()")
 
     # --- conditions ---------------------------------------------------------------------------------------------------
 

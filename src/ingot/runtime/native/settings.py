@@ -66,7 +66,10 @@ suspended = Suspension()
 
 class DevicesInUse:
     """Whether settings that matter to GPUs alone are looked at. They are from the first moment on that there is one in
-    use; before that nothing may wake it. A forked child has none: asking there is an error."""
+    use; before that nothing may wake it. A forked child has none: asking there is an error. Which device is the current
+    one is asked where there are several: it takes longer than all other settings together."""
+
+    NONE, ONE, SEVERAL = range(3)
 
     def __init__(self) -> None:
         self._word = (ctypes.c_int64 * 1)()
@@ -75,11 +78,12 @@ class DevicesInUse:
         os.register_at_fork(after_in_child=self.forget)
 
     def look(self) -> None:
-        if torch.cuda.is_initialized():
-            self._word[0] = 1
+        if self._word[0] == self.NONE and torch.cuda.is_initialized():
+            # As CUDA says: what torch.cuda.device_count says may depend on the environment of the moment.
+            self._word[0] = self.SEVERAL if torch._C._cuda_getDeviceCount() > 1 else self.ONE
 
     def forget(self) -> None:
-        self._word[0] = 0
+        self._word[0] = self.NONE
 
 
 devices_in_use = DevicesInUse()
@@ -149,7 +153,7 @@ def emit_settings(library: Library, modes: Modes, settings: Settings) -> Routine
         routine.give_back(WATCHED)
     cell = routine.stack(1)
     routine.store(0, cell)
-    with routine.when(routine.compare(routine.load(devices_in_use.address), "!=", 0)):
+    with routine.when(routine.compare(routine.load(devices_in_use.address), "!=", DevicesInUse.NONE)):
         found = routine.call(of_devices)
         with routine.when(routine.compare(found, "<", 0)):
             routine.give_back(WATCHED)
@@ -173,9 +177,10 @@ def _emit_device_settings(library: Library, settings: Settings) -> Routine:
     routine = library.routine("device_settings", 0)
     cell = routine.stack(1)
     routine.store(0, cell)
-    failure = routine.call(settings.current_device, cell)
-    with routine.when(routine.compare(failure, "!=", 0)):
-        routine.give_back(WATCHED)
+    with routine.when(routine.compare(routine.load(devices_in_use.address), "==", DevicesInUse.SEVERAL)):
+        failure = routine.call(settings.current_device, cell)
+        with routine.when(routine.compare(failure, "!=", 0)):
+            routine.give_back(WATCHED)
     word = routine.shift_left(routine.load(cell), _AUTOCAST_BITS)
     word = routine.united_bits(word, _autocast(routine, settings, _CUDA))
     context = routine.call(settings.context)
