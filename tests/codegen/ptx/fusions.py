@@ -54,6 +54,10 @@ def _softmax(ops: Any, x: Any) -> Any:
     return ops.softmax(x, -1)
 
 
+def _layer_norm(ops: Any, x: Any, weight: Any, bias: Any) -> Any:
+    return ops.layer_norm(x, [x.shape[-1]], weight, bias)
+
+
 def _picked(ops: Any, x: Any, index: Any) -> Any:
     return ops.take_along_axis(ops.log_softmax(x, -1), index, 1)
 
@@ -75,7 +79,8 @@ FUSIONS = {
     "softmax": Fusion(TEAMS, _softmax, ((512, 1024),)),
     "softmax_half": Fusion(TEAMS, _softmax, ((512, 1024),), HALF),
     "softmax_of_long_rows": Fusion(TEAMS, _softmax, ((512, 100_000),)),
-    "layer_norm": Fusion(TEAMS, lambda ops, x, w, b: ops.layer_norm(x, [1024], w, b), ((512, 1024), (1024,), (1024,))),
+    "layer_norm": Fusion(TEAMS, _layer_norm, ((512, 1024), (1024,), (1024,))),
+    "layer_norm_half": Fusion(TEAMS, _layer_norm, ((64, 8192), (8192,), (8192,)), HALF),
     "picked": Fusion(TEAMS, _picked, ((512, 1024), (512, 1)), has_index=True),
     "sum_of_columns": Fusion(COLUMNS, lambda ops, x: ops.sum(x, [0]), ((4096, 4096),)),
     "sum_of_all_half": Fusion(TEAMS, lambda ops, x: ops.sum(x, [0, 1]), ((4096, 4096),), HALF),
