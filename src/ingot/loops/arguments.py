@@ -6,7 +6,8 @@ size of each axis
 block of each axis: how many of its elements go together where it goes in blocks
 per buffer (outputs, then inputs): address, then its stride in bytes along each axis
 scalars, each in a word of its own: floats as the bits of a double
-for what launches of a GPU leave to each other: address of the workspace, bytes of it for each accumulator
+for what blocks of a GPU's threads leave to each other: address of the workspace, bytes of it for each accumulator
+where they count themselves: address of the numbers they are counted by
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ class WordLayout:
     buffers: int
     scalars: int
     has_workspace: bool = False
+    has_counters: bool = False
 
     @staticmethod
-    def of(nest: Nest, has_workspace: bool = False) -> WordLayout:
-        return WordLayout(nest.axes, len(nest.buffers), len(nest.scalars), has_workspace)
+    def of(nest: Nest, has_workspace: bool = False, has_counters: bool = False) -> WordLayout:
+        return WordLayout(nest.axes, len(nest.buffers), len(nest.scalars), has_workspace, has_counters)
 
     def size(self, axis: int) -> int:
         return _FIRST_SIZE + axis
@@ -54,5 +56,9 @@ class WordLayout:
         return self.workspace + 1
 
     @property
-    def count(self) -> int:
+    def counters(self) -> int:
         return self.workspace + 2 * self.has_workspace
+
+    @property
+    def count(self) -> int:
+        return self.counters + self.has_counters

@@ -138,6 +138,7 @@ class _Recording:
         guards = [self._guard(position, bound) for position in range(len(self.inputs))]
         if not can_record(guards, steps):
             raise _NeedsPython
+        counts = any(call.counters_word is not None for _, call in self.calls)
         return Record(
             guards,
             results,
@@ -148,7 +149,7 @@ class _Recording:
             is_long=any(call.is_long for _, call in self.calls),
             bytes_moved=sum(self._bytes_moved(kernel) for kernel, _ in self.calls),
             keeps=[call.keeps for _, call in self.calls],
-            site=self.site.site,
+            site=self.site.counting_site if counts else self.site.site,
         )
 
     # --- going through the steps --------------------------------------------------------------------------------------
@@ -249,6 +250,8 @@ class _Recording:
         patches = [self._address(word, node, alignment, slots) for word, node, alignment in buffers]
         if call.workspace_word is not None:
             patches.append(Patch(call.workspace_word, slots.arena, self.workspaces[index].offset))
+        if call.counters_word is not None:
+            patches.append(Patch(call.counters_word, slots.counters))
         for word, node, scalar in zip(prepared.scalars, kernel.lowered.scalars, kernel.program.scalars, strict=True):
             number = self.passed.get(node)
             if number is None:

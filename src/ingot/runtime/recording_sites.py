@@ -7,7 +7,7 @@ calls are not answered natively.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ import torch
 from ingot.base.errors import CudaError
 from ingot.runtime import kernels
 from ingot.runtime.cuda import kernels as cuda_kernels
+from ingot.runtime.cuda.counters import counters_of
 from ingot.runtime.cuda.driver import driver
 from ingot.runtime.cuda.prepared import PreparedLaunches
 from ingot.runtime.devices import Bound, Targets, Tensors, backend_for
@@ -46,6 +47,8 @@ class KernelCall:
     workspace_bytes: int = 0
     workspace_word: int | None = None
     """The word for the address of memory that the kernel needs for itself."""
+    counters_word: int | None = None
+    """The word for the address of what its blocks of threads are counted by."""
 
     @property
     def outputs(self) -> OutputTypes:
@@ -61,6 +64,8 @@ class RecordingSite:
     """What places of intermediate values are multiples of."""
     site: Site | None = None
     """Where kernels run, if not on the CPU."""
+    counting_site: Site | None = None
+    """The same for those whose blocks of threads are counted."""
 
 
 def site_for(device: torch.device) -> RecordingSite | None:
@@ -80,7 +85,9 @@ def site_for(device: torch.device) -> RecordingSite | None:
     def prepare(kernel: Kernel, tensors: Tensors, bound: Bound, targets: Targets) -> KernelCall:
         return launched(cuda_kernels.prepare(kernel, tensors, bound, targets, device.index))
 
-    return RecordingSite(device, prepare, DEVICE_ALIGNMENT, DeviceSite(launching.run, device, context))
+    site = DeviceSite(launching.run, device, context)
+    counting_site = replace(site, counters=counters_of(device.index).table)
+    return RecordingSite(device, prepare, DEVICE_ALIGNMENT, site, counting_site)
 
 
 def _called(kernel: Kernel, tensors: Tensors, bound: Bound, targets: Targets) -> KernelCall:
@@ -102,6 +109,7 @@ def launched(prepared: PreparedLaunches) -> KernelCall:
         prepared.alignments or (1,) * len(prepared.addresses),
         prepared.workspace_bytes,
         prepared.workspace_word,
+        prepared.counters_word,
     )
 
 

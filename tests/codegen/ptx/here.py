@@ -25,6 +25,7 @@ from ingot.ir.torch_types import to_torch
 from ingot.loops.gpu.launches import gpu_layout, launches_of, left_by_launches, workspace_share
 from ingot.loops.gpu.schedule import WARP, GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall
+from ingot.loops.gpu.sharing import MOST_COUNTERS
 from ingot.runtime.cuda.kernels import scheduled
 from ingot.runtime.kernels import Kernel, words_of
 
@@ -83,7 +84,7 @@ def _run(kernel: GpuKernel, call: GpuCall, words: Any) -> None:
         _here.block, _here.thread = block, thread
         function(ctypes.addressof(words))
 
-    for entry, launch in zip(kernel.entries, launches_of(kernel.nest), strict=True):
+    for entry, launch in zip(kernel.entries, launches_of(kernel.nest, kernel.schedule), strict=True):
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address(entry))
         threads = launch.schedule(call.schedule).threads
         for number in range(launch.blocks(call)):
@@ -101,7 +102,7 @@ def run_here(
     """The results of a kernel's code for a GPU, its schedule, and how many launches it took."""
     call, outputs = scheduled(kernel, tensors, {})
     compiled = compile_gpu_kernel(kernel.program, call.schedule, gpu((9, 0)))
-    layout = gpu_layout(compiled.nest)
+    layout = gpu_layout(compiled.nest, compiled.schedule)
     words = words_of(call, layout, len(kernel.program.buffers))
     results = [torch.empty(shape, dtype=to_torch(dtype)) for shape, dtype in outputs]
     for buffer, tensor in enumerate((*results, *tensors)):
@@ -112,5 +113,9 @@ def run_here(
     workspace = torch.full((share * len(left_by_launches(compiled.nest)),), 255, dtype=torch.uint8)
     if layout.has_workspace:
         words[layout.workspace], words[layout.workspace_share] = workspace.data_ptr(), share
+    counters = torch.zeros(MOST_COUNTERS, dtype=torch.int32)
+    if layout.has_counters:
+        words[layout.counters] = counters.data_ptr()
     _run(compiled, call, (ctypes.c_int64 * len(words))(*words))
+    assert not counters.any(), "the next launch counts from 0 again"
     return results, call.schedule, len(compiled.entries)

@@ -32,7 +32,9 @@ def planned(body: Any, shape: tuple[int, ...], dtype: DataType = DataType.Float)
 
 def grids(call: GpuCall, nest: Nest) -> list[tuple[int, int]]:
     """Blocks of each launch, and threads of a block."""
-    return [(launch.blocks(call), launch.schedule(call.schedule).threads) for launch in launches_of(nest)]
+    return [
+        (launch.blocks(call), launch.schedule(call.schedule).threads) for launch in launches_of(nest, call.schedule)
+    ]
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 8])
@@ -53,25 +55,26 @@ def test_there_are_enough_threads_for_wide_matrices_without_parts():
         assert call.schedule.teams * call.schedule.lanes * dtype.bytes >= 128, "narrow blocks read too little at once"
 
 
-def test_few_long_columns_go_in_parts_that_a_second_launch_puts_together():
+def test_few_long_columns_go_in_parts_that_the_last_block_puts_together():
     call, nest = planned(lambda ops, x: ops.sum(x, [0]), (1 << 20, 32))
     assert call.schedule.form is GpuForm.COLUMNS and call.schedule.is_split
-    (first, threads), (second, _) = grids(call, nest)
-    assert first * threads >= ENOUGH_THREADS and second == call.grid
+    (launch,) = launches_of(nest, call.schedule)
+    assert launch.blocks(call) * call.schedule.threads >= ENOUGH_THREADS
+    assert launch.counters(call) == call.grid and launch.counted(call) == call.parts
     assert workspace_share(call) >= call.parts * 32 * 8
 
 
 def test_small_matrices_are_not_worth_a_second_launch():
     for shape in ((4096, 64), (512, 512), (30, 30)):
         call, nest = planned(lambda ops, x: ops.sum(x, [0]), shape)
-        assert len(launches_of(nest)) == 1 and not call.schedule.is_split
+        assert len(launches_of(nest, call.schedule)) == 1 and not call.schedule.is_split
 
 
 def test_a_variance_of_everything_reads_it_once():
     call, nest = planned(lambda ops, x: ops.var(x, [0, 1]), (8192, 8192), DataType.BFloat16)
     assert call.schedule.is_split and call.schedule.one_pass
-    (first, _), (second, _) = grids(call, nest)
-    assert first == call.parts > 500 and second == 1
+    (launch,) = launches_of(nest, call.schedule)
+    assert launch.blocks(call) == launch.counted(call) == call.parts > 500 and launch.counters(call) == 1
     assert len(left_by_launches(nest)) == 2
 
 
@@ -84,7 +87,7 @@ def test_every_pass_over_rows_in_parts_is_a_launch():
 def test_many_or_short_rows_stay_whole():
     for shape in ((1000, 1 << 20), (4, 1000)):
         call, nest = planned(lambda ops, x: ops.softmax(x, -1), shape)
-        assert not call.schedule.is_split and len(launches_of(nest)) == 1
+        assert not call.schedule.is_split and len(launches_of(nest, call.schedule)) == 1
 
 
 def test_columns_stay_in_registers_between_passes_where_threads_can_hold_them():
@@ -94,12 +97,18 @@ def test_columns_stay_in_registers_between_passes_where_threads_can_hold_them():
     assert call.schedule.form is GpuForm.COLUMNS and not call.schedule.steps
 
 
-def test_a_total_takes_a_last_launch_of_one_block():
+def test_a_total_is_put_together_by_the_last_block_of_all():
     for axes in ([1], [0]):
         call, nest = planned(lambda ops, x, axes=axes: ops.sum(ops.sqrt(ops.sum(x * x, axes)), [0]), (4096, 1024))
-        launches = grids(call, nest)
-        assert len(launches) == 2 and launches[0][0] == call.grid and launches[1] == (1, 1024)
+        (launch,) = launches_of(nest, call.schedule)
+        assert launch.blocks(call) == launch.counted(call) == call.grid and launch.counters(call) == 1
         assert workspace_share(call) >= 8 * call.grid
+
+
+def test_a_total_of_too_many_blocks_takes_a_last_launch():
+    call, nest = planned(lambda ops, x: ops.sum(ops.sqrt(ops.sum(x * x, [1])), [0]), (1 << 22, 32))
+    assert not call.schedule.counts_blocks
+    assert [blocks for blocks, _ in grids(call, nest)] == [call.grid, 1]
 
 
 def test_parts_are_whole_turns_and_cover_their_row():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import re
 import threading
 import time
 from typing import Any
@@ -28,6 +29,10 @@ class FakeDriver:
         self.codes: dict[str, int] = {}
         """Functions that fail, and the code they fail with."""
         self.launched_words: list[list[int]] = []
+        self.captured: set[int | None] = set()
+        """Streams that are being captured."""
+        self.allocated: list[tuple[int, int]] = []
+        """Variables of modules: where they are, and their bytes."""
         self._threads = threading.local()
         self._handles = itertools.count(0x7000)
         self._context_of: dict[int, int] = {}
@@ -122,6 +127,18 @@ class FakeDriver:
             return NOT_FOUND
         function[0] = self._new()
         return 0
+
+    def cuModuleGetGlobal(self, address, size, module, name):
+        found = re.search(rf"{name.decode()}\[(\d+)\]", self._image_of[module])
+        if found is None:
+            return NOT_FOUND
+        size[0] = int(found[1])
+        address[0] = 0x100000 * (1 + len(self.allocated))
+        self.allocated.append((address[0], size[0]))
+        return 0
+
+    def cuStreamIsCapturing(self, stream, status):
+        status[0] = int(stream in self.captured)
 
     def _new(self) -> int:
         handle = next(self._handles)

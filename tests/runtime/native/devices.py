@@ -23,7 +23,7 @@ ARGUMENTS = 11
 """A launch has so many."""
 _MOST_LAUNCHES = 64
 # The words of the machine: what it answers, and what it was asked.
-_CONTEXT, _CONTEXT_CODE, _STREAM_CODE, _FAILING, _CODE, _PUSHED, _LAUNCHES = range(7)
+_CONTEXT, _CONTEXT_CODE, _STREAM_CODE, _FAILING, _CODE, _PUSHED, _LAUNCHES, _CAPTURED = range(8)
 _ASKED = 8
 _WORDS = _ASKED + ARGUMENTS * _MOST_LAUNCHES
 
@@ -50,20 +50,20 @@ class Machine:
         where = ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("where"))()
         self._words = (ctypes.c_int64 * _WORDS).from_address(where)
         self._words[_CONTEXT], self._words[_FAILING] = CONTEXT, -1
-        names = ("current_context", "push_context", "launch", "current_stream")
+        names = ("current_context", "push_context", "launch", "is_capturing", "current_stream")
         direct = DirectWay.through(_allocator_of_the_cpu())
         tensors = TensorFunctions.find(direct if is_direct else None)
         assert direct is not None and tensors is not None, "torch must have them on the machines that run the tests"
-        get, push, launch, stream = (Foreign(library.address(name), 32) for name in names)
-        self.functions = DeviceFunctions(get, push, launch, stream, tensors)
+        get, push, launch, is_capturing, stream = (Foreign(library.address(name), 32) for name in names)
+        self.functions = DeviceFunctions(get, push, launch, is_capturing, stream, tensors)
 
-    def site(self, **replaced):
+    def site(self, counters=0, **replaced):
         """Where records of this device run; some of its functions for tensors may be others."""
         tensors = tensor_layout()
         assert tensors is not None
         functions = replace(self.functions, tensors=replace(self.functions.tensors, **replaced))
         launcher = DeviceLauncher(functions, tensors)
-        return DeviceSite(launcher.run, torch.device("cpu", 0), CONTEXT)
+        return DeviceSite(launcher.run, torch.device("cpu", 0), CONTEXT, counters)
 
     def _emit(self, library):
         where = library.routine("where", 0)
@@ -80,6 +80,9 @@ class Machine:
         stream = current_stream.add(current_stream.shift_left(kind, 32), current_stream.shift_left(index, 16))
         current_stream.store(current_stream.add(stream, STREAM), target)
         current_stream.give_back(current_stream.load(self._memory, _STREAM_CODE))
+        is_capturing = library.routine("is_capturing", 2)
+        is_capturing.store(is_capturing.load(self._memory, _CAPTURED), is_capturing.parameters[1])
+        is_capturing.give_back()
         self._emit_launch(library)
 
     def _emit_launch(self, library):
@@ -102,6 +105,9 @@ class Machine:
 
     def lose_stream(self):
         self._words[_STREAM_CODE] = -1
+
+    def capture(self, is_captured=True):
+        self._words[_CAPTURED] = int(is_captured)
 
     def fail_launch(self, number, code):
         """The launch of a number fails."""

@@ -31,7 +31,7 @@ class Emission:
 
     def __init__(self, module: HostModule, entry: str, nest: Nest, schedule: GpuSchedule):
         self.nest, self.schedule = nest, schedule
-        layout = gpu_layout(nest)
+        layout = gpu_layout(nest, schedule)
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType(WORD)]), entry)
         function.make_kernel(f"[{layout.count} x i64]", schedule.threads, most_registers(nest, schedule))
         self.builder: Any = ir.IRBuilder(function)

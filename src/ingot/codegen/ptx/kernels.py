@@ -54,7 +54,7 @@ def compile_gpu_kernel(program: Program, schedule: GpuSchedule, host: Host) -> G
     nest = build_gpu_nest(with_shorter_functions(program, host), schedule)
     module = HostModule(host)
     entries = []
-    for number, launch in enumerate(launches_of(nest)):
+    for number, launch in enumerate(launches_of(nest, schedule)):
         entries.append(f"entry{number}")
         _emit(module, entries[-1], nest, schedule, launch)
     text = str(module)

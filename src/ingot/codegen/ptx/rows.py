@@ -1,12 +1,13 @@
 """Launches over rows: the number of the block, and of the team in it, says which row, or which part of one.
 
 What a thread gathers is combined by its team when an accumulator is finished. What begins outside the launch is left
-in the workspace at its end, one value for each part of a row or for each block, and combined by whoever finishes it.
+in the workspace at its end, one value for each part of a row or for each block, and combined by whoever finishes it:
+another launch, or the last block to be done, by the very instructions that have combined what its threads gathered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.frame import WORD
@@ -39,6 +40,10 @@ class RowEmission(Emission):
         """Which part of its row the block has, where rows go in parts."""
         self._row: ir.Value | None = None
         """Which row the team has, or which group of neighbouring ones; None where there are none any more."""
+        self._block_of_rows = self._block
+        """Which block this is of those that have the same part of all rows."""
+        self._finished_here: Mapping[int, Value] = {}
+        """What the last block to be done has combined."""
 
     def emit(self) -> None:
         loop = self._launch.loop
@@ -51,8 +56,11 @@ class RowEmission(Emission):
                 self._begin(index, 1 if index in totals else self.schedule.rows_together)
             place = self._entered_row(loop)
             self._run_row(place, loop.body)
-            for index in left:
-                self._leave(place, index, index in totals)
+            if self._launch.last:
+                self._put_together(place, left)
+            else:
+                for index in left:
+                    self._leave(place, {index: self._combined(index, index in totals)}, index in totals)
         self.builder.ret_void()
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -63,6 +71,7 @@ class RowEmission(Emission):
         if schedule.is_split and loop.blocked:
             blocks = self._blocks_of_rows
             self._part, number = builder.udiv(number, blocks), builder.urem(number, blocks)
+            self._block_of_rows = number
         if schedule.teams > 1:
             number = builder.add(builder.mul(number, index(schedule.teams)), self.wide(self.team.number))
         is_inside = None
@@ -175,32 +184,80 @@ class RowEmission(Emission):
         found = dict.fromkeys(i.accumulator for i in walk(body) if isinstance(i, Accumulate))
         return [index for index in found if index in self.workspace]
 
-    def _leave(self, place: ThreadPlace, index: int, is_total: bool) -> None:
+    def _combined(self, index: int, is_total: bool) -> Value:
+        """What the threads of a row, or all of them, have gathered, at least for the first."""
+        team = Team(self.builder, self.schedule.threads) if is_total else self.team
+        return team.combined(self.gathered[index], index, for_all=False)
+
+    def _leave(self, place: ThreadPlace, values: Mapping[int, Value], is_total: bool) -> None:
         builder = self.builder
         if is_total:
-            everybody = Team(builder, self.schedule.threads)
-            value, position, lanes = everybody.combined(self.gathered[index], index, False), self._block, 1
-            is_inside = builder.icmp_unsigned("==", everybody.thread, _INDEX(0))
+            position, lanes = self._block, 1
+            is_inside = builder.icmp_unsigned("==", self.team.thread, _INDEX(0))
         else:
-            value, lanes = self.team.combined(self.gathered[index], index, False), place.lanes
             assert self._part is not None
             position = builder.add(builder.mul(self._as_word(self._part), self._rows), self._first_row)
-            first = self._first(place).is_inside
-            assert first is not None
-            is_inside = first
+            is_inside, lanes = self._first(place).is_inside, place.lanes
+            assert is_inside is not None
         with builder.if_then(is_inside):
-            self.workspace.leave(index, self._as_word(position), value, lanes)
+            for index, value in values.items():
+                self.workspace.leave(index, self._as_word(position), value, lanes)
+
+    def _put_together(self, place: ThreadPlace, left: Sequence[int]) -> None:
+        """Combine what threads have gathered, leave it, and if no other block is still to come, gather what all have
+        left, combine that in the same way, and finish it."""
+        builder, loop = self.builder, self._launch.last_loop
+        is_total = loop is None
+        before, combining = builder.block, builder.append_block("combining")
+        builder.branch(combining)
+        builder.position_at_end(combining)
+        is_last = builder.phi(_INDEX)
+        is_last.add_incoming(_INDEX(0), before)
+        values = {index: self._combined(index, is_total) for index in left}
+        leaving, again, finishing, done = map(builder.append_block, ("leaving", "again", "finishing", "done"))
+        builder.cbranch(builder.icmp_unsigned("==", is_last, _INDEX(0)), leaving, finishing)
+        builder.position_at_end(leaving)
+        self._leave(place, values, is_total)
+        found = self.workspace.is_last(*self._counter_and_count(is_total))
+        builder.cbranch(builder.icmp_unsigned("==", found, _INDEX(0)), done, again)
+        builder.position_at_end(again)
+        inside = self.outside.inner(1, None) if is_total else place.inner(place.lanes, None)
+        self._gather_left({index: self.gathered[index] for index in left}, inside, is_total)
+        is_last.add_incoming(found, builder.block)
+        builder.branch(combining)
+        builder.position_at_end(finishing)
+        self._finished_here = values
+        self._run_row(inside, self._launch.last if loop is None else loop.body)
+        builder.branch(done)
+        builder.position_at_end(done)
+
+    def _counter_and_count(self, is_total: bool) -> tuple[ir.Value, ir.Value]:
+        """Which number this block is counted by, and how many are."""
+        if is_total:
+            return _INDEX(0), self._as_index(self._blocks_of_rows)
+        return self._as_index(self._block_of_rows), self._as_index(self.arguments.word(GRAIN))
+
+    def _gather_left(self, gathered: Mapping[int, Gathered], place: ThreadPlace, is_total: bool) -> None:
+        """Each thread's share of what launches, or other blocks of this one, have left."""
+        for each in gathered.values():
+            each.clear()
+        if is_total:
+            everybody = Team(self.builder, self.schedule.threads)
+            count = self._as_word(self._blocks_of_rows)
+            self.workspace.gather(gathered, place, everybody, WORD(0), WORD(1), count)
+            return
+        # The parts are counted by the host: dividing numbers of 64 bits takes a GPU a hundred instructions.
+        parts = self.arguments.word(GRAIN)
+        self.workspace.gather(gathered, place, self.team, self._first_row, self._rows, parts)
 
     def _finished(self, place: ThreadPlace, index: int, for_all: bool) -> Value:
+        if index in self._finished_here:
+            return self._finished_here[index]
         if index not in self.workspace:
             return self.team.combined(self.gathered[index], index, for_all)
-        if self._row is None:
-            count = self._as_word(self._blocks_of_rows)
-            return self.workspace.combined(index, place, self.team, WORD(0), WORD(1), count, for_all)
-        parts = self.arguments.word(
-            GRAIN
-        )  # by the host: dividing numbers of 64 bits takes a GPU a hundred instructions
-        return self.workspace.combined(index, place, self.team, self._first_row, self._rows, parts, for_all)
+        gathered = Gathered(self.builder, self.nest.accumulators[index], place.lanes)
+        self._gather_left({index: gathered}, place, self._row is None)
+        return self.team.combined(gathered, index, for_all)
 
     @property
     def _rows(self) -> ir.Value:
@@ -215,6 +272,9 @@ class RowEmission(Emission):
         """The first of the team's rows, in 64 bits."""
         assert self._row is not None
         return self.builder.mul(self._as_word(self._row), WORD(self._all.rows_together))
+
+    def _as_index(self, number: ir.Value) -> ir.Value:
+        return number if number.type is _INDEX else self.builder.trunc(number, _INDEX)
 
     def _as_word(self, number: ir.Value) -> ir.Value:
         return number if number.type is WORD else self.builder.zext(number, WORD)

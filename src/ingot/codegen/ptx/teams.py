@@ -36,7 +36,11 @@ class Gathered:
         self._together: Value | None = None
         with builder.at_entry():
             self._memory = builder.alloca(self._instructions.wide(memory_type(accumulator.dtype)))
-        self.replace(identity(self._instructions, accumulator))
+        self.clear()
+
+    def clear(self) -> None:
+        """As if nothing had been gathered."""
+        self.replace(identity(self._instructions, self.accumulator))
 
     def add(self, place: ThreadPlace, value: Value) -> None:
         """The elements of a place, unless there are none; they count once `join` is called."""

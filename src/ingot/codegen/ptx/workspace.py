@@ -1,24 +1,28 @@
-"""What launches leave to those after them: values of accumulators in memory, which are combined again.
+"""What blocks of threads leave to others: values of accumulators in memory, which are combined again.
 
 Each accumulator has its share of the workspace. Where rows go in parts, it holds the values of the first part of all
 rows, then those of the second, and so on; for a total, one value of each block. Whoever combines them does it in the
 same order, so that all come to the same result.
+
+Blocks may count themselves when they have left theirs. The number is 0 before a launch and after it: the last one to
+be counted makes it that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.frame import WORD, in_memory, in_register
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import TENSORS, WIDEST_ACCESS, Arguments, ThreadPlace
 from ingot.codegen.ptx.teams import Gathered, Team
-from ingot.loops.gpu.launches import left_by_launches
+from ingot.loops.gpu.launches import VALUES_AT_ONCE, left_by_launches
 from ingot.loops.nest import Nest
 
-_VALUES_AT_ONCE = 8
-"""That a thread asks for before it waits."""
+_COUNT = ir.IntType(32)
 
 
 class Workspace:
@@ -34,21 +38,31 @@ class Workspace:
         code = in_memory(Instructions(self._builder, lanes), value)
         self._builder.store(code, self._pointer(accumulator, position, lanes), align=self._aligned(accumulator, lanes))
 
-    def combined(
+    def is_last(self, counter: ir.Value, count: ir.Value) -> ir.Value:
+        """Whether this block is the last of so many to be done; all of its threads are told, as a number, not 0."""
+        builder = self._builder
+        flag = builder.module.shared_array(f"{builder.function.name}_is_last", _COUNT, 1)
+        intrinsics.barrier(builder)  # all of its threads have left what is theirs
+        with builder.if_then(builder.icmp_unsigned("==", intrinsics.thread_number(builder), _COUNT(0))):
+            last = builder.sub(count, _COUNT(1))
+            before = builder.atomic_count(self._counter(counter), last)
+            builder.store(builder.zext(builder.icmp_unsigned("==", before, last), _COUNT), flag)
+        intrinsics.barrier(builder)
+        return builder.load(flag)
+
+    def gather(
         self,
-        accumulator: int,
+        gathered: Mapping[int, Gathered],
         place: ThreadPlace,
         team: Team,
         first: ir.Value,
         distance: ir.Value,
         count: ir.Value,
-        for_all: bool = True,
-    ) -> Value:
-        """`count` values, so far from each other, combined by a team as it combines what its threads gather."""
+    ) -> None:
+        """A thread's share of `count` values of some accumulators, so far from each other."""
         builder = self._builder
-        gathered = Gathered(builder, self._nest.accumulators[accumulator], place.lanes)
-        member, at_once = builder.zext(team.member, WORD), max(_VALUES_AT_ONCE // place.lanes, 1)
-        before, body, after = builder.block, builder.append_block("values"), builder.append_block("combined")
+        member, at_once = builder.zext(team.member, WORD), max(VALUES_AT_ONCE // place.lanes, 1)
+        before, body, after = builder.block, builder.append_block("values"), builder.append_block("gathered")
         builder.branch(body)
         builder.position_at_end(body)
         start = builder.phi(WORD)
@@ -59,15 +73,16 @@ class Workspace:
             is_inside = builder.icmp_unsigned("<", number, count)
             number = builder.select(is_inside, number, WORD(0))
             position = builder.add(first, builder.mul(number, distance))
-            read.append((is_inside, self._read(accumulator, position, place.lanes)))
-        for is_inside, value in read:
-            gathered.add(place.inner(place.lanes, is_inside), value)
-        gathered.join()
+            inner = place.inner(place.lanes, is_inside)
+            read += [(index, inner, self._read(index, position, place.lanes)) for index in gathered]
+        for index, inner, value in read:
+            gathered[index].add(inner, value)
+        for each in gathered.values():
+            each.join()
         following = builder.add(start, WORD(at_once * team.threads))
         start.add_incoming(following, builder.block)
         builder.cbranch(builder.icmp_unsigned("<", following, count), body, after)
         builder.position_at_end(after)
-        return team.combined(gathered, accumulator, for_all)
 
     def _read(self, accumulator: int, position: ir.Value, lanes: int) -> Value:
         pointer = self._pointer(accumulator, position, lanes)
@@ -83,6 +98,13 @@ class Workspace:
             base = builder.inttoptr(begin, ir.PointerType(memory_type(dtype), TENSORS))
         kind = Instructions(builder, lanes).wide(memory_type(dtype))
         return builder.bitcast(builder.gep(base, position), ir.PointerType(kind, TENSORS))
+
+    def _counter(self, number: ir.Value) -> ir.Value:
+        builder = self._builder
+        with builder.at_entry():
+            begin = self._arguments.word(self._arguments.layout.counters)
+            counters = builder.inttoptr(begin, ir.PointerType(_COUNT, TENSORS))
+        return builder.gep(counters, number)
 
     def _aligned(self, accumulator: int, lanes: int) -> int:
         return min(lanes * self._nest.accumulators[accumulator].dtype.bytes, WIDEST_ACCESS)

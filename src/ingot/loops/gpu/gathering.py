@@ -18,14 +18,12 @@ from ingot.base.errors import LoopError
 from ingot.base.numbers import Number
 from ingot.loops.elements import Element
 from ingot.loops.gpu.block import Block, Scope
-from ingot.loops.gpu.launches import left_by_launches
+from ingot.loops.gpu.launches import VALUES_AT_ONCE, left_by_launches
 from ingot.loops.gpu.schedule import WARP, GpuForm, GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.gpu.tensors import TensorAccess
 from ingot.loops.nest import Nest
 
-VALUES_AT_ONCE = 8
-"""What a thread takes together of the values that another launch has left."""
 Combine = Callable[[Element, Element], Element]
 
 

@@ -67,11 +67,17 @@ class _Machine(Gathering):
         self.call, self.schedule, self.random = call, call.schedule, random
 
     def run(self) -> None:
-        for launch in launches_of(self.nest):
+        for launch in launches_of(self.nest, self.schedule):
             self.begin_launch()
             count = launch.blocks(self.call) * launch.lines(self.call)
+            done = [0] * launch.counters(self.call)
             for number in self.random.sample(range(count), count):
                 self._launch(launch, Block(number, launch.schedule(self.schedule)))
+                if done:
+                    counter = number % len(done)
+                    done[counter] += 1
+                    if done[counter] == launch.counted(self.call):
+                        self._last(launch, Block(number, launch.last_schedule(self.schedule)))
 
     def _launch(self, launch: GpuLaunch, block: Block) -> None:
         loop = launch.loop
@@ -83,6 +89,13 @@ class _Machine(Gathering):
             self._tile(loop, block)
         else:
             self._rows(loop, block)
+
+    def _last(self, launch: GpuLaunch, block: Block) -> None:
+        """What the last block to be done does: it alone may read what others have left in the same launch."""
+        if launch.last_loop is not None:
+            self._rows(launch.last_loop, block)
+        else:
+            self._run_body(launch.last, Scope(inside=block.thread >= 0, left=self.call.grid), block)
 
     def _fault(self, instruction: Instruction, scope: Scope, what: str) -> LoopError:
         return self.fault(instruction, scope.positions, what)

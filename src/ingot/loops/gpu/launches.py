@@ -3,6 +3,9 @@
 In: a nest and a call. Out: how many blocks of how many threads each launch takes, and how much memory they need for
 what they leave to each other. That is one value of an accumulator that is begun outside all loops: for each part of
 each row, where rows go in parts, or for each block that adds its rows to a total. They are 8 bytes apart or less.
+
+Where blocks count themselves, what only puts such values together takes no launch of its own: of the blocks that have
+parts of the same rows, or of all that add to a total, the last one to be done does it.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from dataclasses import dataclass, replace
 from ingot.loops.arguments import WordLayout
 from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall
-from ingot.loops.nest import Begin, Instruction, Loop, Nest
+from ingot.loops.nest import Accumulate, Begin, Instruction, Loop, Nest
 
 TOTAL_THREADS = 1024
-"""Of the one block that combines what all others have left."""
+"""Of the one block that combines what all others have left, if that is a launch."""
+VALUES_AT_ONCE = 4
+"""What a thread asks for, of the values that blocks have left, before it waits."""
 _WIDEST = 8
 _ALIGNED = 16
 
@@ -27,17 +32,35 @@ class GpuLaunch:
 
     body: tuple[Instruction, ...]
     """One loop; or what is done once, by a single block."""
+    last: tuple[Instruction, ...] = ()
+    """What follows, by the last block to be done: a loop over rows without one over elements, whose body it does for
+    its own rows when it is the last that has a part of them; or what is done once, by the last of all."""
 
     @property
     def loop(self) -> Loop | None:
         first = self.body[0]
         return first if isinstance(first, Loop) else None
 
+    @property
+    def last_loop(self) -> Loop | None:
+        first = self.last[0] if self.last else None
+        return first if isinstance(first, Loop) else None
+
     def schedule(self, schedule: GpuSchedule) -> GpuSchedule:
         """Who takes part in it."""
-        if self.loop is not None:
-            return schedule
-        return replace(schedule, form=GpuForm.TEAMS, lanes=1, threads=TOTAL_THREADS, team=TOTAL_THREADS, is_split=False)
+        return schedule if self.loop is not None else _of_one_block(schedule, TOTAL_THREADS)
+
+    def last_schedule(self, schedule: GpuSchedule) -> GpuSchedule:
+        """Who takes part in what the last block does."""
+        return schedule if self.last_loop is not None else _of_one_block(schedule, schedule.threads)
+
+    def counters(self, call: GpuCall) -> int:
+        """How many numbers blocks are counted by: one for all that wait for each other."""
+        return 0 if not self.last else 1 if self.last_loop is None else call.grid
+
+    def counted(self, call: GpuCall) -> int:
+        """How many blocks each of them counts."""
+        return call.grid if self.last_loop is None else call.parts
 
     def blocks(self, call: GpuCall) -> int:
         if self.loop is None:
@@ -49,10 +72,29 @@ class GpuLaunch:
         return call.lines if self.loop is not None else 1
 
 
-def launches_of(nest: Nest) -> list[GpuLaunch]:
-    loops = [GpuLaunch((instruction,)) for instruction in nest.body if isinstance(instruction, Loop)]
+def _of_one_block(schedule: GpuSchedule, threads: int) -> GpuSchedule:
+    return replace(schedule, form=GpuForm.TEAMS, lanes=1, threads=threads, team=threads, is_split=False)
+
+
+def launches_of(nest: Nest, schedule: GpuSchedule) -> list[GpuLaunch]:
+    loops = [(instruction,) for instruction in nest.body if isinstance(instruction, Loop)]
     once = tuple(instruction for instruction in nest.body if not isinstance(instruction, Loop | Begin))
-    return [*loops, GpuLaunch(once)] if once else loops
+    found: list[GpuLaunch] = []
+    for body in [*loops, once] if once else loops:
+        if schedule.counts_blocks and found and not found[-1].last and _can_be_last(found[-1], body):
+            found[-1] = replace(found[-1], last=body)
+        else:
+            found.append(GpuLaunch(body))
+    return found
+
+
+def _can_be_last(before: GpuLaunch, body: tuple[Instruction, ...]) -> bool:
+    """Whether the last block of a launch can do what follows: it needs nothing of other rows, and no elements."""
+    (first, *_) = body
+    if not isinstance(first, Loop):
+        return True
+    is_of_same_rows = before.loop is not None and bool(before.loop.blocked) and not first.blocked
+    return is_of_same_rows and not any(isinstance(inner, Loop | Accumulate) for inner in first.body)
 
 
 def left_by_launches(nest: Nest) -> list[int]:
@@ -60,8 +102,8 @@ def left_by_launches(nest: Nest) -> list[int]:
     return [instruction.accumulator for instruction in nest.body if isinstance(instruction, Begin)]
 
 
-def gpu_layout(nest: Nest) -> WordLayout:
-    return WordLayout.of(nest, has_workspace=bool(left_by_launches(nest)))
+def gpu_layout(nest: Nest, schedule: GpuSchedule) -> WordLayout:
+    return WordLayout.of(nest, bool(left_by_launches(nest)), any(each.last for each in launches_of(nest, schedule)))
 
 
 def workspace_share(call: GpuCall) -> int:

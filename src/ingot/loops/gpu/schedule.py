@@ -63,6 +63,8 @@ class GpuSchedule:
     """Buffers that lie across the others, dense along the axis before the last, in the tiles form."""
     is_split: bool = False
     """Whether each row goes in parts, over several blocks: every pass over it is a launch."""
+    counts_blocks: bool = False
+    """Whether blocks count themselves, so that the last one to be done can put together what all have left."""
 
     @property
     def axes(self) -> int:

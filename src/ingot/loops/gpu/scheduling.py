@@ -18,6 +18,8 @@ from ingot.loops.gpu.schedule import WARP, GpuForm, GpuSchedule
 from ingot.loops.gpu.sharing import (
     FEW_ROWS,
     LINE,
+    MOST_COUNTED,
+    MOST_COUNTERS,
     PART_THREADS,
     column_block,
     columns_go_in_parts,
@@ -243,6 +245,14 @@ class _Choice(LoopOrder):
             part=part,
         )
 
+    def _counts_blocks(self, grid: int, part: int) -> bool:
+        """Whether blocks leave each other something, and are few enough to count: for each group of rows that goes in
+        parts, or all of them for a total."""
+        if part:
+            return grid <= MOST_COUNTERS
+        has_totals = any(s.is_reduction and s.level is Level.TOTAL for s in self.program.statements)
+        return has_totals and grid <= MOST_COUNTED
+
     @property
     def _most_reductions(self) -> int:
         """Of one pass, up to the next power of two."""
@@ -327,6 +337,7 @@ class _Choice(LoopOrder):
             tile=tile,
             turned=tuple(turned),
             is_split=part > 0,
+            counts_blocks=self._counts_blocks(grid, part),
         )
         alignments = tuple(
             min(lanes * width, ACCESS) if b in turned or _is_dense(self.vector, b, width) else width

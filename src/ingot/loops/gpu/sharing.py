@@ -22,6 +22,11 @@ PARTS = 1024
 """Blocks that share rows in parts, about, and the most values that are left to be combined for a row."""
 WORTH_A_LAUNCH = 1 << 19
 """Bytes that a block may read before it takes longer than another launch."""
+MOST_COUNTERS = 1024
+"""Groups of blocks that are counted each by a number of its own."""
+MOST_COUNTED = 1 << 14
+"""Blocks whose values the last one may combine: with more of them a launch of its own, of more threads, is sooner done,
+and counting, of one block at a time, would hold them up."""
 _SHARED_BYTES = 48 << 10
 _WIDEST = 8
 """Bytes of what is gathered for a row."""

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char_p, c_int, c_uint, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,13 +35,15 @@ PROTOTYPES: Mapping[str, tuple[type, ...]] = {
     "cuThreadExchangeStreamCaptureMode": (POINTER(c_int),),
     "cuModuleLoadDataEx": (POINTER(c_void_p), c_void_p, c_uint, POINTER(c_int), POINTER(c_void_p)),
     "cuModuleGetFunction": (POINTER(c_void_p), c_void_p, c_char_p),
+    "cuModuleGetGlobal": (POINTER(c_uint64), POINTER(c_size_t), c_void_p, c_char_p),
     "cuModuleUnload": (c_void_p,),
     "cuFuncGetAttribute": (POINTER(c_int), c_int, c_void_p),
     "cuFuncSetAttribute": (c_void_p, c_int, c_int),
+    "cuStreamIsCapturing": (c_void_p, POINTER(c_int)),
     "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, POINTER(c_void_p), c_void_p),
 }
 """The functions that are called, by their documented names, and the types of their arguments. All return a code."""
-_SYMBOLS = {"cuCtxPushCurrent": "cuCtxPushCurrent_v2", "cuCtxPopCurrent": "cuCtxPopCurrent_v2"}
+_SYMBOLS = {name: f"{name}_v2" for name in ("cuCtxPushCurrent", "cuCtxPopCurrent", "cuModuleGetGlobal")}
 """Names in the library where they differ from the documented ones: without the suffix these are functions of old."""
 _MAJOR, _MINOR, _SHARED_BYTES_PER_BLOCK = 75, 76, 97
 """The numbers under which the driver is asked for what a `Device` says."""

@@ -24,6 +24,7 @@ from ingot.loops.gpu.launches import GpuLaunch, gpu_layout, launches_of, left_by
 from ingot.loops.gpu.schedule import GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall, schedule_gpu_call
 from ingot.loops.program import Program
+from ingot.runtime.cuda.counters import counters_of
 from ingot.runtime.cuda.driver import device
 from ingot.runtime.cuda.modules import LoadedFunction, load
 from ingot.runtime.cuda.modules import launch as launch_function
@@ -75,15 +76,16 @@ def prepare(
     call, outputs = scheduled(kernel, tensors, bound, targets)
     compiled = compiled_for(program, call, index)
     loaded = load(compiled.ptx, compiled.entries, index, kernel.name)
-    layout = gpu_layout(compiled.nest)
+    layout = gpu_layout(compiled.nest, compiled.schedule)
     buffers = len(program.buffers)
     words = words_of(call, layout, buffers)
     workspace_bytes = 0
     if layout.has_workspace:
         words[layout.workspace_share] = workspace_share(call)
         workspace_bytes = workspace_share(call) * len(left_by_launches(compiled.nest))
+    launches = launches_of(compiled.nest, compiled.schedule)
     return PreparedLaunches(
-        tuple(map(partial(_launch, call), loaded, launches_of(compiled.nest))),
+        tuple(map(partial(_launch, call), loaded, launches)),
         tuple(words),
         tuple(layout.address(buffer) for buffer in range(buffers)),
         tuple(layout.scalar(number) for number in range(len(program.scalars))),
@@ -91,6 +93,8 @@ def prepare(
         call.alignments,
         workspace_bytes=workspace_bytes,
         workspace_word=layout.workspace if layout.has_workspace else None,
+        counters=max(launch.counters(call) for launch in launches),
+        counters_word=layout.counters if layout.has_counters else None,
     )
 
 
@@ -149,6 +153,8 @@ def launch(
     if prepared.workspace_word is not None:
         words[prepared.workspace_word] = workspace.data_ptr()
     stream = torch.cuda.current_stream(on).cuda_stream
+    if prepared.counters_word is not None:
+        words[prepared.counters_word] = counters_of(on.index).for_launch(stream, prepared.counters)
     for each in prepared.launches:
         launch_function(each.function, each.grid, each.block, each.shared_bytes, words, stream)
     return outputs

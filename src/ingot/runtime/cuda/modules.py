@@ -16,7 +16,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import byref, c_int, c_void_p
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,16 @@ def _load(driver: Driver, ptx: str, entries: Sequence[str], device: int, name: s
                 raise
     except CudaError as error:
         raise _about(error, name, device, ptx) from None
+
+
+def zeroed_memory(device: int, nbytes: int) -> int:
+    """The address of new memory of a device that is 0, and that stays: a variable of a module."""
+    found = driver()
+    ptx = f".version 6.0\n.target sm_70\n.address_size 64\n.visible .global .align 16 .b8 memory[{nbytes}];\n"
+    address, size = c_uint64(), c_size_t()
+    with found.current(found.context(device)), _unseen_by_capture(found):
+        found.call("cuModuleGetGlobal", byref(address), byref(size), _module(found, ptx), b"memory")
+    return address.value
 
 
 @contextmanager

@@ -50,3 +50,7 @@ class PreparedLaunches:
     """Memory that the launches share, whose content means nothing before and after them."""
     workspace_word: int | None = None
     """The word for its address; None if they need none."""
+    counters: int = 0
+    """Numbers by which blocks count themselves, which are 0 before and after: see `counters`."""
+    counters_word: int | None = None
+    """The word for their address; None if they need none."""

@@ -61,10 +61,10 @@ class DeviceFunctions:
             return None
         try:
             names = ("cuCtxGetCurrent", "cuCtxPushCurrent", "cuLaunchKernel", "cuStreamIsCapturing")
-            found = [Foreign(address_of(name), 32) for name in names]
+            get, push, launch, is_capturing = (Foreign(address_of(name), 32) for name in names)
         except CudaError:
             return None
-        return cls(*found, exchange.current_stream, tensors)
+        return cls(get, push, launch, is_capturing, exchange.current_stream, tensors)
 
 
 class DeviceLaunchingEmitter:

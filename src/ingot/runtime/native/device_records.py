@@ -20,7 +20,9 @@ from ingot.runtime.native.prototypes import Prototype, prototype
 from ingot.runtime.native.records import STEP_ENTRY, STEP_IS_PARALLEL, Patch, Placed
 
 # The words of a site.
-CONTEXT, KIND, INDEX, KEYS, INFERENCE_KEYS, DEVICE_MASK, DEVICE_BITS, TENSOR_COUNT, TENSORS = range(9)
+CONTEXT, KIND, INDEX, KEYS, INFERENCE_KEYS, DEVICE_MASK, DEVICE_BITS, TENSOR_COUNT, TENSORS, COUNTERS = range(10)
+# A stream among those whose counters are known: its handle, and where they are. The number of streams comes first.
+STREAM_WORDS = 2
 # A new tensor: rank, sizes, strides and dtype, as torch's C interface takes them.
 TENSOR_WORDS = 4
 # What a step on a device has instead of an entry.
@@ -56,6 +58,8 @@ class DeviceSite:
     """With its number."""
     context: int
     """The handle of the context that the functions were loaded in."""
+    counters: int = 0
+    """Where the counters of streams are found, if a kernel of the record counts blocks of threads."""
 
     def words(self, record: Placed, results: Sequence[Prototype], arena_bytes: int) -> list[int]:
         arena = [prototype((arena_bytes,), torch.uint8)] if arena_bytes else []
@@ -65,7 +69,7 @@ class DeviceSite:
         number, kind = _interface_number(f"device_type_{self.device.type}"), device_kind(self.device)
         assert kind is not None, "records are made for devices whose tensors are known"
         known = [*kind.keys, kind.device_mask, kind.bits]
-        return [self.context, number, self.device.index, *known, len(tensors), described]
+        return [self.context, number, self.device.index, *known, len(tensors), described, self.counters]
 
 
 def _tensor_words(tensor: Prototype) -> list[int]:

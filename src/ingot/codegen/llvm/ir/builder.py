@@ -135,6 +135,22 @@ class IRBuilder:
         return self._computed(pointer.type, f"getelementptr {element}, {place}, {index.type.text} {index.reference}")
 
     def fence(self) -> None:
+    def atomic_add(self, pointer: Value, value: Value) -> Value:
+        """Add to what threads share; what was there before."""
+        what = f"{pointer.type.text} {pointer.reference}, {value.type.text} {value.reference}"
+        return self._assigned(value.type, f"atomicrmw add {what} monotonic")
+
+    def atomic_count(self, pointer: Value, last: Value) -> Value:
+        """Add 1 to what the threads of a GPU share, or after so many times begin at 0 again; what was there before.
+
+        Whatever the blocks of threads have written that were counted before is seen from here on."""
+        scope = 'syncscope("device")'
+        what = f"{pointer.type.text} {pointer.reference}, {last.type.text} {last.reference}"
+        self.block.lines.append(f"  fence {scope} acq_rel")
+        before = self._assigned(last.type, f"atomicrmw uinc_wrap {what} {scope} monotonic")
+        self.block.lines.append(f"  fence {scope} acq_rel")
+        return before
+
         """What was written before is seen before what is written after."""
         self.block.lines.append("  fence seq_cst")
 

@@ -1,0 +1,80 @@
+"""Numbers by which blocks of threads count themselves, so that the last one of a launch knows that it is.
+
+In: a device and a stream. Out: where enough of them lie. They are 0 before every launch and after it, since the last
+block to be counted makes them that. Launches of one stream follow each other, so all of them share its numbers. A call
+that is captured in a CUDA graph has some of its own for ever: graphs run on any stream, several at a time, and nobody
+says when one is gone. That is 4 bytes, or a few hundred, for each captured call.
+
+Memory for them is a variable of a module: the driver makes it 0, at any time, even while a graph is being captured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from ctypes import byref, c_int
+
+from ingot.loops.gpu.sharing import MOST_COUNTERS
+from ingot.runtime.cuda.driver import driver
+from ingot.runtime.cuda.modules import zeroed_memory
+from ingot.runtime.native.once import OncePerKey
+
+COUNTER_BYTES = 4
+_CHUNK = 16 * MOST_COUNTERS * COUNTER_BYTES
+_PER_THREAD_STREAM = 2
+"""The handle that stands for a stream of whichever thread uses it."""
+MOST_STREAMS = 128
+"""That native code knows; what others launch goes through Python."""
+
+
+class Counters:
+    """Those of a device. Thread-safe."""
+
+    def __init__(self, device: int):
+        self._device = device
+        self._lock = threading.Lock()
+        self._next = self._end = 0
+        self._streams: dict[tuple[int, int], int] = {}
+        self._table = (ctypes.c_int64 * (1 + 2 * MOST_STREAMS))()
+
+    @property
+    def table(self) -> int:
+        """Where native code finds them: how many streams there are, then the handle of each and where its numbers
+        are."""
+        return ctypes.addressof(self._table)
+
+    def for_launch(self, stream: int, count: int) -> int:
+        """Where `count` numbers are, for a launch on a stream."""
+        if _is_being_captured(stream):
+            with self._lock:
+                return self._take(count)
+        thread = threading.get_ident() if stream == _PER_THREAD_STREAM else 0
+        with self._lock:
+            if (stream, thread) not in self._streams:
+                self._streams[stream, thread] = found = self._take(MOST_COUNTERS)
+                if not thread and self._table[0] < MOST_STREAMS:
+                    place = 1 + 2 * self._table[0]
+                    self._table[place : place + 2] = [stream, found]
+                    self._table[0] += 1
+            return self._streams[stream, thread]
+
+    def _take(self, count: int) -> int:
+        if self._next + count * COUNTER_BYTES > self._end:
+            self._next = zeroed_memory(self._device, _CHUNK)
+            self._end = self._next + _CHUNK
+        found, self._next = self._next, self._next + count * COUNTER_BYTES
+        return found
+
+
+def _is_being_captured(stream: int) -> bool:
+    status = c_int()
+    driver().call("cuStreamIsCapturing", stream, byref(status))
+    return status.value != 0
+
+
+_of_devices: OncePerKey[int, Counters] = OncePerKey()
+
+
+def counters_of(device: int) -> Counters:
+    """Those of the device of a number."""
+    return _of_devices.get(device, lambda: Counters(device))
