@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -47,17 +48,17 @@ def prepare(case: Case, inputs: Sequence[torch.Tensor], with_compile: bool) -> D
     check = Check(case, inputs)
     nbytes = sum(tensor.nbytes for tensor in (*inputs, *check.expected))
     function: Any = jit(case.eager)
-    calls: dict[str, Call] = {EAGER: lambda: case.eager(*inputs)}
+    calls: dict[str, Call] = {EAGER: partial(case.eager, *inputs)}
     second = {JIT: _seconds_to_second_result(lambda: function(*inputs), device)}
     if with_compile:
         compiled = fresh_compile(case.eager)
         second[COMPILE] = _seconds_to_second_result(lambda: compiled(*inputs), device)
-        calls[COMPILE] = lambda: compiled(*inputs)
+        calls[COMPILE] = partial(compiled, *inputs)
     for number in range(JIT_CALLS):
         result = function(*inputs)
         if number in (0, JIT_CALLS - 1):
             check.require_close(result)
-    calls[JIT] = lambda: function(*inputs)
+    calls[JIT] = partial(function, *inputs)
     kernels, reason = generated_kernels(function, device)
     return DeviceContest(calls, second, inputs[0].numel(), nbytes, kernels, reason)
 
