@@ -5,6 +5,7 @@ The lengths that every reduction is tried with are in `test_sizes`; these are th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -83,3 +84,50 @@ def test_streams_do_not_share_what_launches_leave():
                 found.append(module.execute([x])[0])
         torch.cuda.synchronize()
         assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_graphs_on_several_streams_count_their_blocks_by_themselves():
+    """Captured on one stream, as torch does by default, and replayed on others at the same time."""
+    tensors = [torch.randn(1 << 22, device=GPU) for _ in range(4)]
+    module: CompiledModule = compiled(lambda ops, x: ops.var(x, [0]), tensors[0])
+    expected = [module.execute([x])[0] for x in tensors]
+    found, graphs = [], []
+    for x in tensors:
+        torch.cuda.synchronize()
+        graphs.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(graphs[-1]):
+            found.append(module.execute([module.execute([x])[0] + x])[0])
+    streams = [torch.cuda.Stream(GPU) for _ in tensors]
+    again = [module.execute([one + x])[0] for one, x in zip(expected, tensors, strict=True)]
+    for _ in range(20):
+        for stream, graph in zip(streams, graphs, strict=True):
+            with torch.cuda.stream(stream):
+                graph.replay()
+        meanwhile = [module.execute([x])[0] for x in tensors]
+        torch.cuda.synchronize()
+        assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True))
+        assert all(torch.equal(one, other) for one, other in zip(meanwhile, expected, strict=True))
+        for result in found:
+            result.zero_()
+
+
+def test_calls_on_streams_of_threads_that_share_a_handle():
+    """The stream that every thread has of its own has one handle for all of them."""
+    tensors = [torch.randn(1 << 22, device=GPU) for _ in range(4)]
+    module: CompiledModule = compiled(lambda ops, x: ops.var(x, [0]), tensors[0])
+    expected, wrong = [module.execute([x])[0].item() for x in tensors], []
+
+    def work(number: int) -> None:
+        with torch.cuda.stream(torch.cuda.ExternalStream(2, GPU)):
+            for _ in range(20):
+                found = module.execute([tensors[number]])[0]
+                torch.cuda.current_stream().synchronize()
+                if found.item() != expected[number]:
+                    wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(tensors))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
