@@ -10,6 +10,7 @@ from torch import nn
 
 import ingot
 from ingot.frontend.jit import packing as packer
+from ingot.frontend.jit import product_ways
 
 
 class Block(nn.Module):
@@ -37,7 +38,7 @@ def ready(module: nn.Module) -> nn.Module:
 def packing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Which way measuring finds quicker."""
     monkeypatch.setattr(packer, "_is_quicker", lambda *given: request.param)
-    monkeypatch.setattr(packer, "is_clearly_quicker", lambda *given: request.param)
+    monkeypatch.setattr(product_ways, "_is_quicker_packed", lambda *given: request.param)
     return request.param
 
 

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 import ingot
-from ingot.frontend.jit import library
+from ingot.frontend.jit import product_ways
 
 
 @torch.no_grad()
@@ -109,15 +109,15 @@ def test_returned_products_have_memory_of_their_own():
 
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_few_rows_take_the_quicker_way(has_bias: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(library, "_is_quicker_swapped", lambda *_: True)
+    monkeypatch.setattr(product_ways, "_quickest", lambda *_: "swapped")
     weight, bias = torch.randn(600, 500), torch.randn(600)
     calls: list[int] = []
-    swapped = library.swapped_linear
+    swapped = product_ways.swapped_linear
 
     def counted(*args: Any, **kwargs: Any) -> torch.Tensor:
         calls.append(1)
         return swapped(*args, **kwargs)
 
-    monkeypatch.setattr(library, "swapped_linear", counted)
+    monkeypatch.setattr(product_ways, "swapped_linear", counted)
     check(lambda x: functional.linear(x, weight, bias if has_bias else None) + 1, lambda: [torch.randn(3, 500)])
     assert len(calls) == 2

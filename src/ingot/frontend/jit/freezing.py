@@ -2,7 +2,6 @@
 
     conv -> batch norm        conv with other weights
     conv -> relu              one call that does both, with weights in the library's own order
-    x times weights + bias    the same with weights in the library's own order
 
 In: a tape. Out: a tape that gives the same results within rounding, as long as the weights keep their values.
 """
@@ -16,7 +15,7 @@ import torch
 
 from ingot.frontend.jit.channels_last import keep_channels_last
 from ingot.frontend.jit.frozen import FrozenTape
-from ingot.frontend.jit.packing import pack_convolutions, pack_products
+from ingot.frontend.jit.packing import pack_convolutions
 from ingot.frontend.jit.tape import Event, Tape
 
 _aten: Any = torch.ops.aten
@@ -29,7 +28,6 @@ def freeze(tape: Tape) -> Tape:
     with torch.no_grad():
         frozen = FrozenTape.of(tape)
         _fold_normalizations(frozen)
-        pack_products(frozen)
         packed = pack_convolutions(frozen)
     return keep_channels_last(frozen.finish(), packed)
 

@@ -1,4 +1,5 @@
-"""Weights in the library's own order, where measuring finds them quicker.
+"""Weights in another order, where measuring finds them quicker: that of generated code for products, and that of the
+library for convolutions.
 
 In: a tape whose weights are known. Out: its products and convolutions replaced by calls that take packed weights, which
 are part of the program and not read again. Convolutions are packed all together or not at all: packed ones give
@@ -14,44 +15,41 @@ import torch
 
 from ingot.frontend.jit.channels_last import may_be_turned
 from ingot.frontend.jit.frozen import FrozenTape
-from ingot.frontend.jit.racing import CLEARLY, is_clearly_quicker, seconds_of
-from ingot.frontend.jit.tape import Event, Register
+from ingot.frontend.jit.product_ways import PACKED_PRODUCT, packed_if_quicker
+from ingot.frontend.jit.racing import CLEARLY, seconds_of
+from ingot.frontend.jit.tape import Event, Register, Tape
 
 _aten: Any = torch.ops.aten
 
 
-def pack_products(frozen: FrozenTape) -> None:
-    """Pack the weights of products of matrices."""
-    pack, call = _find("_reorder_linear_weight"), _find("_linear_pointwise")
-    if pack is None or call is None:
-        return
+def pack_products(tape: Tape) -> Tape:
+    """The tape with the weights of its products packed, where those are known."""
+    frozen = FrozenTape.of(tape)
     for index, event in enumerate(frozen.events):
-        if event is None or event.target is not _aten.addmm.default or event.keywords:
+        found = None if event is None or event.keywords else _product(frozen, event)
+        if found is None:
             continue
-        bias, source, weight = event.arguments[:3]
-        transposed, bias = frozen.known(weight), frozen.known(bias)
-        if transposed is None or bias is None or bias.dim() != 1 or not _is_float(frozen, event.results):
-            continue
-        packed = _pack_quicker(pack, call, frozen.note(source).shape, transposed, bias)
-        if packed is not None:
-            frozen.replace(index, call, (source, packed, bias, "none", [], ""), None)
+        source, matrix, bias = found
+        panels = packed_if_quicker(frozen.note(source), matrix)
+        if panels is not None:
+            frozen.replace(index, PACKED_PRODUCT, (source, panels, matrix.shape[1], bias), None)
+    return frozen.finish()
 
 
-def _pack_quicker(
-    pack: Any, call: Any, shape: tuple[int, ...], transposed: torch.Tensor, bias: torch.Tensor
-) -> torch.Tensor | None:
-    """The packed weights of a product, if it is clearly quicker with them."""
-    weight, given = transposed.t(), torch.randn(shape)
-    if not weight.is_contiguous():
+def _product(frozen: FrozenTape, event: Event) -> tuple[Register, torch.Tensor, torch.Tensor | None] | None:
+    """What is multiplied with which known matrix, and the known bias; None for everything else."""
+    given = event.arguments
+    if event.target is _aten.linear.default:
+        source, matrix, bias = given[0], frozen.known(given[1]), given[2:]
+        matrix = None if matrix is None else matrix.t()
+    elif event.target in (_aten.addmm.default, _aten.mm.default):
+        source, matrix, bias = given[-2], frozen.known(given[-1]), given[:-2]
+    else:
         return None
-    try:
-        packed = pack(weight, shape[0])
-        is_quicker = is_clearly_quicker(
-            lambda: call(given, packed, bias, "none", [], ""), lambda: torch.addmm(bias, given, transposed)
-        )
-    except RuntimeError:  # the library does not have it for these sizes
+    known = [frozen.known(one) for one in bias]
+    if matrix is None or any(one is None or one.dim() != 1 or one.stride() != (1,) for one in known):
         return None
-    return packed if is_quicker else None
+    return source, matrix, known[0] if known else None
 
 
 # --- convolutions -----------------------------------------------------------------------------------------------------

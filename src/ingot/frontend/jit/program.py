@@ -19,9 +19,11 @@ import torch
 from ingot.base.sizes import Size, SizeExpression
 from ingot.frontend.jit.epilogues import take_in_activations
 from ingot.frontend.jit.freezing import freeze
-from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes, quicker_linear
+from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
+from ingot.frontend.jit.packing import pack_products
 from ingot.frontend.jit.planning import Call, Region, Steps, plan_steps
 from ingot.frontend.jit.pooling import simplify_pooling
+from ingot.frontend.jit.product_ways import quicker_product
 from ingot.frontend.jit.products import gather_products
 from ingot.frontend.jit.regions import RegionGraph, build_region
 from ingot.frontend.jit.replaying import Replayed
@@ -79,7 +81,8 @@ def compile_tape(tape: Tape, compiler: JitCompiler, is_frozen: bool = False, is_
     What a region would have PyTorch copy are calls. One that is replayed becomes CUDA graphs, if it runs on a GPU.
     """
     tape = take_in_activations(freeze(tape) if is_frozen else tape)
-    tape = simplify_pooling(gather_products(tape))
+    tape = gather_products(tape)
+    tape = simplify_pooling(pack_products(tape) if is_frozen else tape)
     called: frozenset[int] = frozenset()
     while True:
         try:
@@ -147,13 +150,15 @@ class _Writer:
             raise _Copies(frozenset(operation.index for operation in copies if operation is not None))
 
     def call(self, operation: Operation) -> None:
-        called, quicker = operation.event.target, quicker_linear(operation)
-        function = self._bind(str(called).replace(".", "_"), quicker or DIRECT.get(called, called._op))
+        called, quicker = operation.event.target, quicker_product(operation)
+        memory = self._memory(operation, is_needed=quicker is not None)
+        way = quicker if quicker is not None and memory else DIRECT.get(called, called._op)
+        function = self._bind(str(called).replace(".", "_"), way)
         schema = operation.event.target._schema
         given = [self._value(value) for value in operation.arguments]
         keywords = {argument.name for argument in schema.arguments}
         given += [f"{name}={self._value(value)}" for name, value in operation.keywords.items() if name in keywords]
-        given += self._memory(operation, quicker is not None)
+        given += memory
         target = self._target(operation)
         self.lines.append(f"{target}{function}({', '.join(given)})")
         self._check_sizes(operation)

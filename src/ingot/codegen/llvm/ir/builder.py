@@ -98,14 +98,15 @@ class IRBuilder:
         self.block.lines.append(value)
         return value
 
-    def call(self, function: Value, arguments: Sequence[Value]) -> Value:
+    def call(self, function: Value, arguments: Sequence[Value], is_pure: bool = False) -> Value:
+        """`is_pure` says that a result depends on the arguments alone, and is all that comes of a call."""
         given = ", ".join(f"{argument.type.text} {argument.reference}" for argument in arguments)
         result = function.type.pointee.result
         expression = f"call {result.text} {function.reference}({given})"
         if result.text == "void":
             self.block.lines.append(f"  {expression}")
             return Value(result, "")
-        return self._assigned(result, expression)
+        return self._computed(result, expression) if is_pure else self._assigned(result, expression)
 
     def assembly(self, text: str, constraints: str, result: Type, operands: Sequence[Value]) -> Value:
         """An instruction of the processor's own that touches nothing but registers, as its assembly language has it."""
@@ -134,7 +135,6 @@ class IRBuilder:
         element, place = pointer.type.pointee.text, f"{pointer.type.text} {pointer.reference}"
         return self._computed(pointer.type, f"getelementptr {element}, {place}, {index.type.text} {index.reference}")
 
-    def fence(self) -> None:
     def atomic_add(self, pointer: Value, value: Value) -> Value:
         """Add to what threads share; what was there before."""
         what = f"{pointer.type.text} {pointer.reference}, {value.type.text} {value.reference}"
@@ -151,6 +151,7 @@ class IRBuilder:
         self.block.lines.append(f"  fence {scope} acq_rel")
         return before
 
+    def fence(self) -> None:
         """What was written before is seen before what is written after."""
         self.block.lines.append("  fence seq_cst")
 
