@@ -13,6 +13,7 @@ from typing import Any
 
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.dictionaries import TABLE_WORD, USED_WORD, entry_of
 from ingot.runtime.native.records import Placed
 from ingot.runtime.native.routines import Library, Routine, Value
 
@@ -20,6 +21,9 @@ from ingot.runtime.native.routines import Library, Routine, Value
 WORD_COUNT, WORDS, ITEM_COUNT, ITEMS, ENTRY_COUNT, ENTRIES, CONTEXT_COUNT, CONTEXTS = range(8)
 _CELL_WORD = 2
 _PAIR, _TRIPLE = 2, 3
+# An entry of a dictionary: what must be there, and where it was, or else no table.
+_DICTIONARY, _KEY, _VALUE, _TABLE, _NUMBER, _ADDRESS, _FOUND_KEY = range(7)
+_ENTRY_WORDS = 7
 
 
 class Places(Placed):
@@ -33,15 +37,18 @@ class Places(Placed):
         self._contexts: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._words) // _PAIR + (len(self._items) + len(self._entries) + len(self._contexts)) // _TRIPLE
+        triples = (len(self._items) + len(self._contexts)) // _TRIPLE
+        return len(self._words) // _PAIR + triples + len(self._entries) // _ENTRY_WORDS
 
     def dictionary_holds(self, table: dict[Any, Any], key: str | int, value: Any) -> None:
-        self.keep(table, key, value)
-        self._entries += [id(table), id(key), id(value)]
+        entry = entry_of(table, key, value)
+        self.keep(table, key, value, entry)
+        known = [0, 0, 0, 0] if entry is None else [entry.table, entry.number, entry.address, id(entry.key)]
+        self._entries += [id(table), id(key), id(value), *known]
 
     def dictionary_lacks(self, table: dict[Any, Any], key: str | int) -> None:
         self.keep(table, key)
-        self._entries += [id(table), id(key), 0]
+        self._entries += [id(table), id(key), 0, 0, 0, 0, 0]
 
     def list_holds(self, values: list[Any], index: int, value: Any) -> None:
         self.keep(values, value)
@@ -66,17 +73,20 @@ class Places(Placed):
 
     def words(self) -> list[int]:
         """What a record has of them."""
-        triples = (self._items, self._entries, self._contexts)
-        placed = [self.place(words) for words in (self._words, *triples)]
-        counts = [len(self._words) // _PAIR, *(len(words) // _TRIPLE for words in triples)]
-        return [word for both in zip(counts, placed, strict=True) for word in both]
+        kinds = (
+            (self._words, _PAIR),
+            (self._items, _TRIPLE),
+            (self._entries, _ENTRY_WORDS),
+            (self._contexts, _TRIPLE),
+        )
+        return [word for words, size in kinds for word in (len(words) // size, self.place(words))]
 
 
 def emit_places_hold(library: Library) -> Routine:
     """places_hold(places): whether every place holds what it held."""
     routine = library.routine("places_hold", 1)
     (places,) = routine.parameters
-    words, items, entries = (routine.load(places, place) for place in (WORDS, ITEMS, ENTRIES))
+    words, items = (routine.load(places, place) for place in (WORDS, ITEMS))
     with routine.loop(routine.load(places, WORD_COUNT)) as index:
         pair = routine.add(words, routine.multiply(index, _PAIR * 8))
         _require(routine, routine.load(routine.load(pair)), routine.load(pair, 1))
@@ -87,16 +97,39 @@ def emit_places_hold(library: Library) -> Routine:
             routine.give_back(0)
         found = routine.load(routine.load(values, layout.ITEMS_WORD), position)
         _require(routine, found, routine.load(triple, 2))
-    find = python_function("PyDict_GetItemWithError")
-    with routine.loop(routine.load(places, ENTRY_COUNT)) as index:
-        triple = routine.add(entries, routine.multiply(index, _TRIPLE * 8))
-        found = routine.call(find, routine.load(triple), routine.load(triple, 1))
-        with routine.when(routine.compare(found, "==", 0)):
-            routine.call(python_function("PyErr_Clear"))  # another key of the dictionary may refuse to be compared
-        _require(routine, found, routine.load(triple, 2))
+    _emit_entries_hold(routine, places)
     _emit_contexts_hold(routine, places)
     routine.give_back(1)
     return routine
+
+
+def _emit_entries_hold(routine: Routine, places: Value) -> None:
+    entries, is_there = routine.load(places, ENTRIES), routine.stack(1)
+    find = python_function("PyDict_GetItemWithError")
+    with routine.loop(routine.load(places, ENTRY_COUNT)) as index:
+        entry = routine.add(entries, routine.multiply(index, _ENTRY_WORDS * 8))
+        dictionary, value = routine.load(entry, _DICTIONARY), routine.load(entry, _VALUE)
+        routine.store(0, is_there)
+        _look_where_it_was(routine, entry, dictionary, value, is_there)
+        with routine.when(routine.compare(routine.load(is_there), "==", 0)):
+            found = routine.call(find, dictionary, routine.load(entry, _KEY))
+            with routine.when(routine.compare(found, "==", 0)):
+                routine.call(python_function("PyErr_Clear"))  # another key of the dictionary may refuse to be compared
+            _require(routine, found, value)
+
+
+def _look_where_it_was(routine: Routine, entry: Value, dictionary: Value, value: Value, is_there: Value) -> None:
+    """Note whether a dictionary has an entry at the place where it had it, if it still uses the same table."""
+    table = routine.load(dictionary, TABLE_WORD)
+    with routine.when(routine.compare(table, "==", routine.load(entry, _TABLE))):
+        number, used = routine.load(entry, _NUMBER), routine.load(table, USED_WORD)
+        with routine.when(routine.compare(number, "<", used)):
+            address = routine.load(entry, _ADDRESS)
+            is_same = routine.both(
+                routine.compare(routine.load(address), "==", routine.load(entry, _FOUND_KEY)),
+                routine.compare(routine.load(address, 1), "==", value),
+            )
+            routine.store(routine.choose(is_same, 1, 0), is_there)
 
 
 def _emit_contexts_hold(routine: Routine, places: Value) -> None:
