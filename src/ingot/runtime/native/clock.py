@@ -1,7 +1,7 @@
 """The clock that native calls are timed by, of which every call reads two moments.
 
 In: a routine. Out: its moment in ticks, and what ticks are in seconds. On x86 a tick is one of the processor's own
-counter, which is read in a fifth of the time that asking the system takes; how long it is, the system's clock tells
+counter, which is read in less than half the time that asking the system takes; how long it is, the system's clock tells
 when somebody first wants to know. Elsewhere that counter is not for everyone to read, and ticks are nanoseconds.
 """
 
