@@ -121,3 +121,79 @@ def test_few_rows_take_the_quicker_way(has_bias: bool, monkeypatch: pytest.Monke
     monkeypatch.setattr(product_ways, "swapped_linear", counted)
     check(lambda x: functional.linear(x, weight, bias if has_bias else None) + 1, lambda: [torch.randn(3, 500)])
     assert len(calls) == 2
+
+
+@pytest.fixture
+def by_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measuring finds generated code the quicker way."""
+    monkeypatch.setattr(product_ways, "_quickest", lambda *_: "panels")
+    monkeypatch.setattr(product_ways, "_is_quicker_packed", lambda *_: True)
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("shape", [(9, 40), (2, 5, 40)])
+def test_linear_by_panels(has_bias: bool, shape: tuple[int, ...], by_panels: None):
+    weight, bias = torch.randn(70, 40), torch.randn(70)
+    function = lambda x: functional.linear(x, weight, bias if has_bias else None) * 2
+    assert "linear_by_panels(" in check(function, lambda: [torch.randn(shape)])
+
+
+def test_matrices_in_both_orders_by_panels(by_panels: None):
+    matrix, bias = torch.randn(40, 70), torch.randn(70)
+    turned = torch.randn(70, 41)[:, 1:]
+    function = lambda x: torch.addmm(bias, x, matrix) - torch.mm(x, turned.t())
+    text = check(function, lambda: [torch.randn(9, 40)])
+    assert "addmm_by_panels(" in text and "by_panels(" in text.replace("addmm_by_panels(", "")
+
+
+def test_weights_that_change_are_packed_anew(by_panels: None):
+    weight = torch.nn.Parameter(torch.randn(70, 40))
+    compiled: Any = ingot.jit(lambda x: functional.linear(x, weight) + 1)
+    x = torch.randn(9, 40)
+    with torch.no_grad():
+        for step in range(4):
+            torch.testing.assert_close(compiled(x), functional.linear(x, weight) + 1, rtol=1e-4, atol=1e-4)
+            weight.data.add_(step)  # which leaves no trace on the parameter
+
+
+def test_negated_views_are_not_taken_for_their_memory():
+    x, matrix, bias = torch.randn(9, 40, dtype=torch.complex64).conj().imag, torch.randn(40, 70), torch.randn(70)
+    assert x.is_neg()
+    panels = product_ways.pack(matrix)
+    for made in (
+        product_ways.linear_by_panels(x, matrix.t().contiguous(), bias, out=torch.empty(9, 70)),
+        product_ways.addmm_by_panels(bias, x, matrix, out=torch.empty(9, 70)),
+        product_ways.mm_by_panels(x, matrix, out=torch.empty(9, 70)) + bias,
+        product_ways.packed_product(x, panels, 70, bias),
+    ):
+        torch.testing.assert_close(made, x @ matrix + bias, rtol=1e-4, atol=1e-4)
+
+
+def test_what_generated_products_cannot_do_stays_pytorchs(by_panels: None):
+    wide, spread = torch.randn(40, 70, dtype=torch.float64), torch.randn(40, 140)[:, ::2]
+    column, row = torch.randn(9, 1), torch.randn(70)
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        matrix = spread.contiguous()
+        return (
+            x.double() @ wide,
+            torch.mm(x, spread),
+            torch.addmm(column, x, matrix),
+            torch.addmm(row, x, matrix, beta=2),
+        )
+
+    assert "by_panels" not in check(function, lambda: [torch.randn(9, 40)])
+
+
+def test_frozen_products_are_packed_once(by_panels: None, monkeypatch: pytest.MonkeyPatch):
+    model = torch.nn.Sequential(torch.nn.Linear(40, 70), torch.nn.GELU(), torch.nn.Linear(70, 30, bias=False)).eval()
+    packed: list[int] = []
+    pack = product_ways.pack
+    monkeypatch.setattr(product_ways, "pack", lambda matrix: [pack(matrix), packed.append(1)][0])
+    frozen: Any = ingot.jit(model, freeze=True)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(2, 6, 40)
+            torch.testing.assert_close(frozen(x), model(x), rtol=1e-4, atol=1e-4)
+    assert len(packed) == 2
+    assert frozen.forward.inspect("program").count("packed_product") == 2

@@ -152,8 +152,10 @@ class _Writer:
     def call(self, operation: Operation) -> None:
         called, quicker = operation.event.target, quicker_product(operation)
         memory = self._memory(operation, is_needed=quicker is not None)
-        way = quicker if quicker is not None and memory else DIRECT.get(called, called._op)
-        function = self._bind(str(called).replace(".", "_"), way)
+        if quicker is not None and memory:
+            function = self._bind(quicker.__name__, quicker)
+        else:
+            function = self._bind(str(called).replace(".", "_"), DIRECT.get(called, called._op))
         schema = operation.event.target._schema
         given = [self._value(value) for value in operation.arguments]
         keywords = {argument.name for argument in schema.arguments}
