@@ -11,10 +11,10 @@ same, so results are, too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.accumulation import combined
 from ingot.codegen.llvm.frame import in_memory, in_register
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.codegen.ptx import intrinsics
@@ -45,14 +45,18 @@ class ColumnTeam(Team):
         return self.builder.udiv(self.thread, _INDEX(self._across))
 
     def combined(self, gathered: Gathered, index: int, for_all: bool = True) -> Value:
-        value, distance = gathered.total(), self._across
-        while distance < WARP:
-            other = self._of_neighbour(value, distance)
-            value = combined(Instructions(self.builder, self._rows), gathered.accumulator, value, other)
-            distance *= 2
-        return value if self._lines == 1 else self._upwards(gathered, value, for_all)
+        return self.all_combined({index: gathered}, for_all)[index]
 
-    def _of_neighbour(self, value: Value, distance: int) -> Value:
+    def all_combined(self, gathered: Mapping[int, Gathered], for_all: bool = False) -> dict[int, Value]:
+        if self._across < WARP:
+            with intrinsics.doubling(self.builder, self._across, WARP) as distance:
+                for each in gathered.values():
+                    each.take(self._of_neighbour(each.total(), distance))
+        if self._lines == 1:
+            return {index: each.total() for index, each in gathered.items()}
+        return {index: self._upwards(each, for_all) for index, each in gathered.items()}
+
+    def _of_neighbour(self, value: Value, distance: ir.Value) -> Value:
         if self._rows == 1:
             return intrinsics.of_neighbour(self.builder, value, distance)
         code = value.code
@@ -62,26 +66,23 @@ class ColumnTeam(Team):
             code = self.builder.insert_element(code, other.code, lane)
         return Value(code, value.dtype)
 
-    def _upwards(self, gathered: Gathered, value: Value, for_all: bool) -> Value:
+    def _upwards(self, gathered: Gathered, for_all: bool) -> Value:
         """Half of the lines take over what the other half has, again and again."""
         builder = self.builder
-        line = builder.udiv(self.thread, _INDEX(self._line))
-        gathered.replace(value)
+        line, like = builder.udiv(self.thread, _INDEX(self._line)), gathered.total()
         intrinsics.barrier(builder)  # whoever reads what was here before has done so
-        half = self._lines // 2
-        while half:
-            with builder.if_then(builder.icmp_unsigned("==", builder.udiv(line, _INDEX(half)), _INDEX(1))):
+        with intrinsics.halving(builder, self._lines // 2) as half:
+            with builder.if_then(builder.icmp_unsigned("<", builder.sub(line, half), half)):
                 self._write(line, gathered.total())
             intrinsics.barrier(builder)
-            with builder.if_then(builder.icmp_unsigned("<", line, _INDEX(half))):
-                gathered.take(self._read(builder.add(line, _INDEX(half)), value))
-            half //= 2
+            with builder.if_then(builder.icmp_unsigned("<", line, half)):
+                gathered.take(self._read(builder.add(line, half), like))
         if not for_all:
             return gathered.total()
         with builder.if_then(builder.icmp_unsigned("==", line, _INDEX(0))):
             self._write(line, gathered.total())
         intrinsics.barrier(builder)
-        return self._read(_INDEX(0), value)
+        return self._read(_INDEX(0), like)
 
     def _write(self, line: ir.Value, value: Value) -> None:
         code = in_memory(Instructions(self.builder, self._rows), value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ingot.codegen.llvm import ir
@@ -33,6 +35,42 @@ def line_number(builder: Any) -> ir.Value:
     return _intrinsic(builder, "llvm.nvvm.read.ptx.sreg.ctaid.y", _INDEX)
 
 
+@contextmanager
+def doubling(builder: Any, first: int, end: int) -> Iterator[ir.Value]:
+    """A loop over a number, from the first one on, which there always is, that doubles as long as it is less than the
+    last. Written out it would be no faster, and take the assembler longer."""
+    body, number = _looping(builder, first)
+    yield number
+    following = builder.shl(number, _INDEX(1))
+    _end_loop(builder, body, number, following, builder.icmp_unsigned("<", following, _INDEX(end)))
+
+
+@contextmanager
+def halving(builder: Any, first: int) -> Iterator[ir.Value]:
+    """The same over a number that is halved, until it is 1."""
+    body, number = _looping(builder, first)
+    yield number
+    following = builder.lshr(number, _INDEX(1))
+    _end_loop(builder, body, number, following, builder.icmp_unsigned("!=", following, _INDEX(0)))
+
+
+def _looping(builder: Any, first: int) -> tuple[Any, Any]:
+    """Where a loop begins, and the number in it."""
+    before, body = builder.block, builder.append_block("looping")
+    builder.branch(body)
+    builder.position_at_end(body)
+    number = builder.phi(_INDEX)
+    number.add_incoming(_INDEX(first), before)
+    return body, number
+
+
+def _end_loop(builder: Any, body: Any, number: Any, following: ir.Value, goes_on: ir.Value) -> None:
+    after = builder.append_block("looped")
+    number.add_incoming(following, builder.block)
+    builder.cbranch(goes_on, body, after)
+    builder.position_at_end(after)
+
+
 def barrier(builder: Any) -> None:
     """All threads of the block arrive before any goes on; what they wrote to shared memory is seen by all."""
     _intrinsic(builder, "llvm.nvvm.barrier.cta.sync.aligned.all", ir.VoidType(), _INDEX(0))
@@ -43,8 +81,9 @@ def trap(builder: Any) -> None:
     _intrinsic(builder, "llvm.trap", ir.VoidType())
 
 
-def of_neighbour(builder: Any, value: Value, distance: int) -> Value:
+def of_neighbour(builder: Any, value: Value, distance: int | ir.Value) -> Value:
     """The value of the thread of the same warp whose number differs in one bit."""
+    distance = _INDEX(distance) if isinstance(distance, int) else distance
     kind = value.code.type
     bits = value.dtype.bits if value.dtype.name != "Bool" else 1
     if bits == 64:
@@ -61,6 +100,6 @@ def of_neighbour(builder: Any, value: Value, distance: int) -> Value:
     return Value(builder.bitcast(narrow, kind), value.dtype)
 
 
-def _exchanged(builder: Any, word: ir.Value, distance: int) -> ir.Value:
+def _exchanged(builder: Any, word: ir.Value, distance: ir.Value) -> ir.Value:
     name = "llvm.nvvm.shfl.sync.bfly.i32"
-    return _intrinsic(builder, name, _INDEX, _INDEX(_EVERYBODY), word, _INDEX(distance), _INDEX(31))
+    return _intrinsic(builder, name, _INDEX, _INDEX(_EVERYBODY), word, distance, _INDEX(31))

@@ -213,7 +213,8 @@ class RowEmission(Emission):
         builder.position_at_end(combining)
         is_last = builder.phi(_INDEX)
         is_last.add_incoming(_INDEX(0), before)
-        values = {index: self._combined(index, is_total) for index in left}
+        team = Team(builder, self.schedule.threads) if is_total else self.team
+        values = team.all_combined({index: self.gathered[index] for index in left})
         leaving, again, finishing, done = map(builder.append_block, ("leaving", "again", "finishing", "done"))
         builder.cbranch(builder.icmp_unsigned("==", is_last, _INDEX(0)), leaving, finishing)
         builder.position_at_end(leaving)
