@@ -45,8 +45,11 @@ class Workspace:
         intrinsics.barrier(builder)  # all of its threads have left what is theirs
         with builder.if_then(builder.icmp_unsigned("==", intrinsics.thread_number(builder), _COUNT(0))):
             last = builder.sub(count, _COUNT(1))
-            before = builder.atomic_count(self._counter(counter), last)
-            builder.store(builder.zext(builder.icmp_unsigned("==", before, last), _COUNT), flag)
+            builder.device_fence()  # what this block has left is there before it is counted
+            is_last = builder.icmp_unsigned("==", builder.atomic_count(self._counter(counter), last), last)
+            with builder.if_then(is_last):
+                builder.device_fence()  # and what others have left is read after that
+            builder.store(builder.zext(is_last, _COUNT), flag)
         intrinsics.barrier(builder)
         return builder.load(flag)
 

@@ -141,15 +141,13 @@ class IRBuilder:
         return self._assigned(value.type, f"atomicrmw add {what} monotonic")
 
     def atomic_count(self, pointer: Value, last: Value) -> Value:
-        """Add 1 to what the threads of a GPU share, or after so many times begin at 0 again; what was there before.
-
-        Whatever the blocks of threads have written that were counted before is seen from here on."""
-        scope = 'syncscope("device")'
+        """Add 1 to what the threads of a GPU share, or after so many times begin at 0 again; what was there before."""
         what = f"{pointer.type.text} {pointer.reference}, {last.type.text} {last.reference}"
-        self.block.lines.append(f"  fence {scope} acq_rel")
-        before = self._assigned(last.type, f"atomicrmw uinc_wrap {what} {scope} monotonic")
-        self.block.lines.append(f"  fence {scope} acq_rel")
-        return before
+        return self._assigned(last.type, f'atomicrmw uinc_wrap {what} syncscope("device") monotonic')
+
+    def device_fence(self) -> None:
+        """What was written and read before is before what is written and read after, for all threads of a GPU."""
+        self.block.lines.append('  fence syncscope("device") acq_rel')
 
     def fence(self) -> None:
         """What was written before is seen before what is written after."""
