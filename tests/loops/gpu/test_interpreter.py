@@ -11,6 +11,7 @@ import pytest
 from ingot import DataType
 from ingot.base.errors import LoopError
 from ingot.loops.gpu.interpreter import interpret_on_gpu
+from ingot.loops.gpu.launches import launches_of
 from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.nest import (
@@ -218,26 +219,51 @@ def test_what_a_thread_takes_together_ends_with_the_axis():
 # --- launches ---------------------------------------------------------------------------------------------------------
 
 
-def test_launches_leave_totals_to_those_after_them():
+@pytest.mark.parametrize("counts_blocks", [False, True])
+def test_totals_are_left_to_the_launch_after_or_to_the_last_block(counts_blocks: bool):
     gathered = tuple(Accumulator(name, lookup("sum"), DataType.Double) for name in ("acc0", "acc1"))
     inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
     rows = loop(LoopKind.BLOCKS, (0,), Begin(0), inside, Finish(SECOND, 0), Accumulate(1, SECOND))
     third = Register(2, FLOAT)
     tested = nest(Begin(1), rows, Finish(third, 1), Store(0, third), axes=2, accumulators=gathered)
-    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, 64, team=8, at_once=2)
+    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, 64, team=8, at_once=2, counts_blocks=counts_blocks)
+    assert len(launches_of(tested, chosen)) == 2 - counts_blocks
     call = GpuCall(chosen, (21, 9), ((0, 0), (36, 4)), 3, (4, 4))
     for seed in range(3):
         assert run(tested, call, range(189), 1, seed) == [sum(range(189))]
 
 
-def test_rows_in_parts_are_put_together_again():
+@pytest.mark.parametrize("counts_blocks", [False, True])
+def test_rows_in_parts_are_put_together_again(counts_blocks: bool):
     gathered = (Accumulator("acc0", lookup("amax"), FLOAT),)
     inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
     parts = loop(LoopKind.BLOCKS, (0, 1), inside, blocked=(1,))
     rows = loop(LoopKind.BLOCKS, (0,), Finish(SECOND, 0), Store(0, SECOND))
     tested = nest(Begin(0), parts, rows, axes=2, accumulators=gathered)
-    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, 32, team=32, at_once=2, is_split=True)
+    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, 32, team=32, at_once=2, is_split=True, counts_blocks=counts_blocks)
+    assert len(launches_of(tested, chosen)) == 2 - counts_blocks
     call = GpuCall(chosen, (2, 200), ((4, 0), (800, 4)), 2, (4, 4), part=64)
-    assert run(tested, call, range(400), 2) == [199, 399]
+    for seed in range(3):
+        assert run(tested, call, range(400), 2, seed) == [199, 399]
     with pytest.raises(LoopError, match="nothing was left for acc0"):
         run(replace(tested, body=(tested.body[0], tested.body[2])), call, range(400), 2)
+
+
+def test_what_other_blocks_have_left_is_there_for_the_last_one_alone():
+    gathered = (Accumulator("acc0", lookup("amax"), FLOAT),)
+    inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
+    parts = loop(LoopKind.BLOCKS, (0, 1), inside, Finish(SECOND, 0), Store(0, SECOND), blocked=(1,))
+    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, 32, team=32, at_once=2, is_split=True, counts_blocks=True)
+    call = GpuCall(chosen, (2, 200), ((4, 0), (800, 4)), 2, (4, 4), part=64)
+    with pytest.raises(LoopError, match="nothing was left for acc0"):
+        run(nest(Begin(0), parts, axes=2, accumulators=gathered), call, range(400), 2)
+
+
+def test_what_needs_other_rows_or_elements_is_a_launch_of_its_own():
+    inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
+    parts = loop(LoopKind.BLOCKS, (0, 1), inside, blocked=(1,))
+    ends = (Finish(SECOND, 0), Accumulate(1, SECOND)), (Finish(SECOND, 0), loop(LoopKind.THREADS, (1,), LOADED, STORED))
+    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, 32, team=32, is_split=True, counts_blocks=True)
+    for end in ends:
+        launches = launches_of(nest(Begin(0), Begin(1), parts, loop(LoopKind.BLOCKS, (0,), *end), axes=2), chosen)
+        assert [bool(launch.last) for launch in launches] == [False, False]
