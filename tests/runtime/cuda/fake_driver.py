@@ -138,7 +138,10 @@ class FakeDriver:
         return 0
 
     def cuStreamIsCapturing(self, stream, status):
+        if not self.contexts:
+            return INVALID_CONTEXT
         status[0] = int(stream in self.captured)
+        return 0
 
     def _new(self) -> int:
         handle = next(self._handles)

@@ -45,7 +45,7 @@ class Counters:
 
     def for_launch(self, stream: int, count: int) -> int:
         """Where `count` numbers are, for a launch on a stream."""
-        if _is_being_captured(stream):
+        if self._is_being_captured(stream):
             with self._lock:
                 return self._take(count)
         thread = threading.get_ident() if stream == _PER_THREAD_STREAM else 0
@@ -58,18 +58,18 @@ class Counters:
                     self._table[0] += 1
             return self._streams[stream, thread]
 
+    def _is_being_captured(self, stream: int) -> bool:
+        status, found = c_int(), driver()
+        with found.current(found.context(self._device)):  # the default stream has the same handle on every device
+            found.call("cuStreamIsCapturing", stream, byref(status))
+        return status.value != 0
+
     def _take(self, count: int) -> int:
         if self._next + count * COUNTER_BYTES > self._end:
             self._next = zeroed_memory(self._device, _CHUNK)
             self._end = self._next + _CHUNK
         found, self._next = self._next, self._next + count * COUNTER_BYTES
         return found
-
-
-def _is_being_captured(stream: int) -> bool:
-    status = c_int()
-    driver().call("cuStreamIsCapturing", stream, byref(status))
-    return status.value != 0
 
 
 _of_devices: OncePerKey[int, Counters] = OncePerKey()
