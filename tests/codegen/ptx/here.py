@@ -2,7 +2,7 @@
 
 The instructions are those LLVM is given for the GPU; only what threads ask of each other (who they are, barriers,
 reading a neighbour's register) is done by Python. So everything is tried but LLVM's code generator for GPUs. Functions
-that a GPU has instructions of its own for cannot be run.
+that a GPU has instructions of its own for cannot be run, apart from reciprocals, which are exact here.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def _compiled(text: str) -> binding.ExecutionEngine:
         binding.add_symbol(own, ctypes.cast(function, ctypes.c_void_p).value)
         text = text.replace(f"@{name}(", f"@{own}(")
     text = re.sub(r"target (triple|datalayout) = .*", "", text)
+    text = re.sub(r'call (\w+) asm "rcp[^"]*", "[^"]*"\(\w+ ([^)]*)\) memory\(none\)', r"fdiv \1 1.0, \2", text)
     text = re.sub(r"ptx_kernel |byval\(\[\d+ x i64\]\) ", "", text)
     machine = binding.Target.from_default_triple().create_target_machine(opt=1)
     engine = binding.create_mcjit_compiler(binding.parse_assembly(text, binding.create_context()), machine)

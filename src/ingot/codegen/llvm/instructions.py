@@ -21,6 +21,7 @@ from ingot.codegen.llvm.constants import constant
 from ingot.codegen.llvm.conversions import rounded_bfloat16, single_from_small, whole_number, widened_bfloat16
 from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS, INTEGER_FUNCTIONS, SUMS_WITH_ONE, TO_8_BITS
+from ingot.codegen.llvm.math.gpu import exact
 from ingot.codegen.llvm.math.gpu import instructions as approximations
 from ingot.codegen.llvm.math.gpu.quotients import Divisor, scale_for_division
 from ingot.codegen.llvm.math.words import Number as NumberLanes
@@ -79,6 +80,9 @@ class Instructions:
 
     def _contracts(self, x: Value) -> bool:
         return x.dtype is DataType.Double and self.host.contracts_doubles
+
+    def _computes_in_double(self, x: Value) -> bool:
+        return x.dtype is DataType.Float and self.host.has_quick_doubles
 
     def _may_approximate(self, x: Value) -> bool:
         return x.dtype is DataType.Float and self.host.approximates
@@ -166,6 +170,9 @@ class Instructions:
         if self._may_approximate(x):
             dividend, divisor = NumberLanes(self.builder, x.code), NumberLanes(self.builder, y.code)
             return Value(approximations.quotient(dividend, divisor).value, x.dtype)
+        if self._contracts(x) or self._computes_in_double(x):
+            dividend, divisor = NumberLanes(self.builder, x.code), NumberLanes(self.builder, y.code)
+            return Value(exact.quotient(dividend, divisor).value, x.dtype)
         if x.dtype.is_float:
             return Value(self.builder.fdiv(x.code, y.code), x.dtype)
         if not x.dtype.is_signed:
@@ -197,6 +204,8 @@ class Instructions:
     def sqrt(self, x: Value) -> Value:
         if self._may_approximate(x):
             return Value(approximations.square_root(NumberLanes(self.builder, x.code)).value, x.dtype)
+        if self._computes_in_double(x):
+            return Value(exact.square_root(NumberLanes(self.builder, x.code)).value, x.dtype)
         return self._intrinsic("sqrt", x)
 
     def rounded(self, how: str, x: Value) -> Value:

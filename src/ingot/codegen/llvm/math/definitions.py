@@ -91,7 +91,7 @@ def emitter(
                     ir.Function(module, kind, name)
             kind = ir.FunctionType(type, [type] * len(operands))
             found = _Written(module, kind, _full_name(function, type), definition.text)
-        return builder.call(found, operands)
+        return builder.call(found, operands, is_pure=True)
 
     emit.__doc__ = function.__doc__
     emit.__name__ = function.__name__

@@ -9,6 +9,7 @@ instruction for `fma` or `rounded`, a few others do the same.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -127,6 +128,12 @@ class Number(Lanes):
     def is_single(self) -> bool:
         return self.format is SINGLE
 
+    @property
+    def known(self) -> float | None:
+        """A constant's number; LLVM itself computes what depends on such alone."""
+        digits = self.value.reference.removesuffix(")").partition("0x")[2]
+        return struct.unpack("<d", struct.pack("<Q", int(digits, 16)))[0] if digits else None
+
     def constant(self, value: float | Fraction) -> Number:
         return Number(self.builder, constant(self.value.type, value))
 
@@ -217,7 +224,7 @@ def intrinsic(name: str, first: Number, *others: Number) -> Number:
     function = builder.module.functions.get(full_name)
     if function is None:
         function = ir.Function(builder.module, ir.FunctionType(type, [type] * (1 + len(others))), full_name)
-    return Number(builder, builder.call(function, [first.value, *(other.value for other in others)]))
+    return Number(builder, builder.call(function, [first.value, *(other.value for other in others)], is_pure=True))
 
 
 def fma(a: Number, b: Number | float | Fraction, c: Number | float | Fraction) -> Number:

@@ -1,10 +1,10 @@
-"""Instructions of PTX that compute with single precision, applied lane by lane.
+"""Instructions of PTX that compute with single precision, and rough ones for double, applied lane by lane.
 
 What the special-function unit does is nearly as good as NVIDIA's documentation says: 2^x is right to 1.5 ulp near 0
 and to 2.2 far from there, log2(x) to 2^-22 absolutely between 1/2 and 2 and relatively elsewhere, 1 / x and the roots
 to about 1 ulp. Zeros, infinities, NaN and arguments outside the domain come out as in C99. `flushes` leaves denormal
 numbers out of account, as arguments and as results: they are zeros. That is one instruction, where keeping them takes
-four.
+four. In double precision 1 / x and 1 / sqrt(x) are right to about 2^-20, and always flush.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ def instruction(name: str, first: Number, *others: Number | float | Fraction) ->
 
 
 def _approximation(name: str, x: Number, flushes: bool) -> Number:
+    if not x.is_single:
+        return instruction(f"{name}.approx.ftz.f64", x)
     return instruction(f"{name}.approx{'.ftz' if flushes else ''}.f32", x)
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.codegen.llvm import ir
+from ingot.codegen.llvm.math.gpu.exact import inverse
 from ingot.codegen.llvm.math.words import Number, at_least, choose, fma
 
 _FAR = 2.0**64
@@ -42,8 +43,8 @@ class Divisor:
         size, one = abs(y), y.constant(1.0)
         scale = choose(size > _FAR, 1 / _FAR, choose(size < 1 / _FAR, _FAR, one))
         scaled = y * scale
-        inverse = 1.0 / scaled
-        return Divisor(scale, scaled, inverse, at_least(abs(inverse) * _LEAST_DIVIDEND, _LEAST_QUOTIENT))
+        reciprocal = inverse(scaled) if y.known is None else 1.0 / scaled
+        return Divisor(scale, scaled, reciprocal, at_least(abs(reciprocal) * _LEAST_DIVIDEND, _LEAST_QUOTIENT))
 
     def spread(self, spread: Callable[[Number], Number]) -> Divisor:
         """The same in every lane."""

@@ -1,0 +1,116 @@
+"""Quotients and roots through float64, as GPUs compute them, tried on this processor against its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy
+import pytest
+
+from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.codegen.llvm.math.definitions import emitter
+from ingot.codegen.llvm.math.gpu import exact, instructions
+from ingot.codegen.llvm.math.words import Number
+from ingot.codegen.ptx.kernels import compile_gpu_kernel
+from ingot.codegen.ptx.target import gpu
+from ingot.loops.gpu.schedule import GpuForm
+from tests.codegen.math_kernels import ARITY, evaluate
+from tests.codegen.ptx.fusions import Fusion
+from tests.codegen.ptx.simulated import ACCURATE, instruction
+from tests.codegen.test_math import SINGLE_EXTREMES, SPECIALS, generator
+
+COUNT = 1_000_000
+NUMBERS = numpy.array([*SPECIALS, *SINGLE_EXTREMES, 255.0, -3.0, 1e-20, 2.0**100, 5e-42], numpy.float32)
+
+
+@pytest.fixture
+def computed(monkeypatch) -> Callable[..., numpy.ndarray]:
+    monkeypatch.setattr(instructions, "instruction", instruction)
+
+    def compute(function: Callable[..., Number], *operands: numpy.ndarray) -> numpy.ndarray:
+        name = f"exact_{function.__name__}"
+        monkeypatch.setitem(FUNCTIONS, name, emitter(function))
+        monkeypatch.setitem(ARITY, name, len(operands))
+        return evaluate(name, *operands, width=4, host=ACCURATE)
+
+    return compute
+
+
+def require_equal(got: numpy.ndarray, expected: numpy.ndarray) -> None:
+    """The same bits, of NaN any."""
+    assert got.dtype == expected.dtype
+    assert numpy.array_equal(numpy.isnan(got), numpy.isnan(expected))
+    known, whole = ~numpy.isnan(expected), f"u{got.itemsize}"
+    assert numpy.array_equal(got[known].view(whole), expected[known].view(whole))
+
+
+@numpy.errstate(all="ignore")
+def test_any_quotient_is_rounded_exactly(computed):
+    x, y = generator("exact").integers(0, 2**32, (2, COUNT), dtype=numpy.uint32).view(numpy.float32)
+    require_equal(computed(exact.quotient, x, y), x / y)
+
+
+@numpy.errstate(all="ignore")
+def test_quotients_that_lie_between_denormal_numbers_are_rounded_exactly(computed):
+    random = generator("denormal")
+    y = random.normal(0, 100, COUNT).astype(numpy.float32)
+    halves = (random.integers(0, 1 << 12, COUNT) * 2 + 1).astype(numpy.float32) * numpy.float32(2.0**-75)
+    near = (halves * y) * numpy.float32(2.0**-75)
+    require_equal(computed(exact.quotient, near, y), near / y)
+    powers = numpy.ldexp(numpy.float32(1), random.integers(20, 75, COUNT).astype(numpy.int32))
+    require_equal(computed(exact.quotient, halves, powers), halves / powers)
+
+
+@numpy.errstate(all="ignore")
+def test_quotients_of_zeros_infinities_and_extremes_are_those_of_a_division(computed):
+    x, y = (grid.ravel() for grid in numpy.meshgrid(NUMBERS, NUMBERS))
+    require_equal(computed(exact.quotient, x, y), x / y)
+
+
+@numpy.errstate(all="ignore")
+def test_quotients_of_double_precision_are_rounded_exactly(computed):
+    random = generator("double")
+    x, y = random.normal(0, 100, (2, COUNT)) * 2.0 ** random.integers(-200, 200, (2, COUNT))
+    require_equal(computed(exact.quotient, x, y), x / y)
+    whole = random.integers(1, 1 << 40, COUNT).astype(numpy.float64)
+    require_equal(computed(exact.quotient, x, whole), x / whole)
+    special = numpy.array([0.0, -0.0, numpy.inf, -numpy.inf, numpy.nan, 1.0, -3.0, 1e200, -1e-200])
+    x, y = (grid.ravel() for grid in numpy.meshgrid(special, special))
+    require_equal(computed(exact.quotient, x, y)[abs(x / y) < 1e300], (x / y)[abs(x / y) < 1e300])
+
+
+@numpy.errstate(all="ignore")
+def test_roots_are_rounded_exactly(computed):
+    x = generator("root").integers(0, 2**32, COUNT, dtype=numpy.uint32).view(numpy.float32)
+    squares = numpy.arange(1, 4096, dtype=numpy.float32) ** 2
+    for numbers in (x, numpy.concatenate([squares, numpy.nextafter(squares, numpy.float32(0))]), NUMBERS):
+        require_equal(computed(exact.square_root, numbers), numpy.sqrt(numbers))
+
+
+def test_reciprocals_are_within_half_a_unit(computed):
+    y = numpy.concatenate([generator("inverse").uniform(1, 2, COUNT), [1.0, 2.0, 2.0 - 2.0**-23]]).astype(numpy.float32)
+    errors = abs(computed(exact.inverse, y) - 1 / y.astype(numpy.float64)) / 2.0**-24
+    assert errors.max() <= 0.51
+    ends = numpy.array([0.0, -0.0, numpy.inf, -numpy.inf, numpy.nan], numpy.float32)
+    with numpy.errstate(divide="ignore"):
+        require_equal(computed(exact.inverse, ends), 1 / ends)
+
+
+@pytest.mark.parametrize(
+    "fusion",
+    [
+        Fusion(GpuForm.GRID, lambda ops, x, y: ops.sqrt(x) / y, ((1024, 1024), (1024, 1024))),
+        Fusion(GpuForm.TEAMS, lambda ops, x: ops.var(x, [1]), ((512, 1024),)),
+        Fusion(GpuForm.TEAMS, lambda ops, x: ops.softmax(x, -1), ((512, 1024),)),
+    ],
+    ids=["elements", "variance", "softmax"],
+)
+def test_no_function_of_the_assembler_is_asked_for(fusion: Fusion):
+    kernel, _ = fusion.kernel()
+    assert not any(f"{name}.rn" in kernel.ptx for name in ("div", "rcp", "sqrt"))
+
+
+def test_where_double_precision_is_slow_quotients_of_single_are_left_to_the_assembler():
+    found, call = Fusion(GpuForm.GRID, lambda ops, x, y: ops.sqrt(x) / y, ((1024, 1024), (1024, 1024))).kernel()
+    ptx = compile_gpu_kernel(found.program, call.schedule, gpu((8, 9))).ptx
+    assert "div.rn.f32" in ptx and "sqrt.rn.f32" in ptx and "f64" not in ptx
