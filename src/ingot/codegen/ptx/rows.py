@@ -227,7 +227,7 @@ class RowEmission(Emission):
         is_last.add_incoming(found, builder.block)
         builder.branch(combining)
         builder.position_at_end(finishing)
-        self._finished_here = values
+        self._finished_here, self.team = values, team
         self._run_row(inside, self._launch.last if loop is None else loop.body)
         builder.branch(done)
         builder.position_at_end(done)
