@@ -39,6 +39,7 @@ def packing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Which way measuring finds quicker."""
     monkeypatch.setattr(packer, "_is_quicker", lambda *given: request.param)
     monkeypatch.setattr(product_ways, "_is_quicker_packed", lambda *given: request.param)
+    monkeypatch.setattr(product_ways, "_QUICKER_PACKED", {})
     return request.param
 
 

@@ -128,6 +128,8 @@ def by_panels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring finds generated code the quicker way."""
     monkeypatch.setattr(product_ways, "_quickest", lambda *_: "panels")
     monkeypatch.setattr(product_ways, "_is_quicker_packed", lambda *_: True)
+    monkeypatch.setattr(product_ways, "_FEWEST_OPERATIONS", 0)
+    monkeypatch.setattr(product_ways, "_QUICKER_PACKED", {})
 
 
 @pytest.mark.parametrize("has_bias", [True, False])

@@ -208,9 +208,13 @@ class _Planner:
                 continue
             operation = version.producer
             assert operation is not None and operation.kind is not OperationKind.CALL
-            if operation not in taken:
-                taken.add(operation)
-                waiting += operation.operands
+            if operation in taken:
+                continue
+            if operation.is_taking_apart and self._is_real(operation.operands[0].base):
+                self._make_view_real(version)
+                continue
+            taken.add(operation)
+            waiting += operation.operands
 
     def _is_of_numbers(self, version: Version) -> bool:
         """Whether a version and all that it is still to be made of are numbers, so that any device can compute it."""

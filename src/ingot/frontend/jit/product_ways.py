@@ -12,7 +12,8 @@ Which way is taken is measured, once for all products of the same sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Hashable
 from functools import cache
 from typing import Any
 
@@ -33,6 +34,8 @@ PACKED_PRODUCT: torch._ops.OpOverload = torch.ops.ingot.packed_product.default
 
 _FEWEST_OPERATIONS = 1 << 20
 """Multiplications; below, calling takes longer than computing."""
+_FEWEST_PACKED_ROWS = 24
+"""Below, packing the weights takes longer than reading them as they lie."""
 _MOST_SWAPPED_ROWS = 128
 _FEWEST_SWAPPED_BYTES = 1 << 20
 """Of weights; smaller ones stay in the caches, where both ways are as quick."""
@@ -147,14 +150,14 @@ def _is_worth_swapping(rows: int, inner: int, columns: int) -> bool:
 @cache
 def _quickest(rows: int, inner: int, columns: int, is_turned: bool, may_swap: bool, threads: int) -> str:
     """The way that takes the least time, by the best of a few calls. The last argument tells measurements apart."""
-    if rows * inner * columns < _FEWEST_OPERATIONS:
+    may_pack = rows >= _FEWEST_PACKED_ROWS and rows * inner * columns >= _FEWEST_OPERATIONS
+    if not may_pack and not may_swap:
         return "own"
-    x, bias, out = torch.randn(rows, inner), torch.randn(columns), torch.empty(rows, columns)
-    matrix = torch.randn(columns, inner).t() if is_turned else torch.randn(inner, columns)
-    ways: dict[str, Callable[[], Any]] = {
-        "own": lambda: torch.addmm(bias, x, matrix, out=out),
-        "panels": lambda: multiply(x, matrix, bias, out),
-    }
+    x, bias, out = torch.ones(rows, inner), torch.ones(columns), torch.empty(rows, columns)
+    matrix = torch.ones(columns, inner).t() if is_turned else torch.ones(inner, columns)
+    ways: dict[str, Callable[[], Any]] = {"own": lambda: torch.addmm(bias, x, matrix, out=out)}
+    if may_pack:
+        ways["panels"] = lambda: multiply(x, matrix, bias, out)
     if may_swap:
         ways["swapped"] = lambda: swapped_linear(x, matrix.t(), bias, out=out)
     return _best(ways)
@@ -178,21 +181,26 @@ def packed_if_quicker(x: TensorNote, matrix: torch.Tensor) -> torch.Tensor | Non
     if not can_pack(tuple(matrix.shape), matrix.stride()):
         return None
     rows = x.nbytes // max(1, x.shape[-1] * x.dtype.itemsize)
-    is_quicker = _is_quicker_packed(rows, *matrix.shape, matrix.stride(0) == 1, torch.get_num_threads())
-    return pack(matrix.detach()) if is_quicker else None
+    if rows * math.prod(matrix.shape) < _FEWEST_OPERATIONS:
+        return None
+    panels = pack(matrix.detach())
+    key = (rows, *matrix.shape, matrix.stride(), torch.get_num_threads())
+    if key not in _QUICKER_PACKED:
+        _QUICKER_PACKED[key] = _is_quicker_packed(rows, matrix.detach(), panels)
+    return panels if _QUICKER_PACKED[key] else None
 
 
-@cache
-def _is_quicker_packed(rows: int, inner: int, columns: int, is_turned: bool, threads: int) -> bool:
-    if rows * inner * columns < _FEWEST_OPERATIONS:
-        return False
-    x, bias, out = torch.randn(rows, inner), torch.randn(columns), torch.empty(rows, columns)
-    matrix = torch.randn(columns, inner).t() if is_turned else torch.randn(inner, columns)
-    panels = pack(matrix)
+_QUICKER_PACKED: dict[Hashable, bool] = {}
+"""By all that decides about it."""
+
+
+def _is_quicker_packed(rows: int, matrix: torch.Tensor, panels: torch.Tensor) -> bool:
+    inner, columns = matrix.shape
+    x, bias, out = torch.ones(rows, inner), torch.ones(columns), torch.empty(rows, columns)
     ways: dict[str, Callable[[], Any]] = {
         "own": lambda: torch.addmm(bias, x, matrix, out=out),
         "packed": lambda: multiply_packed(x, panels, columns, bias, out),
     }
-    if is_turned and _is_worth_swapping(rows, inner, columns):
+    if matrix.stride(0) == 1 and _is_worth_swapping(rows, inner, columns):
         ways["swapped"] = lambda: swapped_linear(x, matrix.t(), bias, out=out)
     return _best(ways) == "packed"

@@ -11,6 +11,8 @@ from ingot.frontend.jit.tape import CPU
 from ingot.ir.interpreter import clock
 
 _ROUNDS = 5
+_LONG = 0.02
+"""Seconds after which there are no more rounds: calls that take so long are told apart by few."""
 _CALLS_ON_A_GPU = 20
 """Calls that are timed together: a GPU that is waited for after each would seem slower than it is."""
 CLEARLY = 0.9
@@ -21,7 +23,10 @@ def seconds_of(*ways: Callable[[], Any], device: torch.device = CPU) -> tuple[fl
     """What a call takes each way: the best of a few in turns."""
     best = [float("inf")] * len(ways)
     calls = 1 if device.type == "cpu" else _CALLS_ON_A_GPU
-    for _ in range(_ROUNDS):
+    begun = clock(device)
+    for done in range(_ROUNDS):
+        if done > 1 and clock(device) - begun > _LONG * len(ways):
+            break
         for number, way in enumerate(ways):
             start = clock(device)
             for _ in range(calls):

@@ -84,6 +84,9 @@ class Version:
         return self.name
 
 
+_MANY_VIEWS = 8
+
+
 @dataclass(eq=False, slots=True)
 class Operation:
     """An event of the tape on versions. A pure one is lowered as `target`, which then differs from the event's."""
@@ -103,6 +106,12 @@ class Operation:
     def is_join(self) -> bool:
         """Whether it joins tensors, which costs nothing where all of them are computed in the same region."""
         return self.kind is OperationKind.PURE and self.target.overloadpacket.__name__ in _JOINING
+
+    @property
+    def is_taking_apart(self) -> bool:
+        """Whether it makes many views of a tensor. Regions that each compute with one of them are alike, and compiled
+        once, if the views are there before; inside regions each would begin with another one."""
+        return self.kind is OperationKind.VIEW and len(self.products) >= _MANY_VIEWS
 
     @property
     def why_called(self) -> str:
