@@ -199,3 +199,12 @@ def test_frozen_products_are_packed_once(by_panels: None, monkeypatch: pytest.Mo
             torch.testing.assert_close(frozen(x), model(x), rtol=1e-4, atol=1e-4)
     assert len(packed) == 2
     assert frozen.forward.inspect("program").count("packed_product") == 2
+
+
+def test_explain_tells_generated_products_from_pytorchs(by_panels: None):
+    weight, other = torch.randn(70, 40), torch.randn(30, 70, dtype=torch.float64)
+    compiled: Any = ingot.jit(lambda x: functional.linear(functional.linear(x, weight).double(), other) + 1)
+    with torch.no_grad():
+        for _ in range(2):
+            compiled(torch.randn(9, 40))
+    assert "2 kernels, 1 product by generated code and 1 call of PyTorch's" in compiled.explain()

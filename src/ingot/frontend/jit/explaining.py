@@ -78,8 +78,10 @@ def _explain_program(kind: Specialisation, program: Program) -> Iterator[str]:
     operations = program.steps.versions.operations
     found = [kernel for module in program.modules for kernel in module.kernels()]
     calls = [step.operation for step in program.steps.steps if isinstance(step, Call)]
-    left = [operation for operation in calls if operation.kind is OperationKind.CALL]
-    became = f"{_count(len(found), 'kernel')} and {_count(len(left), 'call')} of PyTorch's"
+    left = [op for op in calls if op.kind is OperationKind.CALL and op not in program.products]
+    made = [_count(len(found), "kernel")]
+    made += [_count(len(program.products), "product") + " by generated code"] if program.products else []
+    became = f"{', '.join(made)} and {_count(len(left), 'call')} of PyTorch's"
     yield f"{_count(len(operations), 'operation')} became {became}"
     yield f"recorded in {kind.record_seconds * 1e3:.1f} ms, compiled in {kind.compile_seconds * 1e3:.1f} ms"
     if isinstance(program.function, Replayed):

@@ -107,6 +107,9 @@ _BY_PANELS: dict[torch._ops.OpOverload, Callable[..., torch.Tensor]] = {
     _aten.mm.default: mm_by_panels,
 }
 
+GENERATED: frozenset[Callable[..., Any]] = frozenset({*_BY_PANELS.values(), packed_product})
+"""The ways that are generated code."""
+
 
 # --- the choice -------------------------------------------------------------------------------------------------------
 

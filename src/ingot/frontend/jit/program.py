@@ -23,7 +23,7 @@ from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty,
 from ingot.frontend.jit.packing import pack_products
 from ingot.frontend.jit.planning import Call, Region, Steps, plan_steps
 from ingot.frontend.jit.pooling import simplify_pooling
-from ingot.frontend.jit.product_ways import quicker_product
+from ingot.frontend.jit.product_ways import GENERATED, quicker_product
 from ingot.frontend.jit.products import gather_products
 from ingot.frontend.jit.regions import RegionGraph, build_region
 from ingot.frontend.jit.replaying import Replayed
@@ -49,6 +49,8 @@ class Program:
     """Sizes that stay open and must be equal."""
     has_guesses: bool = False
     """Whether it checks sizes of results, and raises Unforeseen where they are not as foretold."""
+    products: tuple[Operation, ...] = ()
+    """The calls that are products by generated code."""
 
     def replayed(self) -> Program:
         """The same program, replayed as CUDA graphs."""
@@ -113,6 +115,7 @@ class _Writer:
     modules: list[CompiledModule] = field(default_factory=list)
     conditions: list[tuple[Size, Size]] = field(default_factory=list)
     has_guesses: bool = False
+    products: list[Operation] = field(default_factory=list)
     last_uses: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -153,9 +156,12 @@ class _Writer:
         called, quicker = operation.event.target, quicker_product(operation)
         memory = self._memory(operation, is_needed=quicker is not None)
         if quicker is not None and memory:
-            function = self._bind(quicker.__name__, quicker)
+            function, way = quicker.__name__, quicker
         else:
-            function = self._bind(str(called).replace(".", "_"), DIRECT.get(called, called._op))
+            function, way = str(called).replace(".", "_"), DIRECT.get(called, called._op)
+        if way in GENERATED:
+            self.products.append(operation)
+        function = self._bind(function, way)
         schema = operation.event.target._schema
         given = [self._value(value) for value in operation.arguments]
         keywords = {argument.name for argument in schema.arguments}
@@ -202,7 +208,8 @@ class _Writer:
         text = "\n".join(["def program(arguments, surroundings, numbers):", *(f"    {line}" for line in body)]) + "\n"
         exec(compile(text, "<ingot program>", "exec"), self.namespace)  # of what was written above, and nothing else
         function = self.namespace["program"]
-        return Program(text, function, self.steps, self.modules, tuple(self.conditions), self.has_guesses)
+        conditions, products = tuple(self.conditions), tuple(self.products)
+        return Program(text, function, self.steps, self.modules, conditions, self.has_guesses, products)
 
     # --- pieces of text -----------------------------------------------------------------------------------------------
 
