@@ -51,9 +51,10 @@ _LOSES_OUT = frozenset({"matrix_rank", "linalg_matrix_rank"})
 class _Operations(TorchDispatchMode):
     """Hands every operation to a recording."""
 
-    def __init__(self, recording: Recording):
+    def __init__(self, recording: Recording, witness: Witness):
         super().__init__()
         self._recording = recording
+        self._witness = witness
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -61,25 +62,29 @@ class _Operations(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunction():
+        with self._witness.looking_away(), torch._C.DisableTorchFunction():
             return self._recording.operate(func, args, kwargs or {})
 
 
 class _Questions(TorchFunctionMode):
     """Hands every function of torch that Python calls to a recording."""
 
-    def __init__(self, recording: Recording):
+    def __init__(self, recording: Recording, witness: Witness):
         super().__init__()
         self._recording = recording
+        self._witness = witness
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         recording, kwargs = self._recording, kwargs or {}
-        recording.ask(func)
-        if "out" in kwargs and getattr(func, "__name__", "") in _LOSES_OUT:
+        with self._witness.looking_away():
+            recording.ask(func)
+            handed = marks_in(args, kwargs)
+            loses_out = "out" in kwargs and getattr(func, "__name__", "") in _LOSES_OUT
+        if loses_out:
             recording.stop(f"PyTorch does not write the result of {func.__name__} while it is recorded")
             with _disable_current_modes():
                 return func(*args, **kwargs)
-        before, recording.handed = recording.handed, marks_in(args, kwargs)
+        before, recording.handed = recording.handed, handed
         try:
             return func(*args, **kwargs)
         finally:
@@ -101,8 +106,6 @@ class Recording:
         self._kept: list[Any] = []
         self._arguments = arguments
         self._definition: str | None = None
-        self._operating = False
-        """Whether an operation is running now, whose body may be Python of its author's."""
         self.handed: frozenset[int] = frozenset()
         """The marked numbers that the function of torch which runs now was given."""
         self._constant: set[Register] = set()
@@ -116,10 +119,10 @@ class Recording:
         before = state_of_torch()
         parts_before = _parts(args, kwargs)
         with (
-            Witness(self._saw, self._surroundings.touch_context, self._noticed),
+            Witness(self._saw, self._surroundings.touch_context, self.stop) as witness,
             _uncached_casts(),
-            _Questions(self),
-            _Operations(self),
+            _Questions(self, witness),
+            _Operations(self, witness),
         ):
             result = function(*args, **kwargs)
         self._definition = _definition(function)
@@ -135,15 +138,10 @@ class Recording:
         return result
 
     def _saw(self, frame: types.FrameType) -> None:
-        if self.broken is None and not self._operating:
+        if self.broken is None:
             reason = self._surroundings.saw(frame)
             if reason is not None:
                 self.stop(reason)
-
-    def _noticed(self, effect: str) -> None:
-        """An effect; those of an operation itself come again whenever it is called."""
-        if not self._operating:
-            self.stop(effect)
 
     def stop(self, reason: str) -> None:
         """Record no further; the call goes on."""
@@ -191,14 +189,11 @@ class Recording:
             return self._lift(target(*args, **kwargs))
         given = self._encode(list(args)), self._encode(dict(kwargs))
         shapes = [(tensor, tensor.shape) for tensor in _tensors_in((args, kwargs))] if is_mutable(target) else []
-        self._operating = True
         try:
             result = target(*args, **kwargs)
         except Exception:  # if the function catches it, what follows depends on values
             self.broken = Broken(f"{target} raises an error", user_place())
             raise
-        finally:
-            self._operating = False
         if any(tensor.shape != shape for tensor, shape in shapes):
             self.stop(f"{target} changes the size of a tensor")
         if self.broken is None:

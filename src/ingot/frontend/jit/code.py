@@ -21,11 +21,16 @@ def global_names(code: types.CodeType) -> tuple[str, ...]:
     return tuple({one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")})
 
 
+_ASSIGNING = {dis.opmap[name] for name in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")}
+
+
 @cache
 def assigned_names(code: types.CodeType) -> frozenset[str]:
     """The variables outside a function, global or closed over, that it or a function inside it assigns to."""
     found: set[str] = set()
     for inner in with_inner(code):
+        if _ASSIGNING.isdisjoint(inner.co_code[::2]):
+            continue
         for one in dis.get_instructions(inner):
             is_global = one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
             if is_global or (one.opname in ("STORE_DEREF", "DELETE_DEREF") and one.argval in code.co_freevars):

@@ -164,6 +164,8 @@ class Families:
 
     def marked_positions(self, described: Described) -> dict[int, int | str]:
         """Where the numbers that may vary are: by leaf, their position or keyword."""
+        if not any(type(leaf) in (int, float) for leaf in described.leaves):
+            return {}  # the function's text is not even read
         if self.parameters is None:
             self.parameters = arithmetic_parameters(self.function)
         if not self.parameters:

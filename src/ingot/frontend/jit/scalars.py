@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -93,7 +94,7 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef | None:
     """The text of a function, parsed; None if it cannot be had or is not the text of this code."""
     code = function.__code__
     try:
-        text = inspect.getsource(code)
+        text = _text(function)
         tree = ast.parse(f"if True:\n{text}" if text[:1].isspace() else text)  # indented, its strings stay as they are
         compiled = compile(tree, "<text>", "exec", dont_inherit=True)
     except (OSError, TypeError, SyntaxError, ValueError):
@@ -104,6 +105,16 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef | None:
     candidates = (value for value in compiled.co_consts if isinstance(value, types.CodeType))
     is_same = any(_words(candidate) == _words(code) for candidate in candidates)
     return definition if is_same else None
+
+
+def _text(function: types.FunctionType) -> str:
+    """The lines of a function. Its globals are at hand: `inspect.getsource` looks through all modules for them."""
+    code = function.__code__
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    if not lines:
+        raise OSError(f"there is no text of {code.co_name}")
+    return "".join(inspect.getblock(lines[code.co_firstlineno - 1 :]))
 
 
 def _words(code: types.CodeType) -> tuple[Any, ...]:

@@ -64,6 +64,7 @@ class Witness:
         self._on_code = on_code
         self._on_context = on_context
         self._on_effect = on_effect
+        self._looks_away = False
         self._seen: set[types.CodeType] = set()
         self._is_watching = False
         self._numbers: Any = None
@@ -84,7 +85,14 @@ class Witness:
         if _state_of_numpys_numbers() != self._numbers:
             self._on_effect("it draws numpy's random numbers")
 
+    def looking_away(self) -> _LookingAway:
+        """A block that is nobody's business: the recording itself, or an operation, whatever that does inside. Most of
+        what Python does while a call is recorded is the recording."""
+        return _LookingAway(self)
+
     def _notice(self, frame: types.FrameType, event: str, called: Any) -> None:
+        if self._looks_away:
+            return
         if self._collecting is not None:  # the garbage collector has called somebody in between
             if event == "return" and frame is self._collecting:
                 self._collecting = None
@@ -100,6 +108,21 @@ class Witness:
             effect = _effect(frame, called)
             if effect is not None:
                 self._on_effect(effect)
+
+
+class _LookingAway:
+    """What `contextmanager` would make takes as long as an operation."""
+
+    __slots__ = ("_before", "_witness")
+
+    def __init__(self, witness: Witness):
+        self._witness = witness
+
+    def __enter__(self) -> None:
+        self._before, self._witness._looks_away = self._witness._looks_away, True
+
+    def __exit__(self, *_: object) -> None:
+        self._witness._looks_away = self._before
 
 
 def _home(called: Any, owner: Any) -> str:
