@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ingot.base.types import TensorType
-from ingot.fusion.groups import Conflict, Group, inputs_of
+from ingot.fusion.groups import Conflict, Group
 from ingot.fusion.placement import Placement, varies
 from ingot.fusion.rules import FusionRules
 from ingot.ir.node import Node
@@ -33,7 +33,7 @@ def absorb(groups: Iterable[Group], supports: Callable[[Node], bool], rules: Fus
     for group in groups:
         if not group.grows:
             continue
-        for node in inputs_of(group):
+        for node in list(group.inputs):
             chain = _chain(node, supports)
             if chain:
                 _take(group, node, chain, rules)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from ingot.base.sizes import Shape
 from ingot.base.types import ScalarType, TensorType
 from ingot.fusion.absorption import absorb
-from ingot.fusion.groups import Conflict, Group, Level, inputs_of
+from ingot.fusion.groups import Conflict, Group, Level
 from ingot.fusion.placement import Placement, is_pick
 from ingot.fusion.rules import FusionRules
 from ingot.ir.graph import Graph
@@ -145,7 +145,7 @@ class _Partition:
                     first = self._joined(first, second)
 
     def _joined(self, first: Group, second: Group) -> Group:
-        if set(inputs_of(first)).isdisjoint(inputs_of(second)) or first.last > second.last:
+        if first.inputs.keys().isdisjoint(second.inputs) or first.last > second.last:
             return first
         try:
             merged = second.merged_with(first)
@@ -158,8 +158,7 @@ class _Partition:
     def _replace(self, first: Group, second: Group, merged: Group) -> None:
         del self._groups[first], self._groups[second]
         self._groups[merged] = None
-        for node in merged.nodes:
-            self._group_of[node] = merged
+        self._group_of.update(dict.fromkeys(merged.nodes, merged))
         for group in self._groups:
             if first in group.operands or second in group.operands:
                 group.operands = group.operands - {first, second} | {merged}
@@ -240,13 +239,12 @@ def _needed_outside(groups: Mapping[Group, None], returned: set[Node]) -> dict[G
     found: dict[Group, set[Node]] = {}
     for group in groups:
         needed: set[Node] = set()
+        views = [node for node in group.nodes if node.op.kind is Kind.VIEW]
         for node in reversed(group.positions):
             if node in group.absorbed:
                 continue
             others = {reader for reader in read.get(node, ()) if reader is not group and node not in reader.absorbed}
-            under_view = any(
-                view.op.kind is Kind.VIEW and view in needed and node in view.operands for view in group.nodes
-            )
+            under_view = any(view in needed and node in view.operands for view in views)
             if node in returned or others or under_view:
                 needed.add(node)
         found[group] = needed

@@ -12,7 +12,7 @@ Always holds: a group is convex (no path leaves it and comes back), and all its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
 from ingot.base.types import TensorType
@@ -43,6 +43,48 @@ class Conflict(Exception):
     """Why two groups cannot be one."""
 
 
+class _Facts:
+    """What follows from the operations of a group and where they lie, found out once.
+
+    Where one group comes after the other in the program, what is known of both gives what is true of them together.
+    """
+
+    __slots__ = ("axes", "inputs", "operations", "positions", "used")
+
+    def __init__(self, group: Group):
+        self.positions = group.positions
+        """The operations that this is about: a group that changes gets others."""
+        self.axes = _axes_of(group)
+        self.operations = tuple(node for node in group.nodes if node.op.kind is not Kind.VIEW)
+        self.used = frozenset(operand for node in group.nodes for operand in node.operands)
+        self.inputs: dict[Node, Placement] = {}
+        for node in group.nodes:
+            for operand in node.operands:
+                if operand not in group.placements and isinstance(operand.type, TensorType):
+                    self.inputs.setdefault(operand, group.reads(node, operand))
+
+    @staticmethod
+    def joined(merged: Group, source: _Facts, reader: _Facts, mapping: Mapping[Axis, Axis]) -> _Facts:
+        found = _Facts.__new__(_Facts)
+        found.positions = merged.positions
+        found.axes = _axes_of(merged)
+        found.operations = source.operations + reader.operations
+        found.used = source.used | reader.used
+        found.inputs = {node: renamed(place, mapping) for node, place in source.inputs.items()}
+        for node, place in reader.inputs.items():
+            if node not in merged.placements:
+                found.inputs.setdefault(node, place)
+        return found
+
+
+def _axes_of(group: Group) -> tuple[Axis, ...]:
+    placements = dict.fromkeys((*group.gathered.values(), *group.placements.values()))  # most values have the same
+    longest = max(placements, key=lambda placement: len(varies(placement)), default=())
+    found = [axis for axis in longest if axis is not None]
+    found += [axis for placement in placements for axis in placement if axis is not None]
+    return tuple(dict.fromkeys(found))
+
+
 class Group:
     """Operations that will be one kernel, or a single operation that no kernel computes."""
 
@@ -59,6 +101,7 @@ class Group:
         """Of each reduction and each pick of one element per row, where what it runs along lies."""
         self.absorbed: set[Node] = set()
         """Operations that are computed here besides where they belong, because that is cheaper than reading them."""
+        self._known: _Facts | None = None
         if not grows:
             return
         if node.op.kind is Kind.REDUCTION or is_pick(node):
@@ -79,9 +122,25 @@ class Group:
         return next(reversed(self.positions.values()))
 
     @property
-    def operations(self) -> list[Node]:
+    def _facts(self) -> _Facts:
+        if self._known is None or self._known.positions is not self.positions:
+            self._known = _Facts(self)
+        return self._known
+
+    @property
+    def operations(self) -> tuple[Node, ...]:
         """Its operations without views, which cost nothing."""
-        return [node for node in self.nodes if node.op.kind is not Kind.VIEW]
+        return self._facts.operations
+
+    @property
+    def inputs(self) -> Mapping[Node, Placement]:
+        """The tensors that it reads from outside, in the order of their first use, and where they lie."""
+        return self._facts.inputs
+
+    @property
+    def used(self) -> frozenset[Node]:
+        """Everything that its operations read."""
+        return self._facts.used
 
     def reads(self, node: Node, operand: Node) -> Placement:
         """Where an operand of one of its operations lies."""
@@ -94,11 +153,7 @@ class Group:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """All axes, in the order of the dimensions of the value that has most of them."""
-        placements = dict.fromkeys((*self.gathered.values(), *self.placements.values()))  # most values have the same
-        longest = max(placements, key=lambda placement: len(varies(placement)), default=())
-        found = [axis for axis in longest if axis is not None]
-        found += [axis for placement in placements for axis in placement if axis is not None]
-        return tuple(dict.fromkeys(found))
+        return self._facts.axes
 
     def reduced(self) -> frozenset[Axis]:
         """The axes along which element values become row values; Conflict where reductions do not fit together."""
@@ -166,6 +221,8 @@ class Group:
         merged.placements.update(self.placements)
         merged.gathered = {node: renamed(place, mapping) for node, place in source.gathered.items()}
         merged.gathered.update(self.gathered)
+        is_behind = source.last < self.first
+        merged._known = _Facts.joined(merged, source._facts, self._facts, mapping) if is_behind else None
         merged.levels()
         return merged
 
@@ -203,7 +260,7 @@ def _same_axes(source: Group, reader: Group) -> dict[Axis, Axis]:
         for operand in node.operands:
             if operand in source.placements:
                 match(source.placements[operand], reader.reads(node, operand))
-    for node in source.nodes:
+    for node in source.nodes if source.last > reader.first else ():
         for operand in node.operands:
             if operand in reader.placements:
                 match(source.reads(node, operand), reader.placements[operand])
@@ -215,8 +272,8 @@ def _same_axes(source: Group, reader: Group) -> dict[Axis, Axis]:
 
 def _match_remaining(source: Group, reader: Group, mapping: dict[Axis, Axis]) -> None:
     free = [axis for axis in reader.axes if axis not in mapping.values()]
-    inputs = _input_placements(reader)
-    for node, placement in _input_placements(source).items():
+    inputs = reader.inputs
+    for node, placement in source.inputs.items():
         for axis, other in zip(placement, inputs.get(node, ()), strict=False):
             if axis is not None and axis not in mapping and other in free:
                 mapping[axis] = other
@@ -227,18 +284,3 @@ def _match_remaining(source: Group, reader: Group, mapping: dict[Axis, Axis]) ->
             if other is not None:
                 mapping[axis] = other
                 free.remove(other)
-
-
-def inputs_of(group: Group) -> list[Node]:
-    """The tensors that a group reads from outside, in the order of their first use."""
-    return list(_input_placements(group))
-
-
-def _input_placements(group: Group) -> dict[Node, Placement]:
-    """Where the tensors lie that a group reads from outside."""
-    found: dict[Node, Placement] = {}
-    for node in group.nodes:
-        for operand in node.operands:
-            if operand not in group.placements and isinstance(operand.type, TensorType):
-                found.setdefault(operand, group.reads(node, operand))
-    return found

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ingot.fusion.groups import Conflict, Group, inputs_of
+from ingot.fusion.groups import Conflict, Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,9 @@ class FusionRules:
 
 
 def _count_operations(group: Group) -> int:
-    return sum(node.op.name != "cast" for node in group.operations)
+    return len([node for node in group.operations if node.op.name != "cast"])
 
 
 def _count_buffers(group: Group) -> int:
     """At least so many tensors: every input, and every value that nothing in the group reads."""
-    used = {operand for node in group.nodes for operand in node.operands}
-    return len(inputs_of(group)) + sum(node not in used for node in group.operations)
+    return len(group.inputs) + len(set(group.operations) - group.used)

@@ -16,8 +16,9 @@ from functools import cached_property
 from hashlib import blake2b
 
 from ingot.base.types import ScalarType, TensorType
-from ingot.ir.node import Assumption, Node, is_structure
+from ingot.ir.node import Assumption, Node
 from ingot.ir.printer import print_graph
+from ingot.ops import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,11 @@ class Graph:
         return self.text
 
 
+def is_leaf(node: Node) -> bool:
+    """Whether a node is an input or a constant, which are no part of a graph's list."""
+    return node.op.kind is Kind.STRUCTURE and node.op.name in ("input", "constant")
+
+
 def live_nodes(roots: list[Node]) -> set[Node]:
     """Everything the given nodes are computed from, themselves included."""
     found: set[Node] = set()
@@ -91,7 +97,7 @@ def operations_of(roots: list[Node], known: Container[Node] = frozenset()) -> It
             continue
         if operands_done:
             done.add(node)
-            if not is_structure(node, "input") and not is_structure(node, "constant"):
+            if not is_leaf(node):
                 yield node
         else:
             waiting.append((node, True))

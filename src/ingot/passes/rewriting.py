@@ -14,7 +14,7 @@ from typing import Protocol
 from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number, convert_number
 from ingot.base.types import ScalarType, TensorType
-from ingot.ir.graph import Graph, operations_of
+from ingot.ir.graph import Graph, is_leaf, operations_of
 from ingot.ir.node import Assumption, Node, make
 from ingot.ops import lookup
 from ingot.ops.attributes import NONE, Attributes, ConstantAttributes, ShapeAttributes
@@ -71,20 +71,25 @@ class Rewriter:
 
     def with_new_operands(self, node: Node) -> Node:
         """The node over what its operands have become; itself if none of them changed."""
-        operands = [self.rewritten(operand) for operand in node.operands]
-        if all(new is old for new, old in zip(operands, node.operands, strict=True)):
-            return node
-        return make(node.op, operands, node.attributes)
+        become = self._new
+        operands = tuple([become.get(operand, operand) for operand in node.operands])
+        return node if operands == node.operands else make(node.op, operands, node.attributes)
 
     def put(self, old: Node, new: Node) -> None:
         """Record what an old node becomes, with everything new below it."""
         self._new[old] = new
         if new in self._listed:
             return
+        if all(operand in self._listed or is_leaf(operand) for operand in new.operands) and not is_leaf(new):
+            self._list(new)  # as most nodes stay what they are
+            return
         for node in list(operations_of([new], known=self._listed)):
-            self._listed.setdefault(node)
-            for assumption in node.assumptions:
-                self._assumptions.setdefault(assumption)
+            self._list(node)
+
+    def _list(self, node: Node) -> None:
+        self._listed[node] = None
+        for assumption in node.assumptions:
+            self._assumptions.setdefault(assumption)
 
     def finish(self) -> PassResult:
         outputs = tuple(replace(output, node=self.rewritten(output.node)) for output in self.graph.outputs)
