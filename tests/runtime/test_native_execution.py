@@ -91,6 +91,22 @@ def test_modules_are_native_too():
     assert module.stats().executions == 2
 
 
+def test_methods_taken_before_the_first_call_are_native_later():
+    fd, x = define(lambda fd, x: [x * 2.0 + 1.0], 1), torch.randn(64)
+    for execute in (fd.execute, fd.module.execute):
+        assert not inspect.isbuiltin(execute)
+        before = native_calls(fd)
+        execute([x])
+        (result,) = execute((x,))
+        assert torch.equal(result, fd.execute([x])[0])
+        assert native_calls(fd) >= before + 2
+        assert torch.equal(execute([x[::2]])[0], x[::2] * 2.0 + 1.0), "which no record covers yet"
+        with pytest.raises(ArgumentError):
+            execute(x)  # pyright: ignore[reportArgumentType]
+        with pytest.raises(InputError):
+            execute([x[None]])
+
+
 def outlived(fd, x):
     """A value that is read again after another one has come and gone."""
     first = fd.ops.softmax(x, -1)

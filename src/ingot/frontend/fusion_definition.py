@@ -74,7 +74,8 @@ class FusionDefinition:
         self._failure: str | None = None
         self._lock = threading.RLock()
         self._specialised: dict[FixedSizes, CompiledModule | None] = {}
-        self._shortcut = Shortcut(self, FusionDefinition.execute, "(inputs, *, device=None)")
+        execute, answer = FusionDefinition.execute, FusionDefinition._execute
+        self._shortcut = Shortcut(self, execute, answer, "(inputs, *, device=None)")
         self.ops = Operators(self._builder)
 
     # --- defining -----------------------------------------------------------------------------------------------------
@@ -198,6 +199,10 @@ class FusionDefinition:
         `device` says where to run if no input is a tensor. Calls like earlier ones are answered by a builtin function
         of the same name, where nothing in them needs Python.
         """
+        answer = self._shortcut.function or self._execute
+        return answer(inputs) if device is None else answer(inputs, device=device)
+
+    def _execute(self, inputs: Sequence[Any], *, device: torch.device | str | None = None) -> list[Any]:
         graph = self.graph
         flattened = self._flatten(inputs)
         module = self._module_for(graph, flattened)

@@ -69,7 +69,7 @@ class CompiledModule:
         generates = level >= 3
         self._plan = Plan(optimized.graph, compiler.rules) if generates else Interpreter(optimized.graph)
         self._runner = Runner(self._plan, config["enable_profiling"])
-        self._shortcut = Shortcut(self, CompiledModule.execute, "(inputs, device=None)")
+        self._shortcut = Shortcut(self, CompiledModule.execute, CompiledModule._execute, "(inputs, device=None)")
         self._compile_seconds = time.perf_counter() - start
 
     def execute(self, inputs: Sequence[Any], device: torch.device | str | None = None) -> list[Any]:
@@ -77,6 +77,10 @@ class CompiledModule:
 
         Calls like earlier ones are answered by a builtin function of the same name, where nothing in them needs Python.
         """
+        answer = self._shortcut.function or self._execute
+        return answer(inputs) if device is None else answer(inputs, device)
+
+    def _execute(self, inputs: Sequence[Any], device: torch.device | str | None = None) -> list[Any]:
         results = self._runner.execute(inputs, device)
         record = self.record_for(inputs)
         if record is not None:

@@ -43,12 +43,15 @@ class Totals:
 class Shortcut:
     """Puts a builtin in the place of an object's method `execute`, once there is a record it can answer calls with.
 
-    Calls that no record covers still reach the method. A method that a subclass has overridden stays.
+    Calls that no record covers reach another method, which answers all of them. A method that a subclass has overridden
+    stays.
     """
 
-    def __init__(self, owner: Any, method: Callable[..., Any], signature: str):
+    def __init__(self, owner: Any, method: Callable[..., Any], answer: Callable[..., Any], signature: str):
+        self.function: Callable[..., Any] | None = None
+        """The builtin, for whoever took the method from the object before."""
         self._owner = weakref.ref(owner)
-        self._method = method
+        self._method, self._answer = method, answer
         self._signature = signature
         self._table: CallTable | None = None
         self._lock = threading.Lock()
@@ -66,9 +69,9 @@ class Shortcut:
 
     def _install(self, found: Launcher, owner: Any, table: CallTable) -> None:
         name, documentation = self._method.__name__, self._method.__doc__ or ""
-        fallback = MethodType(self._method, owner)
-        function = native_function(found, table, fallback, name, self._signature, documentation)
-        owner.__dict__[name] = function
+        fallback = MethodType(self._answer, owner)
+        self.function = native_function(found, table, fallback, name, self._signature, documentation)
+        owner.__dict__[name] = self.function
 
 
 class Runner:
