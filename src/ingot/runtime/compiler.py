@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ingot.base.collecting import collecting_later
 from ingot.base.config import Config
 from ingot.base.environment import environment
 from ingot.base.errors import ArgumentError
@@ -207,7 +208,8 @@ class JitCompiler:
                 self._hits += 1
                 self._modules.move_to_end(key)
                 return found
-        module = CompiledModule(self, graph)
+        with collecting_later():
+            module = CompiledModule(self, graph)
         _dump(module)
         if not self.config["enable_caching"]:
             return module

@@ -12,10 +12,12 @@ import time
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 
+from ingot.base.collecting import collecting_later
 from ingot.base.errors import CaptureError, IngotError
 from ingot.frontend.jit.arguments import Described, describe
 from ingot.frontend.jit.capture import Broken
@@ -174,15 +176,17 @@ class Compiled(Dispatched):
             result = self.function(*args, **kwargs)
             trial.eager.append(watch.stop())
             return result
+        kernels_are_compiled = trial.is_warm  # when they are first called
         try:
-            results = program.function(described.tensors, tape.surroundings, ())
+            with nullcontext() if kernels_are_compiled else collecting_later():
+                results = program.function(described.tensors, tape.surroundings, ())
         except IngotError as error:
             if program.has_effects:
                 raise
             return self._abandon(found, error, args, kwargs)
         assert found.build_result is not None
         result = found.build_result(results)
-        if not trial.is_warm:  # kernels are compiled when they are first called
+        if not kernels_are_compiled:
             found.compile_seconds += time.perf_counter() - start
         if watch is not None:
             trial.note_program(watch.stop())

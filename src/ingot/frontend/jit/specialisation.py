@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ingot.base.collecting import collecting_later
 from ingot.frontend.jit.arguments import Described
 from ingot.frontend.jit.capture import Broken, Recording
 from ingot.frontend.jit.program import Program, compile_tape
@@ -85,7 +86,8 @@ class Specialisation:
             if self.program is None:
                 assert self.tape is not None
                 start = time.perf_counter()
-                self.program = compile_tape(self.tape, compiler, is_frozen, is_replayed)
+                with collecting_later():
+                    self.program = compile_tape(self.tape, compiler, is_frozen, is_replayed)
                 self.compile_seconds += time.perf_counter() - start
             return self.program
 

@@ -1,0 +1,58 @@
+"""Garbage collection while something is compiled."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+import torch
+
+import ingot
+from ingot.base.collecting import collecting_later
+from ingot.frontend.jit import specialisation
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_it_is_as_before_afterwards(is_enabled: bool):
+    was_enabled = gc.isenabled()
+    (gc.enable if is_enabled else gc.disable)()
+    try:
+        with collecting_later():
+            assert not gc.isenabled()
+            with collecting_later():
+                pass
+            assert not gc.isenabled()
+        assert gc.isenabled() == is_enabled
+        with pytest.raises(ZeroDivisionError), collecting_later():
+            _ = 1 // 0
+        assert gc.isenabled() == is_enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
+
+
+def test_no_collection_starts_while_a_function_is_compiled(monkeypatch: pytest.MonkeyPatch):
+    """With a threshold at which everything else collects."""
+    collections: list[str] = []
+    during: list[int] = []
+    compile_tape = specialisation.compile_tape
+
+    def compile_and_count(*given: Any) -> Any:
+        before = len(collections)
+        made = compile_tape(*given)
+        during.append(len(collections) - before)
+        return made
+
+    monkeypatch.setattr(specialisation, "compile_tape", compile_and_count)
+    function = ingot.jit(lambda x: torch.softmax(x * 2 + 1, -1).sum(0))
+    thresholds = gc.get_threshold()
+    note = lambda phase, info: collections.append(phase)
+    gc.callbacks.append(note)
+    gc.set_threshold(1, 1, 1)
+    try:
+        for _ in range(2):
+            function(torch.randn(5, 7))
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*thresholds)
+    assert during == [0] and collections
