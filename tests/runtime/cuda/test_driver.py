@@ -101,6 +101,18 @@ def test_forked_child_is_told_that_it_cannot_use_the_driver(install, monkeypatch
         device(0)
 
 
+def test_functions_that_native_code_calls_may_be_missing(monkeypatch):
+    exported = FakeDriver()._exports
+    symbols = {driver_module._SYMBOLS.get(name, name): function for name, function in exported.items()}
+    library = type("Library", (), {**symbols, "cuGraphAddKernelNode_v2": exported["cuModuleUnload"]})
+    monkeypatch.setattr(driver_module, "_loaded", once(driver_module._loaded.__wrapped__))  # type: ignore[attr-defined]
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    expected = ctypes.cast(exported["cuModuleUnload"], ctypes.c_void_p).value
+    assert address_of("cuGraphAddKernelNode") == expected
+    with pytest.raises(CudaError, match="this driver has no cuGraphLaunch; update it"):
+        address_of("cuGraphLaunch")
+
+
 def test_address_of_a_function_calls_it(install):
     fake = install(FakeDriver())
     assert ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(address_of("cuCtxPushCurrent"))(5) == 0

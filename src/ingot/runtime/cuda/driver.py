@@ -43,7 +43,25 @@ PROTOTYPES: Mapping[str, tuple[type, ...]] = {
     "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, POINTER(c_void_p), c_void_p),
 }
 """The functions that are called, by their documented names, and the types of their arguments. All return a code."""
-_SYMBOLS = {name: f"{name}_v2" for name in ("cuCtxPushCurrent", "cuCtxPopCurrent", "cuModuleGetGlobal")}
+NATIVE = (
+    "cuStreamGetPriority",
+    "cuGraphCreate",
+    "cuGraphAddKernelNode",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphExecKernelNodeSetParams",
+    "cuGraphLaunch",
+)
+"""Functions that native code alone calls. Drivers may lack them."""
+_SYMBOLS = {
+    name: f"{name}_v2"
+    for name in (
+        "cuCtxPushCurrent",
+        "cuCtxPopCurrent",
+        "cuModuleGetGlobal",
+        "cuGraphAddKernelNode",
+        "cuGraphExecKernelNodeSetParams",
+    )
+}
 """Names in the library where they differ from the documented ones: without the suffix these are functions of old."""
 _MAJOR, _MINOR, _SHARED_BYTES_PER_BLOCK = 75, 76, 97
 """The numbers under which the driver is asked for what a `Device` says."""
@@ -101,7 +119,9 @@ class Driver:
         return text.value.decode() if text.value else "an unknown error"
 
     def address_of(self, name: str) -> int:
-        """Where a function of the driver begins, for native code that calls it."""
+        """Where a function of the driver begins, for native code that calls it; a `CudaError` if it has none."""
+        if name not in self._functions:
+            raise CudaError(f"this driver has no {name}; update it")
         return ctypes.cast(self._functions[name], c_void_p).value or 0
 
     def device_count(self) -> int:
@@ -162,6 +182,8 @@ def _loaded() -> Driver:
         raise CudaError(f"no driver for NVIDIA devices, or too old a one: {error}; install or update it") from error
     for function, types in PROTOTYPES.items():
         functions[function].argtypes, functions[function].restype = types, c_int
+    symbols = {name: _SYMBOLS.get(name, name) for name in NATIVE}
+    functions |= {name: getattr(library, symbol) for name, symbol in symbols.items() if hasattr(library, symbol)}
     return Driver(functions)
 
 
@@ -185,7 +207,7 @@ def is_available() -> bool:
 
 
 def address_of(name: str) -> int:
-    """Where a function of the driver begins, for native code that calls it."""
+    """Where a function of the driver begins, for native code that calls it; a `CudaError` if there is none."""
     return driver().address_of(name)
 
 

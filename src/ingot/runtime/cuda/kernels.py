@@ -30,6 +30,7 @@ from ingot.runtime.cuda.modules import LoadedFunction, load
 from ingot.runtime.cuda.modules import launch as launch_function
 from ingot.runtime.cuda.prepared import Launch, PreparedLaunches
 from ingot.runtime.kernels import Kernel, OutputTypes, address_of, laid_out, word_of, words_of
+from ingot.runtime.native.executables import executables_of
 from ingot.runtime.native.once import OncePerKey
 
 
@@ -100,7 +101,8 @@ def prepare(
 
 def _launch(call: GpuCall, function: LoadedFunction, launch: GpuLaunch) -> Launch:
     grid = launch.blocks(call), launch.lines(call), 1
-    return Launch(function.handle, grid, (launch.schedule(call.schedule).threads, 1, 1))
+    threads = launch.schedule(call.schedule).threads
+    return Launch(function.handle, grid, (threads, 1, 1), executables=executables_of(function.handle).address)
 
 
 def compiled_for(program: Program, call: GpuCall, index: int) -> GpuKernel:

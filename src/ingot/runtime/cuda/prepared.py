@@ -28,6 +28,8 @@ class Launch:
     """Threads of each."""
     shared_bytes: int = 0
     """Dynamic shared memory of a block."""
+    executables: int = 0
+    """Where native code keeps the graphs that it launches it by; 0 if it shall launch it as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from ingot.runtime.native.device_tensors import (
     emit_new_tensor,
     wrapped,
 )
+from ingot.runtime.native.graph_launching import MOST_BYTES, PLAIN, GraphFunctions, GraphLaunchingEmitter
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
 from ingot.runtime.native.matching import INPUTS, OUTPUTS
 from ingot.runtime.native.once import once
@@ -52,6 +53,8 @@ class DeviceFunctions:
     is_capturing: Foreign
     current_stream: Foreign
     tensors: TensorFunctions
+    graphs: GraphFunctions | None
+    """By which functions are launched quicker, if there are any."""
 
     @classmethod
     def of_cuda(cls) -> DeviceFunctions | None:
@@ -64,7 +67,7 @@ class DeviceFunctions:
             get, push, launch, is_capturing = (Foreign(address_of(name), 32) for name in names)
         except CudaError:
             return None
-        return cls(get, push, launch, is_capturing, exchange.current_stream, tensors)
+        return cls(get, push, launch, is_capturing, exchange.current_stream, tensors, GraphFunctions.of_cuda())
 
 
 class DeviceLaunchingEmitter:
@@ -149,11 +152,7 @@ class DeviceLaunchingEmitter:
         or being captured, where every call has its own."""
         routine = self._library.routine("find_counters", 2)
         streams, stream = routine.parameters
-        cell = routine.stack(1)
-        routine.store(0, cell)
-        failure = routine.call(self._functions.is_capturing, stream, cell)
-        is_captured = routine.compare(routine.load(cell), "!=", 0)
-        with routine.when(routine.either(is_captured, routine.compare(failure, "!=", 0))):
+        with routine.when(self._is_captured(routine, stream)):
             routine.give_back(0)
         with routine.loop(routine.load(streams)) as number:
             known = routine.add(streams, routine.add(8, routine.multiply(number, device_records.STREAM_WORDS * 8)))
@@ -161,6 +160,13 @@ class DeviceLaunchingEmitter:
                 routine.give_back(routine.load(known, 1))
         routine.give_back(0)
         return routine
+
+    def _is_captured(self, routine: Routine, stream: Value) -> Condition:
+        """Whether a stream is being captured in a graph, or may be."""
+        cell = routine.stack(1)
+        routine.store(0, cell)
+        failure = routine.call(self._functions.is_capturing, stream, cell)
+        return routine.compare(routine.united_bits(failure, routine.load(cell)), "!=", 0)
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -201,10 +207,11 @@ class DeviceLaunchingEmitter:
 
     def _launch_steps(self) -> Routine:
         """launch_steps(record, slots, stream): one launch after the other; 0, or the code of one that failed."""
-        routine = self._library.routine("launch_steps", 3)
+        launch_one, routine = self._launch_one(), self._library.routine("launch_steps", 3)
         record, slots, stream = routine.parameters
         words, parameters = routine.stack(routine.load(record, records.MOST_WORDS)), routine.stack(1)
         routine.store(words, parameters)
+        is_plain = 1 if self._functions.graphs is None else self._is_plain(routine, record, stream)
         steps = routine.load(record, records.STEPS)
         with routine.loop(routine.load(record, records.STEP_COUNT)) as index:
             step = routine.add(steps, routine.multiply(index, records.STEP_WORDS * 8))
@@ -212,11 +219,32 @@ class DeviceLaunchingEmitter:
             launches = routine.load(step, device_records.STEP_LAUNCHES)
             with routine.loop(routine.load(step, device_records.STEP_LAUNCH_COUNT)) as number:
                 launch = routine.add(launches, routine.multiply(number, device_records.LAUNCH_WORDS * 8))
-                described = [routine.load(launch, word) for word in range(device_records.LAUNCH_WORDS)]
-                code = routine.call(self._functions.launch, *described, stream, parameters, 0)
+                code = routine.call(launch_one, launch, stream, parameters, is_plain)
                 with routine.when(routine.compare(code, "!=", 0)):
                     routine.give_back(code)
         routine.give_back(0)
+        return routine
+
+    def _is_plain(self, routine: Routine, record: Value, stream: Value) -> Word:
+        """Whether launches are not to be graphs: because they are captured, and will be part of another, or because the
+        device has so much to do that it does not wait for the host."""
+        most = routine.multiply(routine.load(record, records.STEP_COUNT), MOST_BYTES)
+        is_large = routine.compare(routine.load(record, records.BYTES_MOVED), ">", most)
+        return routine.choose(routine.either(is_large, self._is_captured(routine, stream)), 1, 0)
+
+    def _launch_one(self) -> Routine:
+        """launch_one(launch, stream, parameters, is plain): as a graph where that can be, or as it is; 0, or a code."""
+        graphs = self._functions.graphs
+        launch_graph = None if graphs is None else GraphLaunchingEmitter(self._library, graphs).emit()
+        routine = self._library.routine("launch_one", 4)
+        launch, stream, parameters, is_plain = routine.parameters
+        if launch_graph is not None:
+            with routine.when(routine.compare(is_plain, "==", 0)):
+                code = routine.call(launch_graph, launch, stream, parameters)
+                with routine.when(routine.compare(code, "!=", PLAIN)):
+                    routine.give_back(code)
+        described = [routine.load(launch, word) for word in range(device_records.LAUNCH_ARGUMENTS)]
+        routine.give_back(routine.call(self._functions.launch, *described, stream, parameters, 0))
         return routine
 
     # --- results ------------------------------------------------------------------------------------------------------

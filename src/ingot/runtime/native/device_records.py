@@ -27,8 +27,11 @@ STREAM_WORDS = 2
 TENSOR_WORDS = 4
 # What a step on a device has instead of an entry.
 STEP_LAUNCHES, STEP_LAUNCH_COUNT = STEP_ENTRY, STEP_IS_PARALLEL
-# A launch, as the driver takes it: function, grid and block along three axes each, and bytes of shared memory.
-LAUNCH_WORDS = 8
+# A launch, as the driver takes it: function, grid and block along three axes each, and bytes of shared memory. Then
+# where its executable graphs are, or 0, and all but the function again, as a graph's node has it: in halves of words.
+LAUNCH_ARGUMENTS = 8
+LAUNCH_EXECUTABLES, LAUNCH_EXTENTS = 8, 9
+LAUNCH_WORDS = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +43,7 @@ class DeviceStep:
     patches: tuple[Patch, ...]
 
     def code(self, record: Placed) -> tuple[int, int]:
-        words = [
-            word
-            for launch in self.launches
-            for word in (launch.function, *launch.grid, *launch.block, launch.shared_bytes)
-        ]
-        return record.place(words), len(self.launches)
+        return record.place([word for launch in self.launches for word in _launch_words(launch)]), len(self.launches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +68,13 @@ class DeviceSite:
         assert kind is not None, "records are made for devices whose tensors are known"
         known = [*kind.keys, kind.device_mask, kind.bits]
         return [self.context, number, self.device.index, *known, len(tensors), described, self.counters]
+
+
+def _launch_words(launch: Launch) -> list[int]:
+    extents = (*launch.grid, *launch.block, launch.shared_bytes)
+    halves = (*extents, 0)
+    paired = [low | high << 32 for low, high in zip(halves[::2], halves[1::2], strict=True)]
+    return [launch.function, *extents, launch.executables, *paired]
 
 
 def _tensor_words(tensor: Prototype) -> list[int]:

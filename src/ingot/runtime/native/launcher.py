@@ -120,7 +120,9 @@ class LauncherEmitter:
         is_wrong = routine.compare(length, "!=", inputs)
         with routine.when(routine.either(is_wrong, routine.compare(is_watched, "!=", 0))):
             routine.give_back(0)
-        slots = routine.stack(routine.add(routine.multiply(inputs, 2), routine.add(routine.load(table, OUTPUTS), OTHER_SLOTS)))
+        slots = routine.stack(
+            routine.add(routine.multiply(inputs, 2), routine.add(routine.load(table, OUTPUTS), OTHER_SLOTS))
+        )
         with routine.loop(routine.load(table, COUNT)) as index:
             place = routine.add(index, RECORDS)
             record = routine.load(table, place)

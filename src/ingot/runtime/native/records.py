@@ -112,7 +112,8 @@ NUMBER_TYPES = {float: FLOAT, int: INT, bool: BOOL}
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Where a call keeps addresses and numbers: inputs, results, arena, counters, and inputs that are ints as doubles."""
+    """Where a call keeps addresses and numbers: inputs, results, arena, counters, and ints among the inputs as
+    doubles."""
 
     inputs: int
     results: int
