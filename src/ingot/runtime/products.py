@@ -27,15 +27,15 @@ class _Functions:
         self.tile: Tile = compiled.tile
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
         self.multiply: _Function = kind(compiled.multiply)
-        self.pack_dense_rows: _Function = kind(compiled.pack_dense_rows)
-        self.pack_dense_columns: _Function = kind(compiled.pack_dense_columns)
+        self.pack_turned: _Function = kind(compiled.pack_turned)
+        self.pack_straight: _Function = kind(compiled.pack_straight)
 
     def pack(self, matrix: torch.Tensor, words: ctypes.Array[ctypes.c_int64]) -> None:
         """Put a matrix of inner x columns into panels, whose address stands in the words."""
         is_turned = matrix.stride(1) != 1
         words[Word.WEIGHTS_ADDRESS] = matrix.data_ptr()
         words[Word.WEIGHTS_STRIDE] = matrix.stride(1 if is_turned else 0) * matrix.itemsize
-        (self.pack_dense_rows if is_turned else self.pack_dense_columns)(words)
+        (self.pack_turned if is_turned else self.pack_straight)(words)
 
 
 @lru_cache(maxsize=1)

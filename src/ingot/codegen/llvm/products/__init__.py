@@ -1,11 +1,10 @@
-"""Products of matrices: rows times weights, plus a bias.
+"""Products of matrices: rows times weights, plus a bias; and attention, which is two of them.
 
-    panels             weights in the order in which a product reads them: some columns, for each step along the inner
-                       axis side by side, then the next columns
-    pack(words)        weights into panels
-    multiply(words)    rows times panels, plus a bias, into results
+    panels    a matrix in the order in which a product reads it: some columns, for each step along the inner axis side
+              by side, then the next columns
 
-In order of reading: `region` (what all of them are given, and what is computed at a time), `packing`, `multiplying`.
+In order of reading: `region` (what is computed at a time, and how threads come to it), `packing` (matrices into
+panels), `tiles` (rows times panels, by one thread), `multiplying` (by all of them), `attention`.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from functools import lru_cache
 
 from ingot.codegen.llvm.common import provide
 from ingot.codegen.llvm.host import Compiled, Host, HostModule, host
-from ingot.codegen.llvm.products.multiplying import Multiplication
-from ingot.codegen.llvm.products.packing import PACK_DENSE_COLUMNS, PACK_DENSE_ROWS, emit_packing
-from ingot.codegen.llvm.products.region import Tile, Word
-
-MULTIPLY = "multiply"
+from ingot.codegen.llvm.products.multiplying import Word, emit_multiply, emit_pack
+from ingot.codegen.llvm.products.packing import emit_packing
+from ingot.codegen.llvm.products.region import Tile
+from ingot.codegen.llvm.products.tiles import emit_tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +27,21 @@ class CompiledProducts:
     tile: Tile
     code: Compiled
     multiply: int
-    pack_dense_rows: int
-    """For weights with a row for each column of the result, as layers keep them."""
-    pack_dense_columns: int
+    pack_turned: int
+    """For weights with a row for each column of the result, as layers have them."""
+    pack_straight: int
     """For weights with a row for each step of the inner axis."""
+
+
+_ENTRIES = ("multiply", "pack_turned", "pack_straight")
 
 
 def products_module(host: Host) -> HostModule:
     """The functions as LLVM has them, for any processor."""
     module, tile = HostModule(host), Tile.of(host)
-    Multiplication(module, tile).emit(MULTIPLY)
-    emit_packing(module, tile)
+    emit_multiply(module, tile, "multiply", emit_tiles(module, tile))
+    emit_pack(module, tile, "pack_turned", emit_packing(module, tile, is_turned=True))
+    emit_pack(module, tile, "pack_straight", emit_packing(module, tile, is_turned=False))
     return module
 
 
@@ -48,9 +50,7 @@ def compiled_products() -> CompiledProducts:
     """Machine code for products on this processor."""
     provide()
     code = Compiled(products_module(host()))
-    tile = Tile.of(host())
-    addresses = (code.address(name) for name in (MULTIPLY, PACK_DENSE_ROWS, PACK_DENSE_COLUMNS))
-    return CompiledProducts(tile, code, *addresses)
+    return CompiledProducts(Tile.of(host()), code, *map(code.address, _ENTRIES))
 
 
 __all__ = ["CompiledProducts", "Tile", "Word", "compiled_products", "products_module"]

@@ -1,97 +1,107 @@
-"""Weights into panels.
+"""A matrix of inner x columns into panels.
 
-Weights that have a row for each column of the result are turned: a square of as many rows as a vector has lanes is
-loaded, turned in registers and stored as many vectors. Those that have a row for each step of the inner axis are
-copied. The last panel may have columns beyond the last: they are the last once more, and nobody looks at what comes of
-them.
+One that lies turned, with a row for each column, as layers have their weights, is turned back: a square of as many rows
+as a vector has lanes is loaded, turned in registers and stored as many vectors. One that has a row for each step of the
+inner axis is copied. The last panel may have columns beyond the last: they are the last once more, and nobody looks at
+what comes of them.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.frame import ANY_ADDRESS, WORD, counted, minimum
+from ingot.codegen.llvm.frame import BYTE_POINTER, WORD, counted, minimum
 from ingot.codegen.llvm.host import HostModule
-from ingot.codegen.llvm.products.region import FLOAT, VECTORS, Region, Tile, Word
-
-PACK_DENSE_ROWS = "pack_dense_rows"
-PACK_DENSE_COLUMNS = "pack_dense_columns"
+from ingot.codegen.llvm.products.region import VECTORS, Tile, Writing, internal_function
 
 
-def emit_packing(module: HostModule, tile: Tile) -> None:
-    """Both functions; threads share the panels."""
-    for name, is_turned in ((PACK_DENSE_ROWS, True), (PACK_DENSE_COLUMNS, False)):
-        region = Region(module, name)
-        packing = _Packing(region, tile, is_turned)
-        _, first, last = region.function.arguments
-        with counted(region.builder, first, last) as panel:
-            packing.panel(panel)
-        region.finish(Word.COLUMNS, tile.columns)
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the functions take, in order; the stride is that of the matrix's rows, as they lie, in bytes."""
+
+    matrix: ir.Value
+    stride: ir.Value
+    panels: ir.Value
+    columns: ir.Value
+    inner: ir.Value
+    panel: ir.Value
+    last_panel: ir.Value
+
+    @property
+    def values(self) -> list[ir.Value]:
+        return [getattr(self, field.name) for field in fields(self)]
 
 
-class _Packing:
-    def __init__(self, region: Region, tile: Tile, is_turned: bool):
-        self._region, self._tile, self._is_turned = region, tile, is_turned
-        self._builder: Any = region.builder
-        self._weights, self._stride = region.pointer(Word.WEIGHTS_ADDRESS), region.word(Word.WEIGHTS_STRIDE)
-        self._panels = region.pointer(Word.PANELS_ADDRESS)
-        self._columns, self._inner = region.word(Word.COLUMNS), region.word(Word.INNER)
-        self._vector = ir.VectorType(FLOAT, tile.lanes)
+_KINDS = [BYTE_POINTER, WORD, BYTE_POINTER, WORD, WORD, WORD, WORD]
 
-    def panel(self, panel: ir.Value) -> None:
-        """Write one panel: what comes in whole vectors, then the rest."""
-        builder, tile = self._builder, self._tile
-        first = builder.mul(panel, WORD(tile.columns))
-        target = self._region.further(self._panels, builder.mul(first, self._inner))
-        if self._is_turned:
-            whole = builder.sub(self._inner, builder.urem(self._inner, WORD(tile.lanes)))
-            with counted(builder, WORD(0), whole, tile.lanes) as step:
-                for number in range(VECTORS):
-                    self._turn(first, number, step, target)
-            self._singly(first, whole, target)
-            return
-        is_whole = builder.icmp_signed("<=", builder.add(first, WORD(tile.columns)), self._columns)
-        whole = builder.select(is_whole, self._inner, WORD(0))
+
+def emit_packing(module: HostModule, tile: Tile, is_turned: bool) -> ir.Function:
+    """The function that writes some panels of a matrix."""
+    function = internal_function(module, "panels_of_turned" if is_turned else "panels_of_straight", _KINDS)
+    packing = _Packing(ir.IRBuilder(function), tile, Source(*function.arguments), is_turned)
+    packing.emit()
+    return function
+
+
+class _Packing(Writing):
+    def __init__(self, builder: Any, tile: Tile, source: Source, is_turned: bool):
+        super().__init__(builder, tile)
+        self._source, self._is_turned = source, is_turned
+
+    def emit(self) -> None:
+        builder = self.builder
+        with counted(builder, self._source.panel, self._source.last_panel) as panel:
+            first = builder.mul(panel, WORD(self.tile.columns))
+            target = self.further(self._source.panels, builder.mul(first, self._source.inner))
+            done = self._turn_squares(first, target) if self._is_turned else self._copy_rows(first, target)
+            self._copy_rest(first, done, target)
+        builder.ret_void()
+
+    def _turn_squares(self, first: ir.Value, target: ir.Value) -> ir.Value:
+        """Write as many steps of a panel as come in squares; how many those are."""
+        builder, lanes = self.builder, self.tile.lanes
+        whole = builder.sub(self._source.inner, builder.urem(self._source.inner, WORD(lanes)))
+        with counted(builder, WORD(0), whole, lanes) as step:
+            for number in range(VECTORS):
+                columns = [builder.add(first, WORD(number * lanes + lane)) for lane in range(lanes)]
+                loaded = [self.load(self._weight(self._clamped(column), step)) for column in columns]
+                for further, vector in enumerate(_turned(builder, loaded)):
+                    self._put(vector, target, builder.add(step, WORD(further)), number)
+        return whole
+
+    def _copy_rows(self, first: ir.Value, target: ir.Value) -> ir.Value:
+        """Write all steps of a panel, if none of its columns is beyond the last; how many those are."""
+        builder, tile = self.builder, self.tile
+        is_whole = builder.icmp_signed("<=", builder.add(first, WORD(tile.columns)), self._source.columns)
+        whole = builder.select(is_whole, self._source.inner, WORD(0))
         with counted(builder, WORD(0), whole) as step:
             for number in range(VECTORS):
-                source = self._source(builder.add(first, WORD(number * tile.lanes)), step)
-                self._store(self._load(source), target, step, number)
-        self._singly(first, whole, target)
+                column = builder.add(first, WORD(number * tile.lanes))
+                self._put(self.load(self._weight(column, step)), target, step, number)
+        return whole
 
-    def _source(self, column: ir.Value, step: ir.Value) -> ir.Value:
-        """Where a weight is."""
-        builder = self._builder
-        row, along = (column, step) if self._is_turned else (step, column)
-        return self._region.further(builder.gep(self._weights, builder.mul(row, self._stride)), along)
-
-    def _load(self, place: ir.Value) -> ir.Value:
-        return self._builder.load(self._builder.bitcast(place, ir.PointerType(self._vector)), ANY_ADDRESS)
-
-    def _store(self, vector: ir.Value, target: ir.Value, step: ir.Value, number: int) -> None:
-        builder, tile = self._builder, self._tile
-        place = builder.add(builder.mul(step, WORD(tile.columns)), WORD(number * tile.lanes))
-        pointer = builder.bitcast(self._region.further(target, place), ir.PointerType(self._vector))
-        builder.store(vector, pointer, ANY_ADDRESS)
-
-    def _turn(self, first: ir.Value, number: int, step: ir.Value, target: ir.Value) -> None:
-        """A square of weights."""
-        builder, lanes = self._builder, self._tile.lanes
-        columns = [builder.add(first, WORD(number * lanes + lane)) for lane in range(lanes)]
-        end = builder.sub(self._columns, WORD(1))
-        loaded = [self._load(self._source(minimum(builder, column, end), step)) for column in columns]
-        for further, vector in enumerate(_turned(builder, loaded)):
-            self._store(vector, target, builder.add(step, WORD(further)), number)
-
-    def _singly(self, first: ir.Value, step: ir.Value, target: ir.Value) -> None:
+    def _copy_rest(self, first: ir.Value, step: ir.Value, target: ir.Value) -> None:
         """One weight after another, from a step on."""
-        builder, tile = self._builder, self._tile
-        end = builder.sub(self._columns, WORD(1))
-        with counted(builder, step, self._inner) as at, counted(builder, WORD(0), WORD(tile.columns)) as number:
-            source = self._source(minimum(builder, builder.add(first, number), end), at)
-            place = self._region.further(target, builder.add(builder.mul(at, WORD(tile.columns)), number))
-            single = builder.load(builder.bitcast(source, ir.PointerType(FLOAT)), ANY_ADDRESS)
-            builder.store(single, builder.bitcast(place, ir.PointerType(FLOAT)), ANY_ADDRESS)
+        builder, columns = self.builder, self.tile.columns
+        with counted(builder, step, self._source.inner) as at, counted(builder, WORD(0), WORD(columns)) as number:
+            weight = self.load_single(self._weight(self._clamped(builder.add(first, number)), at))
+            self.store_single(weight, self.further(target, builder.add(builder.mul(at, WORD(columns)), number)))
+
+    def _clamped(self, column: ir.Value) -> ir.Value:
+        return minimum(self.builder, column, self.builder.sub(self._source.columns, WORD(1)))
+
+    def _weight(self, column: ir.Value, step: ir.Value) -> ir.Value:
+        """Where an element of the matrix is."""
+        row, along = (column, step) if self._is_turned else (step, column)
+        return self.further(self.row(self._source.matrix, row, self._source.stride), along)
+
+    def _put(self, vector: ir.Value, target: ir.Value, step: ir.Value, number: int) -> None:
+        """A vector into its place in a panel."""
+        builder, tile = self.builder, self.tile
+        place = builder.add(builder.mul(step, WORD(tile.columns)), WORD(number * tile.lanes))
+        self.store(vector, self.further(target, place))
 
 
 def _turned(builder: Any, rows: list[ir.Value]) -> list[ir.Value]:
