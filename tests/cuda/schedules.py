@@ -7,12 +7,14 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from unittest.mock import patch
 
-from ingot.loops.gpu import scheduling, sharing, tiling
+from ingot.loops.gpu import lines, scheduling, sharing, tiling
 
-MODULES = (scheduling, sharing, tiling)
+MODULES = (lines, scheduling, sharing, tiling)
 CHOICES = {
     "ACCESS": (8, 16, 16),
     "THREADS": (32, 128, 256),
+    "LINE_THREADS": (64, 128),
+    "FEW_BYTES": (0, 32),
     "MOST_THREADS": (32, 32, 64, 1024),
     "KEPT_WORDS": (1, 8, 40),
     "FEW_ELEMENTS": (8, 16),

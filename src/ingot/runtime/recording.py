@@ -22,7 +22,7 @@ from ingot.ir.binding import Binding, bind
 from ingot.ir.graph import Output
 from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
-from ingot.loops.gpu.scheduling import ACCESS
+from ingot.loops.gpu.schedule import ACCESS
 from ingot.ops import Kind
 from ingot.runtime.arena import Lifetime, plan_arena
 from ingot.runtime.destinations import empty_without_memory

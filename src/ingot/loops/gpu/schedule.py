@@ -14,6 +14,8 @@ from enum import Enum
 from ingot.loops.program import Program
 from ingot.loops.schedule import Motion
 
+ACCESS = 16
+"""Bytes that a thread reads or writes at most with one instruction."""
 WARP = 32
 """Threads that go in step and can read each other's registers."""
 

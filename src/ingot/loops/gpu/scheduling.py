@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from ingot.fusion.groups import Level
 from ingot.loops.gpu.halves import in_halves
 from ingot.loops.gpu.keeping import kept_values
-from ingot.loops.gpu.schedule import WARP, GpuForm, GpuSchedule
+from ingot.loops.gpu.lines import Unit, share_of_elements
+from ingot.loops.gpu.schedule import ACCESS, WARP, GpuForm, GpuSchedule
 from ingot.loops.gpu.sharing import (
     FEW_ROWS,
     LINE,
@@ -33,19 +34,12 @@ from ingot.loops.ordering import LoopAxis, LoopOrder
 from ingot.loops.program import Program
 from ingot.loops.scheduling import motion_of
 
-ACCESS = 16
-"""Bytes that a thread reads or writes at most with one instruction."""
-THREADS = 256
 MOST_THREADS = 1024
 KEPT_WORDS = 40
 """32-bit registers of a thread that may hold a row between passes: with a thousand threads each has 64 in all."""
 FEW_ELEMENTS, MOST_ELEMENTS = 16, 32
 """What a thread has of a row: the fewer, the shorter its code; more where a warp by itself can hold the row, which
 saves the barrier, and where a block has no more threads."""
-MOST_LINES = 65_535
-"""Blocks that a grid can have along its second axis."""
-BYTES_IN_FLIGHT = 32
-"""How much a thread asks for before it waits."""
 TURNS_AT_ONCE = 4
 """Steps of a long row that run side by side."""
 MOST_GATHERED = 8
@@ -139,23 +133,24 @@ class _Choice(LoopOrder):
 
     def _grid(self) -> GpuCall:
         lanes = self._lanes(may_leave_rest=len(self.loops) == 1)
+        per_element = [b for b in self.inputs if self.vector.strides[b]]
+        unit = Unit(
+            widest=lanes * max(self.widths[b] for b in (*self.outputs, *self.inputs)),
+            read=lanes * sum(self.widths[b] for b in per_element),
+            has_line_values=len(per_element) < len(self.inputs),
+        )
         line, lines = self.vector.size // lanes, math.prod(self.sizes[:-1])
-        read = sum(lanes * self.widths[buffer] for buffer in self.inputs if self.vector.strides[buffer])
-        at_once = 1
-        while at_once * read < BYTES_IN_FLIGHT and at_once < 4 and line * lines > THREADS * at_once * 1024:
-            at_once *= 2
-        threads = _threads_for_lines(line, at_once) if 1 < lines <= MOST_LINES else 0
-        units = line if threads else line * lines
-        share = (threads or THREADS) * at_once
+        share = share_of_elements(line, lines, unit)
+        units, together = line if share.has_lines else line * lines, share.threads * share.turns
         return self._made(
             GpuForm.GRID,
             lanes,
-            -(-units // share),
-            threads=threads or THREADS,
-            at_once=at_once,
-            is_even=units % share == 0,
+            -(-units // together),
+            threads=share.threads,
+            at_once=share.turns,
+            is_even=units % together == 0,
             has_rest=self.vector.size % lanes != 0,
-            has_lines=threads > 0,
+            has_lines=share.has_lines,
         )
 
     def _tiles(self, number: int, turned: list[int]) -> GpuCall:
@@ -348,15 +343,6 @@ class _Choice(LoopOrder):
 
 def _is_dense(loop: LoopAxis, buffer: int, width: int) -> bool:
     return loop.strides[buffer] == width
-
-
-def _threads_for_lines(line: int, at_once: int) -> int:
-    """Threads of blocks that cover a line with little to spare; 0 if lines are too short for that."""
-    for threads in (THREADS, THREADS // 2, THREADS // 4):
-        share = threads * at_once
-        if -(-line // share) * share * 8 <= line * 9:
-            return threads
-    return 0
 
 
 def _team(units: int, few: int, most: int) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ingot.loops.gpu.scheduling import ACCESS
+from ingot.loops.gpu.schedule import ACCESS
 from ingot.runtime.native import clock
 from ingot.runtime.native.devices import device_kind
 from ingot.runtime.native.layout import tensor_layout

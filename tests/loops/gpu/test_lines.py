@@ -1,0 +1,54 @@
+"""How elements without rows are shared out."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from ingot.loops.gpu.lines import LINE_THREADS, MOST_LINES, THREADS, Share, Unit, share_of_elements
+from ingot.loops.gpu.sharing import ENOUGH_THREADS
+
+NUMBERS = Unit(widest=16, read=16, has_line_values=False)
+BYTES_OF_CHANNELS = Unit(widest=16, read=4, has_line_values=True)
+SINGLE = Unit(widest=4, read=4, has_line_values=False)
+MANY = 8 * ENOUGH_THREADS
+
+
+def test_elements_one_after_the_other_are_taken_once():
+    for unit in (NUMBERS, BYTES_OF_CHANNELS):
+        assert share_of_elements(MANY, 1, unit) == Share(THREADS, 1, has_lines=False)
+
+
+def test_what_is_made_of_the_values_of_a_line_serves_two_units():
+    assert share_of_elements(1 << 16, 768, BYTES_OF_CHANNELS) == Share(LINE_THREADS, 2, has_lines=True)
+    assert share_of_elements(1 << 16, 768, NUMBERS) == Share(LINE_THREADS, 1, has_lines=True)
+
+
+def test_units_that_read_much_are_left_alone():
+    unit = Unit(widest=16, read=32, has_line_values=True)
+    assert share_of_elements(1 << 16, 768, unit).turns == 1
+
+
+def test_where_units_are_small_there_are_more_of_them():
+    assert share_of_elements(MANY, 1, SINGLE).turns == 4
+    assert share_of_elements(MANY, 1, Unit(8, 8, False)).turns == 2
+    assert share_of_elements(2048, 2048, SINGLE) == Share(LINE_THREADS, 4, has_lines=True)
+
+
+@pytest.mark.parametrize("unit", [SINGLE, BYTES_OF_CHANNELS])
+def test_a_few_units_are_spread_over_as_many_threads(unit: Unit):
+    assert share_of_elements(1024, 32, unit).turns == 1
+
+
+def test_short_or_very_many_lines_share_blocks():
+    for line, lines in ((8, 1 << 18), (70, 1 << 14), (1024, MOST_LINES + 1)):
+        assert share_of_elements(line, lines, NUMBERS) == Share(LINE_THREADS, 1, has_lines=False)
+
+
+def test_blocks_of_a_line_have_little_to_spare():
+    for line, unit in product(range(32, 5000, 7), (NUMBERS, BYTES_OF_CHANNELS, SINGLE)):
+        share = share_of_elements(line, 1 << 14, unit)
+        together = share.threads * share.turns
+        if share.has_lines:
+            assert (-(-line // together) * together - line) * 8 <= line
