@@ -50,37 +50,19 @@ class DataType(Enum):
     float8_e4m3fn = "f8e4m3"
     float8_e5m2 = "f8e5m2"
 
-    @property
-    def text(self) -> str:
-        return self.value
-
-    @property
-    def is_float(self) -> bool:  # pyright: ignore[reportInvalidTypeForm] (`bool` is a member name here)
-        return self.value.startswith(("f", "bf"))
-
-    @property
-    def is_complex(self) -> bool:  # pyright: ignore[reportInvalidTypeForm]
-        return self.value.startswith("c")
-
-    @property
-    def is_integer(self) -> bool:  # pyright: ignore[reportInvalidTypeForm]
+    def __init__(self, text: str):
+        self.text = text
+        self.is_float = text.startswith(("f", "bf"))
+        self.is_complex = text.startswith("c")
+        self.is_integer = text[0] in "iu"
         """True for signed and unsigned integers, not for bool."""
-        return self.value[0] in "iu"
-
-    @property
-    def is_signed(self) -> bool:  # pyright: ignore[reportInvalidTypeForm]
-        return self.value[0] not in "ub"
-
-    @property
-    def bits(self) -> int:
+        self.is_signed = text[0] not in "ub"
+        is_byte, digits = text == "bool" or text.startswith("f8"), text.lstrip("uibfc")
+        self.bits = 8 if is_byte else int(digits) if digits.isdigit() else 0
         """Width of one element in memory."""
-        if self is DataType.Bool or self.value.startswith("f8"):
-            return 8
-        return int(self.value.lstrip("uibfc"))
+        self.bytes = self.bits // 8
 
-    @property
-    def bytes(self) -> int:
-        return self.bits // 8
+    __hash__ = object.__hash__  # Enum's own hashes the name, in Python
 
     @property
     def torch_name(self) -> str:

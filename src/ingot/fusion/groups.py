@@ -215,13 +215,15 @@ class Group:
         merged.operands = (self.operands | source.operands) - {self, source}
         merged.cuts = {**source.cuts, **self.cuts}
         merged.absorbed = self.absorbed | source.absorbed
-        merged.positions = dict(sorted({**source.positions, **self.positions}.items(), key=lambda item: item[1]))
+        merged.positions = {**source.positions, **self.positions}
+        is_behind = source.last < self.first
+        if not is_behind:
+            merged.positions = dict(sorted(merged.positions.items(), key=lambda item: item[1]))
         moved = {place: renamed(place, mapping) for place in set(source.placements.values())}
         merged.placements = {node: moved[place] for node, place in source.placements.items()}
         merged.placements.update(self.placements)
         merged.gathered = {node: renamed(place, mapping) for node, place in source.gathered.items()}
         merged.gathered.update(self.gathered)
-        is_behind = source.last < self.first
         merged._known = _Facts.joined(merged, source._facts, self._facts, mapping) if is_behind else None
         merged.levels()
         return merged

@@ -300,14 +300,13 @@ class Builder:
 
     def _converted(self, op: Op, parameter: Parameter, value: Any, promoted: Promoted) -> Any:
         if parameter.kind == "Tensors":
-            return [self.call("cast", (element, promoted.compute)) for element in value]
+            return [self._cast(element, promoted.compute) for element in value]
         if parameter.kind != "Operand" or value is None:
             return value
         kept = parameter.name in op.keeps_precision and not getattr(value, "shape", ())
         if isinstance(value, Handle):
-            # A value that has the type already is not cast at all.
-            rounded = self.call("cast", (value, promoted.common)) if promoted.rounds and not kept else value
-            return self.call("cast", (rounded, promoted.compute))
+            rounded = self._cast(value, promoted.common) if promoted.rounds and not kept else value
+            return self._cast(rounded, promoted.compute)
         if parameter.name in op.bounded:
             _check_bounds(op, value, promoted.common)
         if promoted.rounds and not kept:
@@ -320,7 +319,11 @@ class Builder:
             return tuple(self._narrowed(element, promoted) for element in result)
         if promoted.compute is promoted.result or result.dtype is not promoted.compute:
             return result
-        return self.call("cast", (result, promoted.result))
+        return self._cast(result, promoted.result)
+
+    def _cast(self, value: Handle, dtype: DataType) -> Handle:
+        """A value of this definition in a type, itself if it has that already, as most have."""
+        return value if value.dtype is dtype else self.call("cast", (value, dtype))
 
     # --- small helpers ------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 
 from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number
@@ -17,7 +18,12 @@ class Attributes:
     @property
     def text(self) -> str:
         """`name=value` for each field, in order of definition."""
-        return ", ".join(f"{field.name}={literal(getattr(self, field.name))}" for field in fields(self))
+        return ", ".join([f"{name}={literal(getattr(self, name))}" for name in _names_of(type(self))])
+
+
+@cache
+def _names_of(kind: type[Attributes]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 NONE = Attributes()

@@ -91,6 +91,8 @@ class Signature:
         if len(arguments) > len(self.parameters):
             raise ArgumentError(f"takes {len(self.parameters)} arguments, got {len(arguments)}")
         bound = {parameter.name: value for parameter, value in zip(self.parameters, arguments, strict=False)}
+        if len(bound) == len(self.parameters) and not keywords:
+            return bound
         for keyword, value in keywords.items():
             name = self._canonical_name(keyword)
             if name in bound:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -121,10 +121,10 @@ class Event:
     """Numbers among the call's arguments that were handed to the function of torch which did this, by their place."""
 
     def operands(self) -> list[Register]:
-        return list(registers_in((self.arguments, self.keywords)))
+        return registers_in((self.arguments, self.keywords))
 
     def products(self) -> list[Register]:
-        return list(registers_in(self.results))
+        return registers_in(self.results)
 
     def __str__(self) -> str:
         given = [_text(value) for value in self.arguments]
@@ -180,18 +180,24 @@ def stride_order(note: TensorNote) -> tuple[int, ...] | None:
     return (*(axis for axis, size in enumerate(note.shape) if size == 1), *order)
 
 
-def all_of(kind: type[Part], value: Any) -> Iterator[Part]:
+def all_of(kind: type[Part], value: Any) -> list[Part]:
     """Everything of a type in nested lists, tuples and dictionaries."""
-    if isinstance(value, kind):
-        yield value
-    elif isinstance(value, list | tuple):
-        for element in value:
-            yield from all_of(kind, element)
-    elif isinstance(value, dict):
-        yield from all_of(kind, list(value.values()))
+    found: list[Part] = []
+    _gather(kind, (value,), found)
+    return found
 
 
-def registers_in(value: Any) -> Iterator[Register]:
+def _gather(kind: type[Part], values: Iterable[Any], found: list[Part]) -> None:
+    for value in values:
+        if isinstance(value, kind):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            _gather(kind, value, found)
+        elif isinstance(value, dict):
+            _gather(kind, value.values(), found)
+
+
+def registers_in(value: Any) -> list[Register]:
     """All registers in nested lists, tuples and dictionaries."""
     return all_of(Register, value)
 
