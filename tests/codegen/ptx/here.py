@@ -8,6 +8,7 @@ that a GPU has instructions of its own for cannot be run, apart from reciprocals
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import struct
 import threading
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from llvmlite import binding
 
+from ingot import GraphBuilder
 from ingot.base.numbers import Number
 from ingot.codegen.llvm.host import host, target_machine
 from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
@@ -28,6 +30,8 @@ from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.gpu.sharing import MOST_COUNTERS
 from ingot.runtime.cuda.kernels import scheduled
 from ingot.runtime.kernels import Kernel, words_of
+from ingot.runtime.plan import Plan
+from tests.ops.generation import data_type_of
 
 _PATIENCE = 60.0
 """Seconds until a barrier that some threads never reach is given up."""
@@ -37,8 +41,8 @@ _here = threading.local()
 class _Block:
     """What the threads of a block share."""
 
-    def __init__(self, number: int, threads: int):
-        self.number = number
+    def __init__(self, number: int, line: int, threads: int):
+        self.number, self.line = number, line
         self.barrier = threading.Barrier(threads, timeout=_PATIENCE)
         self.warps = [threading.Barrier(WARP, timeout=_PATIENCE) for _ in range(threads // WARP)]
         self.registers = [0] * threads
@@ -57,6 +61,7 @@ _NUMBER = ctypes.c_int32
 _FUNCTIONS: dict[str, Any] = {
     "llvm.nvvm.read.ptx.sreg.tid.x": ctypes.CFUNCTYPE(_NUMBER)(lambda: _here.thread),
     "llvm.nvvm.read.ptx.sreg.ctaid.x": ctypes.CFUNCTYPE(_NUMBER)(lambda: _here.block.number),
+    "llvm.nvvm.read.ptx.sreg.ctaid.y": ctypes.CFUNCTYPE(_NUMBER)(lambda: _here.block.line),
     "llvm.nvvm.barrier.cta.sync.aligned.all": ctypes.CFUNCTYPE(None, _NUMBER)(lambda _: _here.block.barrier.wait()),
     "llvm.nvvm.shfl.sync.bfly.i32": ctypes.CFUNCTYPE(_NUMBER, *[_NUMBER] * 4)(_exchanged),
 }
@@ -88,13 +93,30 @@ def _run(kernel: GpuKernel, call: GpuCall, words: Any) -> None:
     for entry, launch in zip(kernel.entries, launches_of(kernel.nest, kernel.schedule), strict=True):
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address(entry))
         threads = launch.schedule(call.schedule).threads
-        for number in range(launch.blocks(call)):
-            block = _Block(number, threads)
+        for line, number in itertools.product(range(launch.lines(call)), range(launch.blocks(call))):
+            block = _Block(number, line, threads)
             running = [threading.Thread(target=run, args=(function, block, thread)) for thread in range(threads)]
             for each in running:
                 each.start()
             for each in running:
                 each.join()
+
+
+def numbers(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """Some, the same at every call, that all types have."""
+    count = int(torch.tensor(shape).prod())
+    return torch.arange(count).mul(37).remainder(101).to(dtype).view(shape)
+
+
+def kernel_for(body: Any, *tensors: torch.Tensor) -> tuple[Kernel, list[torch.Tensor]]:
+    """The one kernel of a graph, and the tensors it reads, in its order."""
+    builder = GraphBuilder()
+    inputs = [builder.input(tuple(tensor.shape), data_type_of(tensor.dtype)) for tensor in tensors]
+    results = body(builder.ops, *inputs)
+    builder.output(*(results if isinstance(results, tuple) else (results,)))
+    (kernel,) = Plan(builder.build()).kernels()
+    given = dict(zip((each.node for each in inputs), tensors, strict=True))
+    return kernel, [given[read.node] for read in kernel.lowered.tensors]
 
 
 def run_here(

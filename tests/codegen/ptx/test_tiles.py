@@ -7,30 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from ingot import GraphBuilder
 from ingot.loops.gpu.schedule import GpuForm
-from ingot.runtime.kernels import Kernel
-from ingot.runtime.plan import Plan
-from tests.codegen.ptx.here import run_here
-from tests.ops.generation import data_type_of
+from tests.codegen.ptx.here import kernel_for, numbers, run_here
 
 TYPES = [torch.float64, torch.float32, torch.int16, torch.int8, torch.bool]
-
-
-def numbers(dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    count = int(torch.tensor(shape).prod())
-    return torch.arange(count).mul(37).remainder(101).to(dtype).view(shape)
-
-
-def kernel_for(body: Any, *tensors: torch.Tensor) -> tuple[Kernel, list[torch.Tensor]]:
-    """The one kernel of a graph, and the tensors it reads, in its order."""
-    builder = GraphBuilder()
-    inputs = [builder.input(tuple(tensor.shape), data_type_of(tensor.dtype)) for tensor in tensors]
-    results = body(builder.ops, *inputs)
-    builder.output(*(results if isinstance(results, tuple) else (results,)))
-    (kernel,) = Plan(builder.build()).kernels()
-    given = dict(zip((each.node for each in inputs), tensors, strict=True))
-    return kernel, [given[read.node] for read in kernel.lowered.tensors]
 
 
 def joined(ops: Any, x: Any, y: Any) -> Any:

@@ -56,10 +56,23 @@ class Emission:
             units = builder.mul(units, self.arguments.size(axis))
         return units
 
-    def entered(self, outside: ThreadPlace, loop: Loop, unit: ir.Value, units: ir.Value, is_even: bool) -> ThreadPlace:
+    def entered(
+        self, outside: ThreadPlace, loop: Loop, first: ir.Value, apart: int, units: ir.Value, surely: Sequence[bool]
+    ) -> list[ThreadPlace]:
+        """Places of a thread, so many units apart from each other, and for each whether it surely has elements."""
+        places: list[ThreadPlace] = []
+        for step, is_full in enumerate(surely):
+            unit = self.builder.add(first, self.arguments.index(step * apart))
+            place = self._entered(outside, loop, unit, units, is_full)
+            if step and is_full and surely[0] and loop.axes == (self.schedule.vector_axis,):
+                place.first, place.ahead = places[0], step * apart * loop.lanes
+            places.append(place)
+        return places
+
+    def _entered(self, outside: ThreadPlace, loop: Loop, unit: ir.Value, units: ir.Value, is_full: bool) -> ThreadPlace:
         builder, index = self.builder, self.arguments.index
         is_inside = None
-        if not is_even:
+        if not is_full:
             is_inside = builder.icmp_unsigned("<", unit, units)
             unit = builder.select(is_inside, unit, builder.sub(units, index(1)))
         place = outside.inner(outside.lanes * loop.lanes, is_inside)

@@ -87,11 +87,8 @@ class _GridEmission(Emission):
             loop = replace(loop, axes=loop.axes[-1:])
         units = self.units(loop.axes, loop.lanes)
         first = builder.add(builder.mul(block, index(schedule.threads * loop.at_once)), thread)
-        places = []
-        for turn in range(loop.at_once):
-            unit = builder.add(first, index(turn * schedule.threads))
-            places.append(self.entered(outside, loop, unit, units, schedule.is_even))
-        self.run_side_by_side(places, loop.body)
+        surely = [schedule.is_even] * loop.at_once
+        self.run_side_by_side(self.entered(outside, loop, first, schedule.threads, units, surely), loop.body)
         if schedule.has_rest:
             self._rest(loop, builder.add(builder.mul(block, index(schedule.threads)), thread))
         builder.ret_void()

@@ -85,12 +85,19 @@ class ThreadPlace:
     it may read; what it makes of them is dropped."""
     is_turned: bool = False
     """Whether the lanes lie along the axis before the last, along which all buffers accessed here are dense."""
+    first: ThreadPlace | None = None
+    """Another place of the thread, which this one is ahead of by a known number of elements."""
+    ahead: int = 0
 
     def inner(self, lanes: int, is_inside: ir.Value | None) -> ThreadPlace:
         """The same place, one loop further in."""
-        both = self._both(self.is_inside, is_inside)
         return replace(
-            self, lanes=lanes, positions=dict(self.positions), registers=dict(self.registers), is_inside=both
+            self,
+            lanes=lanes,
+            positions=dict(self.positions),
+            registers=dict(self.registers),
+            is_inside=self._both(self.is_inside, is_inside),
+            first=None,
         )
 
     def _both(self, first: ir.Value | None, second: ir.Value | None) -> ir.Value | None:
@@ -120,14 +127,15 @@ class ThreadPlace:
     def load(self, buffer: int, dtype: DataType) -> Value:
         element, motion = memory_type(dtype), self._motion(buffer)
         if self.lanes == 1 or motion is Motion.STILL:
-            code = self.builder.load(self._pointer(buffer, element), align=dtype.bytes)
+            code = self.builder.load(self._pointer(buffer, element, dtype.bytes), align=dtype.bytes)
             return in_register(self.builder, self.instructions.splat(code), dtype)
         if motion is Motion.NEXT:
             kind = self.instructions.wide(element)
             align = min(self.lanes * dtype.bytes, WIDEST_ACCESS)
-            return in_register(self.builder, self.builder.load(self._pointer(buffer, kind), align=align), dtype)
+            pointer = self._pointer(buffer, kind, dtype.bytes)
+            return in_register(self.builder, self.builder.load(pointer, align=align), dtype)
         code = ir.Constant(self.instructions.wide(element), ir.Undefined)
-        for lane, pointer in enumerate(self._pointers(buffer, element)):
+        for lane, pointer in enumerate(self._pointers(buffer, element, dtype.bytes)):
             code = self.builder.insert_element(code, self.builder.load(pointer, align=dtype.bytes), lane)
         return in_register(self.builder, code, dtype)
 
@@ -136,28 +144,42 @@ class ThreadPlace:
         code = in_memory(self.instructions, value)
         if self.lanes == 1 or motion is Motion.NEXT:
             align = min(self.lanes * width, WIDEST_ACCESS)
-            builder.store(code, self._pointer(buffer, code.type), align=align)
+            builder.store(code, self._pointer(buffer, code.type, width), align=align)
             return
-        for lane, pointer in enumerate(self._pointers(buffer, memory_type(value.dtype))):
+        for lane, pointer in enumerate(self._pointers(buffer, memory_type(value.dtype), width)):
             builder.store(builder.extract_element(code, lane), pointer, align=width)
 
     def _motion(self, buffer: int) -> Motion:
         return Motion.NEXT if self.is_turned else self.schedule.motions[buffer]
 
-    def _pointer(self, buffer: int, kind: ir.Type) -> ir.Value:
+    def _pointer(self, buffer: int, kind: ir.Type, width: int) -> ir.Value:
         """Where the first lane lies."""
+        if self.first is not None and self._motion(buffer) is not Motion.STRIDED:
+            ahead = self.ahead * width if self._motion(buffer) is Motion.NEXT else 0
+            pointer = self.builder.gep(self.first._pointer(buffer, BYTE, width), self.arguments.index(ahead))
+            return self.builder.bitcast(pointer, ir.PointerType(kind, TENSORS))
         distance: ir.Value | None = None
         for axis, position in sorted(self.positions.items()):
-            step = self.builder.mul(position, self.arguments.stride(buffer, axis))
+            stride = self._stride(buffer, axis, width)
+            if stride is None:
+                continue
+            step = self.builder.mul(position, stride)
             distance = step if distance is None else self.builder.add(distance, step)
         base = self.arguments.address(buffer)
         pointer = base if distance is None else self.builder.gep(base, distance)
         return self.builder.bitcast(pointer, ir.PointerType(kind, TENSORS))
 
-    def _pointers(self, buffer: int, kind: ir.Type) -> list[ir.Value]:
+    def _stride(self, buffer: int, axis: int, width: int) -> ir.Value | None:
+        """Bytes from one position to the next, known where the schedule says how a buffer moves; None for no bytes."""
+        motion = self.schedule.motions[buffer] if axis == self.schedule.vector_axis else Motion.STRIDED
+        if motion is Motion.STILL:
+            return None
+        return self.arguments.index(width) if motion is Motion.NEXT else self.arguments.stride(buffer, axis)
+
+    def _pointers(self, buffer: int, kind: ir.Type, width: int) -> list[ir.Value]:
         """Where each lane lies."""
         stride = self.arguments.stride(buffer, self.schedule.vector_axis)
-        first = self._pointer(buffer, BYTE)
+        first = self._pointer(buffer, BYTE, width)
         index = self.arguments.index
         places = [self.builder.gep(first, self.builder.mul(stride, index(lane))) for lane in range(self.lanes)]
         return [self.builder.bitcast(place, ir.PointerType(kind, TENSORS)) for place in places]

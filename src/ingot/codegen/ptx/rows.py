@@ -127,13 +127,9 @@ class RowEmission(Emission):
         units = self.units(loop.axes, loop.lanes)
         member = self.wide(self.team.member)
         if schedule.steps:
-            places = []
-            for step in range(schedule.steps):
-                unit = builder.add(member, index(step * schedule.team))
-                # Only the last can lack elements: there are no more steps than needed.
-                is_full = schedule.is_even or step < schedule.steps - 1
-                places.append(self.entered(outside, loop, unit, units, is_full))
-            self.run_side_by_side(places, loop.body)
+            # Only the last can lack elements: there are no more steps than needed.
+            surely = [True] * (schedule.steps - 1) + [schedule.is_even]
+            self.run_side_by_side(self.entered(outside, loop, member, schedule.team, units, surely), loop.body)
             return
         first, last = self._bounds(loop, units)
         turn = index(schedule.team * schedule.at_once)
@@ -164,10 +160,8 @@ class RowEmission(Emission):
         builder.position_at_end(body)
         start = builder.phi(index)
         start.add_incoming(first, before)
-        places = []
-        for step in range(at_once):
-            unit = builder.add(builder.add(start, self.wide(self.team.member)), index(step * schedule.team))
-            places.append(self.entered(outside, loop, unit, last, is_full))
+        unit = builder.add(start, self.wide(self.team.member))
+        places = self.entered(outside, loop, unit, schedule.team, last, [is_full] * at_once)
         self.run_side_by_side(places, loop.body)
         following = builder.add(start, index(at_once * schedule.team))
         start.add_incoming(following, builder.block)

@@ -17,6 +17,7 @@ from ingot.loops.arguments import WordLayout
 from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.nest import Accumulate, Begin, Instruction, Loop, Nest
+from ingot.loops.schedule import Motion
 
 TOTAL_THREADS = 1024
 """Of the one block that combines what all others have left, if that is a launch."""
@@ -73,7 +74,10 @@ class GpuLaunch:
 
 
 def _of_one_block(schedule: GpuSchedule, threads: int) -> GpuSchedule:
-    return replace(schedule, form=GpuForm.TEAMS, lanes=1, threads=threads, team=threads, is_split=False)
+    motions = (Motion.STRIDED,) * len(schedule.motions)  # there are no neighbours along one axis or another
+    return replace(
+        schedule, form=GpuForm.TEAMS, motions=motions, lanes=1, threads=threads, team=threads, is_split=False
+    )
 
 
 def launches_of(nest: Nest, schedule: GpuSchedule) -> list[GpuLaunch]:

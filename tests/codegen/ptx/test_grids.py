@@ -1,0 +1,47 @@
+"""Generated code for elements without rows, run on this processor: lines, several turns, odd sizes, all motions."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from ingot.loops.gpu import lines
+from ingot.loops.gpu.schedule import GpuForm
+from tests.codegen.ptx.here import kernel_for, numbers, run_here
+
+
+@pytest.mark.parametrize("length", [1024, 1020, 511])
+def test_elements_meet_the_values_of_their_lines(length: int):
+    images, means = numbers(torch.uint8, 2, 3, length), numbers(torch.float32, 3, 1)
+    kernel, tensors = kernel_for(lambda ops, x, mean: x - mean, images, means)
+    with patch.object(lines, "ENOUGH_THREADS", 1):
+        (result,), schedule, _ = run_here(kernel, tensors)
+    assert (schedule.form, schedule.has_lines) == (GpuForm.GRID, True)
+    assert schedule.at_once == (2 if length % 4 == 0 else 4)
+    assert schedule.is_even == (length == 1024)
+    assert torch.equal(result, images - means)
+
+
+@pytest.mark.parametrize("size", [1024, 1023, 3])
+def test_elements_one_after_the_other(size: int):
+    x, y = numbers(torch.float32, size), numbers(torch.float32, size).flip(0)
+    (result,), schedule, _ = run_here(*kernel_for(lambda ops, x, y: x * y, x, y))
+    assert (schedule.form, schedule.has_lines, schedule.at_once) == (GpuForm.GRID, False, 1)
+    assert torch.equal(result, x * y)
+
+
+def test_elements_that_are_apart_are_taken_one_by_one():
+    x = numbers(torch.float32, 7, 96, 10)[..., ::2]
+    kernel, tensors = kernel_for(lambda ops, x: -x, x)
+    with patch.object(lines, "ENOUGH_THREADS", 1):
+        (result,), schedule, _ = run_here(kernel, tensors)
+    assert schedule.form is GpuForm.GRID and torch.equal(result, -x)
+
+
+def test_short_lines_share_blocks():
+    x, angles = numbers(torch.float32, 9, 5, 16), numbers(torch.float32, 9, 1, 16)
+    (result,), schedule, _ = run_here(*kernel_for(lambda ops, x, y: x * y, x, angles))
+    assert (schedule.form, schedule.has_lines, schedule.outer) == (GpuForm.GRID, False, 2)
+    assert torch.equal(result, x * angles)
