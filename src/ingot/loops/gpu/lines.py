@@ -20,7 +20,7 @@ MOST_LINES = 65_535
 """Blocks that a grid can have along its second axis."""
 MOST_TURNS = 4
 """How often a thread takes elements where it cannot have a whole access of them together. Where it can, once is enough:
-gelu takes up to 3% more time if twice, and making numbers of bytes 3% if four times."""
+most cases of the comparison take 1% more time if twice, and making numbers of bytes 3% if four times."""
 FEW_BYTES = 32
 """A unit that reads less than that has time for another, which what is made of a line's values serves, too: images of
 bytes, with a mean and a deviation for each channel, take 9% more time if a thread has one unit, and 2% if four."""
