@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ingot import DataType, GraphBuilder
+from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.support import supports
 from ingot.codegen.ptx.accuracy import suited
 from ingot.codegen.ptx.target import gpu
@@ -17,12 +18,16 @@ from ingot.loops.program import lower
 HALF, FLOAT = DataType.BFloat16, DataType.Float
 
 
-def approximates(body: Callable[[Any, Any], Any], given: DataType = HALF) -> bool:
+def host_for(body: Callable[..., Any], *given: DataType) -> Host:
+    """What a GPU is asked for, where inputs have these types."""
     builder = GraphBuilder()
-    x = builder.input((8, 16), given)
-    builder.output(body(builder.ops, x))
+    builder.output(body(builder.ops, *(builder.input((8, 16), dtype) for dtype in given)))
     (cluster,) = (step for step in find_clusters(builder.build(), supports) if isinstance(step, Cluster))
-    return suited(gpu((9, 0)), lower(cluster).program).approximates
+    return suited(gpu((9, 0)), lower(cluster).program)
+
+
+def approximates(body: Callable[[Any, Any], Any], given: DataType = HALF) -> bool:
+    return host_for(body, given).approximates
 
 
 @pytest.mark.parametrize("half", [DataType.BFloat16, DataType.Half])
@@ -53,3 +58,11 @@ def test_what_decides_is_accurate(body):
 
 def test_decisions_by_exact_values_do_not_matter():
     assert approximates(lambda ops, x: ops.cast(ops.where(ops.gt(x * 2.0, 1.0), ops.exp(x), ops.floor(x)), HALF))
+
+
+def test_quotients_take_doubles_only_where_memory_takes_longer():
+    assert host_for(lambda ops, x, y: x / y, FLOAT, FLOAT).has_quick_doubles
+    assert not host_for(lambda ops, x, y: ops.sqrt(x) / y, FLOAT, FLOAT).has_quick_doubles
+    assert not host_for(lambda ops, x: x / (x + 1.0), FLOAT).has_quick_doubles
+    assert host_for(lambda ops, x: ops.softmax(x, -1) / 3.0, FLOAT).has_quick_doubles, "one divisor for many"
+    assert host_for(lambda ops, x: ops.sqrt(ops.sum(x, [1])), FLOAT).has_quick_doubles, "once a row"

@@ -99,7 +99,7 @@ def test_reciprocals_are_within_half_a_unit(computed):
 @pytest.mark.parametrize(
     "fusion",
     [
-        Fusion(GpuForm.GRID, lambda ops, x, y: ops.sqrt(x) / y, ((1024, 1024), (1024, 1024))),
+        Fusion(GpuForm.GRID, lambda ops, x, y, z, u: ops.sqrt(x) / y - z * u, ((1024, 1024),) * 4),
         Fusion(GpuForm.TEAMS, lambda ops, x: ops.var(x, [1]), ((512, 1024),)),
         Fusion(GpuForm.TEAMS, lambda ops, x: ops.softmax(x, -1), ((512, 1024),)),
     ],
@@ -111,6 +111,6 @@ def test_no_function_of_the_assembler_is_asked_for(fusion: Fusion):
 
 
 def test_where_double_precision_is_slow_quotients_of_single_are_left_to_the_assembler():
-    found, call = Fusion(GpuForm.GRID, lambda ops, x, y: ops.sqrt(x) / y, ((1024, 1024), (1024, 1024))).kernel()
+    found, call = Fusion(GpuForm.GRID, lambda ops, x, y, z, u: ops.sqrt(x) / y - z * u, ((1024, 1024),) * 4).kernel()
     ptx = compile_gpu_kernel(found.program, call.schedule, gpu((8, 9))).ptx
     assert "div.rn.f32" in ptx and "sqrt.rn.f32" in ptx and "f64" not in ptx
