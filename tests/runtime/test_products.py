@@ -7,7 +7,7 @@ import re
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingot.codegen.llvm.host import Host, assembly_of
@@ -48,6 +48,7 @@ def test_ends_of_all_sizes(rows: int, columns: int):
         check(torch.randn(rows, inner), matrix, torch.randn(columns) if has_bias else None)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_strides_and_offsets(data: st.DataObject):
     number = lambda most: data.draw(st.integers(1, most))

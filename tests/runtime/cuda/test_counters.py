@@ -2,6 +2,7 @@
 
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_launches_of_a_stream_share_theirs_and_streams_do_not(fake):
 def test_every_captured_call_has_its_own(fake):
     counters = Counters(0)
     places = [counters.for_launch(CAPTURED, count) for count in (3, 1, 2, 1)]
-    assert [later - earlier for earlier, later in zip(places, places[1:], strict=False)] == [12, 4, 8]
+    assert [later - earlier for earlier, later in pairwise(places)] == [12, 4, 8]
     assert known(counters) == {}, "native code leaves such calls to Python"
 
 

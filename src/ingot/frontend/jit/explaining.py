@@ -78,9 +78,10 @@ def _explain_program(kind: Specialisation, program: Program) -> Iterator[str]:
     operations = program.steps.versions.operations
     found = [kernel for module in program.modules for kernel in module.kernels()]
     calls = [step.operation for step in program.steps.steps if isinstance(step, Call)]
-    left = [op for op in calls if op.kind is OperationKind.CALL and op not in program.products]
+    left = [op for op in calls if op.kind is OperationKind.CALL and op not in program.generated]
     made = [_count(len(found), "kernel")]
-    made += [_count(len(program.products), "product") + " by generated code"] if program.products else []
+    kinds = Counter("attention" if "attention" in str(op.target) else "product" for op in program.generated)
+    made += [f"{_count(count, kind)} by generated code" for kind, count in kinds.items()]
     became = f"{', '.join(made)} and {_count(len(left), 'call')} of PyTorch's"
     yield f"{_count(len(operations), 'operation')} became {became}"
     yield f"recorded in {kind.record_seconds * 1e3:.1f} ms, compiled in {kind.compile_seconds * 1e3:.1f} ms"

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.racing import seconds_of
+from ingot.frontend.jit.racing import is_clearly_quicker, prefers_generated
 from ingot.frontend.jit.tape import TensorNote
 from ingot.frontend.jit.versions import Operation, Version
 from ingot.runtime.native.pool import empty
@@ -39,9 +39,6 @@ _FEWEST_PACKED_ROWS = 24
 _MOST_SWAPPED_ROWS = 128
 _FEWEST_SWAPPED_BYTES = 1 << 20
 """Of weights; smaller ones stay in the caches, where both ways are as quick."""
-_CLEARLY = 0.95
-"""Share of the time of generated code that PyTorch's must stay below to be preferred. In programs generated code is
-quicker than in a race: its threads take what there is to do as they become free, whatever else the machine is doing."""
 
 
 # --- the ways ---------------------------------------------------------------------------------------------------------
@@ -153,29 +150,27 @@ def _is_worth_swapping(rows: int, inner: int, columns: int) -> bool:
 
 @cache
 def _quickest(rows: int, inner: int, columns: int, is_turned: bool, may_swap: bool, threads: int) -> str:
-    """The way that takes the least time, by the best of a few calls. The last argument tells measurements apart."""
+    """The way that takes the least time, by measuring. The last argument tells measurements apart."""
     may_pack = rows >= _FEWEST_PACKED_ROWS and rows * inner * columns >= _FEWEST_OPERATIONS
     if not may_pack and not may_swap:
         return "torch"
     x, bias, out = torch.ones(rows, inner), torch.ones(columns), torch.empty(rows, columns)
     matrix = torch.ones(columns, inner).t() if is_turned else torch.ones(inner, columns)
-    ways: dict[str, Callable[[], Any]] = {"torch": lambda: torch.addmm(bias, x, matrix, out=out)}
-    if may_pack:
-        ways["panels"] = lambda: multiply(x, matrix, bias, out)
-    if may_swap:
-        ways["swapped"] = lambda: swapped_linear(x, matrix.t(), bias, out=out)
-    return _best(ways)
+    own, swapped = _pytorchs_ways(x, matrix, bias, out)
+    others = [own, swapped] if may_swap else [own]
+    if may_pack and prefers_generated(lambda: multiply(x, matrix, bias, out), *others):
+        return "panels"
+    return "swapped" if may_swap and is_clearly_quicker(swapped, own) else "torch"
 
 
-def _best(ways: dict[str, Callable[[], Any]]) -> str:
-    with torch.no_grad():
-        seconds = dict(zip(ways, seconds_of(*ways.values()), strict=True))
-    best = min(seconds, key=lambda way: seconds[way])
-    generated = [way for way in ways if way in _GENERATED]
-    return best if not generated or seconds[best] < _CLEARLY * seconds[generated[0]] else generated[0]
-
-
-_GENERATED = ("panels", "packed")
+def _pytorchs_ways(
+    x: torch.Tensor, matrix: torch.Tensor, bias: torch.Tensor, out: torch.Tensor
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """As it is, and swapped."""
+    return (
+        lambda: torch.addmm(bias, x, matrix, out=out),
+        lambda: swapped_linear(x, matrix.t(), bias, out=out),
+    )
 
 
 # --- weights that stay ------------------------------------------------------------------------------------------------
@@ -205,10 +200,7 @@ _QUICKER_PACKED: dict[Hashable, bool] = {}
 def _is_quicker_packed(rows: int, matrix: torch.Tensor, panels: torch.Tensor) -> bool:
     inner, columns = matrix.shape
     x, bias, out = torch.ones(rows, inner), torch.ones(columns), torch.empty(rows, columns)
-    ways: dict[str, Callable[[], Any]] = {
-        "torch": lambda: torch.addmm(bias, x, matrix, out=out),
-        "packed": lambda: multiply_packed(x, panels, columns, bias, out),
-    }
-    if matrix.stride(0) == 1 and _is_worth_swapping(rows, inner, columns):
-        ways["swapped"] = lambda: swapped_linear(x, matrix.t(), bias, out=out)
-    return _best(ways) == "packed"
+    own, swapped = _pytorchs_ways(x, matrix, bias, out)
+    may_swap = matrix.stride(0) == 1 and _is_worth_swapping(rows, inner, columns)
+    others = [own, swapped] if may_swap else [own]
+    return prefers_generated(lambda: multiply_packed(x, panels, columns, bias, out), *others)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ingot.base.sizes import Size, SizeExpression
+from ingot.frontend.jit.attention_way import attention, quicker_attention
 from ingot.frontend.jit.epilogues import take_in_activations
 from ingot.frontend.jit.freezing import freeze
 from ingot.frontend.jit.library import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
@@ -49,8 +50,8 @@ class Program:
     """Sizes that stay open and must be equal."""
     has_guesses: bool = False
     """Whether it checks sizes of results, and raises Unforeseen where they are not as foretold."""
-    products: tuple[Operation, ...] = ()
-    """The calls that are products by generated code."""
+    generated: tuple[Operation, ...] = ()
+    """The calls that are generated code: products and attention."""
 
     def replayed(self) -> Program:
         """The same program, replayed as CUDA graphs."""
@@ -115,7 +116,7 @@ class _Writer:
     modules: list[CompiledModule] = field(default_factory=list)
     conditions: list[tuple[Size, Size]] = field(default_factory=list)
     has_guesses: bool = False
-    products: list[Operation] = field(default_factory=list)
+    generated: list[Operation] = field(default_factory=list)
     last_uses: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -155,13 +156,12 @@ class _Writer:
     def call(self, operation: Operation) -> None:
         called, quicker = operation.event.target, quicker_product(operation)
         memory = self._memory(operation, is_needed=quicker is not None)
-        if quicker is not None and memory:
-            function, way = quicker.__name__, quicker
-        else:
-            function, way = str(called).replace(".", "_"), DIRECT.get(called, called._op)
-        if way in GENERATED:
-            self.products.append(operation)
-        function = self._bind(function, way)
+        way = (quicker if memory else None) or quicker_attention(operation, self.steps.versions.results)
+        name = str(called).replace(".", "_") if way is None else way.__name__
+        way = way or DIRECT.get(called, called._op)
+        if way in GENERATED or way is attention:
+            self.generated.append(operation)
+        function = self._bind(name, way)
         schema = operation.event.target._schema
         given = [self._value(value) for value in operation.arguments]
         keywords = {argument.name for argument in schema.arguments}
@@ -208,8 +208,8 @@ class _Writer:
         text = "\n".join(["def program(arguments, surroundings, numbers):", *(f"    {line}" for line in body)]) + "\n"
         exec(compile(text, "<ingot program>", "exec"), self.namespace)  # of what was written above, and nothing else
         function = self.namespace["program"]
-        conditions, products = tuple(self.conditions), tuple(self.products)
-        return Program(text, function, self.steps, self.modules, conditions, self.has_guesses, products)
+        conditions, generated = tuple(self.conditions), tuple(self.generated)
+        return Program(text, function, self.steps, self.modules, conditions, self.has_guesses, generated)
 
     # --- pieces of text -----------------------------------------------------------------------------------------------
 

@@ -39,3 +39,15 @@ def is_clearly_quicker(candidate: Callable[[], Any], plain: Callable[[], Any], d
     """Whether one way takes clearly less time than the other on a device."""
     taken, allowed = seconds_of(candidate, plain, device=device)
     return taken < CLEARLY * allowed
+
+
+_CLEARLY_QUICKER = 0.95
+"""Share of the time of generated code that PyTorch's must stay below to be preferred. In programs generated code is
+quicker than in a race: its threads take what there is to do as they become free, whatever else the machine is doing."""
+
+
+def prefers_generated(generated: Callable[[], Any], *others: Callable[[], Any]) -> bool:
+    """Whether none of the other ways on the CPU is clearly quicker than generated code."""
+    with torch.no_grad():
+        taken, *rest = seconds_of(generated, *others)
+    return min(rest) >= _CLEARLY_QUICKER * taken

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from ingot.codegen.llvm.common import provide
 from ingot.codegen.llvm.host import Compiled, Host, HostModule, host
+from ingot.codegen.llvm.products.attention import Attention, AttentionWord, scratch_floats
 from ingot.codegen.llvm.products.multiplying import Word, emit_multiply, emit_pack
 from ingot.codegen.llvm.products.packing import emit_packing
 from ingot.codegen.llvm.products.region import Tile
@@ -31,17 +32,21 @@ class CompiledProducts:
     """For weights with a row for each column of the result, as layers have them."""
     pack_straight: int
     """For weights with a row for each step of the inner axis."""
+    attention: int
 
 
-_ENTRIES = ("multiply", "pack_turned", "pack_straight")
+_ENTRIES = ("multiply", "pack_turned", "pack_straight", "attention")
 
 
 def products_module(host: Host) -> HostModule:
     """The functions as LLVM has them, for any processor."""
     module, tile = HostModule(host), Tile.of(host)
-    emit_multiply(module, tile, "multiply", emit_tiles(module, tile))
-    emit_pack(module, tile, "pack_turned", emit_packing(module, tile, is_turned=True))
-    emit_pack(module, tile, "pack_straight", emit_packing(module, tile, is_turned=False))
+    tiles = emit_tiles(module, tile)
+    turned, straight = (emit_packing(module, tile, is_turned) for is_turned in (True, False))
+    emit_multiply(module, tile, "multiply", tiles)
+    emit_pack(module, tile, "pack_turned", turned)
+    emit_pack(module, tile, "pack_straight", straight)
+    Attention(module, tile, tiles, turned, straight).emit()
     return module
 
 
@@ -53,4 +58,12 @@ def compiled_products() -> CompiledProducts:
     return CompiledProducts(Tile.of(host()), code, *map(code.address, _ENTRIES))
 
 
-__all__ = ["CompiledProducts", "Tile", "Word", "compiled_products", "products_module"]
+__all__ = [
+    "AttentionWord",
+    "CompiledProducts",
+    "Tile",
+    "Word",
+    "compiled_products",
+    "products_module",
+    "scratch_floats",
+]

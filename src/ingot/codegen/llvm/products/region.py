@@ -96,7 +96,7 @@ class Region(Writing):
         super().__init__(ir.IRBuilder(self.function), tile)
         self._words = self.builder.bitcast(self.function.arguments[0], ir.PointerType(WORD))
 
-    def word(self, which: IntEnum) -> ir.Value:
+    def word(self, which: int) -> ir.Value:
         return self.builder.load(self._place(which))
 
     def pointer(self, which: IntEnum) -> ir.Value:
@@ -106,7 +106,10 @@ class Region(Writing):
         """What a word was; it is one more from now on, for all threads."""
         return self.builder.atomic_add(self._place(which), WORD(1))
 
-    def _place(self, which: IntEnum) -> ir.Value:
+    def store_word(self, which: IntEnum, value: ir.Value) -> None:
+        self.builder.store(value, self._place(which))
+
+    def _place(self, which: int) -> ir.Value:
         return self.builder.gep(self._words, WORD(which))
 
     def finish(self, threads: IntEnum, grains_of: IntEnum | None = None, size: int = 1) -> None:
