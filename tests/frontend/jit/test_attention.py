@@ -26,7 +26,7 @@ def heads(*shape: int) -> torch.Tensor:
 @torch.no_grad()
 def check(function: Any, *tensors: torch.Tensor) -> str:
     """Three calls as eager's; the text of the program."""
-    compiled = ingot.jit(function)
+    compiled: Any = ingot.jit(function)
     for _ in range(3):
         result, expected = compiled(*tensors), function(*tensors)
         torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
