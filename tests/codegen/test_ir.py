@@ -115,3 +115,26 @@ def test_bytes_of_vectors_are_chosen_one_by_one_on_a_gpu():
     builder.ret(builder.select(builder.icmp_signed("==", x, zeros), ones, zeros))
     assert str(module).count("select i1") == 4
     assert "function" in ptx_of(str(module), module.host)
+
+
+def test_loops_that_stay_as_they_are_compute_the_same_and_have_metadata_of_their_own():
+    module = new_module()
+    function, builder = new_function(module)
+    (x,) = function.arguments
+    total: Any = x
+    for _ in range(2):
+        before, body, after = builder.block, builder.append_block("again"), builder.append_block("done")
+        builder.branch(body)
+        builder.position_at_end(body)
+        number, so_far = builder.phi(WORD), builder.phi(WORD)
+        following, total_so_far = builder.add(number, WORD(1)), builder.add(so_far, number)
+        for phi, first, later in ((number, WORD(0), following), (so_far, total, total_so_far)):
+            phi.add_incoming(first, before)
+            phi.add_incoming(later, body)
+        builder.repeat(builder.icmp_signed("<", following, WORD(5)), body, after)
+        builder.position_at_end(after)
+        total = total_so_far
+    builder.ret(total)
+    text = str(module)
+    assert text.count("!llvm.loop") == text.count("= distinct") == 2 and text.count("unroll.disable") == 1
+    assert called(module, 7) == 27

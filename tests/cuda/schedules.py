@@ -25,7 +25,11 @@ CHOICES = {
     "ENOUGH_BLOCKS": (1, 4, 256),
     "FEW_TURNS": (1, 2, 8),
     "FEW_ROWS": (2, 264),
-    "PARTS": (2, 5, 1024),
+    "PARTS": (2, 5, 264),
+    "PART_THREADS": (32, 64, 1024),
+    "FUNCTION_THREADS": (32, 256),
+    "PART_BYTES": (1, 32, 64),
+    "COLUMN_PARTS": (2, 5, 528),
     "WORTH_A_LAUNCH": (0, 64, 1 << 18),
 }
 """By constant, values to choose from: small teams have long rows, and few registers keep nothing of them."""

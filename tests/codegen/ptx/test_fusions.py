@@ -63,6 +63,15 @@ def test_fusions_have_the_form_that_suits_them(name: str):
     assert ".local" not in kernel.ptx, "everything a thread has is in registers"
 
 
+@pytest.mark.parametrize("name", ["sum_of_columns", "sum_of_all_half", "softmax_of_long_rows", "mean_of_rows"])
+def test_the_assembler_is_told_to_leave_loops_over_elements_and_threads_as_they_are(name: str):
+    blocks = re.split(r"^(\$\w+):", kernel_of(name)[0].ptx, flags=re.MULTILINE)
+    texts = dict(zip(blocks[1::2], blocks[2::2], strict=True))
+    own_heads = [label for label, text in texts.items() if re.search(rf"bra(\.uni)? \t?{re.escape(label)};", text)]
+    assert own_heads, "there is a loop of a single block"
+    assert all('.pragma "nounroll"' in texts[label] for label in own_heads)
+
+
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is part of NVIDIA's toolkit")
 # Of threads by the thousand the assembler makes two blocks fit, and rather spills a register of some than have one.
 @pytest.mark.parametrize("name", [name for name in FUSIONS if name != "softmax_of_long_rows"])

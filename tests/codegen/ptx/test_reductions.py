@@ -19,11 +19,18 @@ from ingot.runtime.plan import Plan
 from tests.codegen.ptx.here import run_here
 from tests.ops.generation import data_type_of
 
-SMALL = {"PART_THREADS": 64, "MOST_THREADS": 128, "ENOUGH_THREADS": 512, "ENOUGH_BLOCKS": 4, "FEW_TURNS": 1}
+SMALL = {
+    "PART_THREADS": 64,
+    "COLUMN_THREADS": 64,
+    "MOST_THREADS": 128,
+    "ENOUGH_THREADS": 512,
+    "ENOUGH_BLOCKS": 4,
+    "FEW_TURNS": 1,
+}
 """Of which small tensors take several blocks, and few threads are enough."""
 COUNTED = {**SMALL, "MOST_ELEMENTS": 1}
 """The same where nothing stays in registers."""
-PARTS = {**COUNTED, "ENOUGH_THREADS": 1 << 17, "WORTH_A_LAUNCH": 0, "PARTS": 6}
+PARTS = {**COUNTED, "ENOUGH_THREADS": 1 << 17, "WORTH_A_LAUNCH": 0, "PARTS": 12, "COLUMN_PARTS": 6}
 """The same where rows go in parts."""
 UNCOUNTED = {"MOST_COUNTERS": 0, "MOST_COUNTED": 0}
 """Where no block can be the last: what puts parts together is a launch of its own."""
@@ -64,6 +71,9 @@ COLUMNS, TEAMS = GpuForm.COLUMNS, GpuForm.TEAMS
 CASES: list[tuple[str, tuple[int, ...], dict[str, int], GpuForm, int]] = [
     ("sum of columns", (50, 64), SMALL, COLUMNS, 1),
     ("sum of columns", (51, 63), COUNTED, COLUMNS, 1),
+    ("sum of columns", (300, 64), {**COUNTED, "ACCESS": 32}, COLUMNS, 1),
+    ("sum of columns", (90, 8), {**COUNTED, "ACCESS": 32, "MOST_THREADS": 32}, COLUMNS, 1),
+    ("largest of columns", (300, 48), {**PARTS, "ACCESS": 32}, COLUMNS, 1),
     ("sum of columns", (1001, 24), PARTS, COLUMNS, 1),
     ("sum of columns", (1001, 24), {**PARTS, **UNCOUNTED}, COLUMNS, 2),
     ("sum of columns", (501, 13), PARTS, COLUMNS, 1),

@@ -4,9 +4,10 @@
               4   5   6   7
               8   9  10  11
 
-Those of a team within one warp exchange what they have gathered. Then the lower half of the warps leaves its values in
-shared memory and the upper half takes them over, and so on, until the uppermost has them all. The order is always the
-same, so results are, too.
+Those of a team within one warp exchange what they have gathered: each gives half of its rows away and combines the
+other half, as long as it has several, so that little is exchanged, and no two threads hold the same. Then the lower
+half of the warps leaves its values in shared memory and the upper half takes them over, and so on, until the uppermost
+has them all, and leaves them there for whoever wants whole rows. The order is always the same, so results are, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ingot.codegen.llvm import ir
+from ingot.codegen.llvm.accumulation import combined, halves
 from ingot.codegen.llvm.frame import in_memory, in_register
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.codegen.ptx import intrinsics
@@ -48,59 +50,109 @@ class ColumnTeam(Team):
         return self.all_combined({index: gathered}, for_all)[index]
 
     def all_combined(self, gathered: Mapping[int, Gathered], for_all: bool = False) -> dict[int, Value]:
-        if self._across < WARP:
-            with intrinsics.doubling(self.builder, self._across, WARP) as distance:
-                for each in gathered.values():
-                    each.take(self._of_neighbour(each.total(), distance))
-        if self._lines == 1:
-            return {index: each.total() for index, each in gathered.items()}
-        return {index: self._upwards(each, for_all) for index, each in gathered.items()}
+        for each in gathered.values():
+            shared_out = self._within_warp(each)
+            if self._lines > 1 or shared_out.rows < self._rows:
+                self._upwards(each, shared_out, for_all)
+            else:
+                each.replace(shared_out.total())
+        return {index: each.total() for index, each in gathered.items()}
 
-    def _of_neighbour(self, value: Value, distance: ir.Value) -> Value:
-        if self._rows == 1:
+    # --- within a warp ------------------------------------------------------------------------------------------------
+
+    def _within_warp(self, gathered: Gathered) -> Gathered:
+        """What the threads of the team in one warp have gathered, shared out among them by rows, or all of it for each
+        of them where there are no more rows to share out."""
+        value, rows = gathered.total(), self._rows
+        for distance in self._distances:
+            if rows > 1:
+                rows //= 2
+                low, high = halves(self.builder, value, rows)
+                is_upper = self._is_upper(distance)
+                value = self._chosen(is_upper, high, low)
+                other = self._of_neighbour(self._chosen(is_upper, low, high), rows, distance)
+            else:
+                other = self._of_neighbour(value, rows, distance)
+            value = combined(Instructions(self.builder, rows), gathered.accumulator, value, other)
+        found = Gathered(self.builder, gathered.accumulator, rows)
+        found.replace(value)
+        return found
+
+    @property
+    def _distances(self) -> list[int]:
+        """Between the threads of a team in one warp that exchange what they have, one after another."""
+        return [1 << bit for bit in range(WARP.bit_length() - 1) if 1 << bit >= self._across]
+
+    def _is_upper(self, distance: int) -> ir.Value:
+        return self.builder.icmp_unsigned("!=", self.builder.and_(self.thread, _INDEX(distance)), _INDEX(0))
+
+    def _chosen(self, condition: ir.Value, yes: Value, no: Value) -> Value:
+        return Value(self.builder.select(condition, yes.code, no.code), yes.dtype)
+
+    def _of_neighbour(self, value: Value, rows: int, distance: int) -> Value:
+        if rows == 1:
             return intrinsics.of_neighbour(self.builder, value, distance)
         code = value.code
-        for lane in range(self._rows):
+        for lane in range(rows):
             single = Value(self.builder.extract_element(value.code, lane), value.dtype)
             other = intrinsics.of_neighbour(self.builder, single, distance)
             code = self.builder.insert_element(code, other.code, lane)
         return Value(code, value.dtype)
 
-    def _upwards(self, gathered: Gathered, for_all: bool) -> Value:
-        """Half of the lines take over what the other half has, again and again."""
-        builder = self.builder
-        line, like = builder.udiv(self.thread, _INDEX(self._line)), gathered.total()
+    def _first_row(self, rows: int) -> ir.Value:
+        """The first of so many rows that the thread has been left with, counted from the first of its team's."""
+        first: ir.Value = _INDEX(0)
+        share = self._rows
+        for distance in self._distances:
+            if share == rows:
+                break
+            share //= 2
+            first = self.builder.select(self._is_upper(distance), self.builder.add(first, _INDEX(share)), first)
+        return first
+
+    # --- between warps ------------------------------------------------------------------------------------------------
+
+    def _upwards(self, gathered: Gathered, shared_out: Gathered, for_all: bool) -> None:
+        """Half of the lines take over what the other half has, again and again; then whole rows are put together."""
+        builder, rows = self.builder, shared_out.rows
+        line, first = builder.udiv(self.thread, _INDEX(self._line)), self._first_row(rows)
         intrinsics.barrier(builder)  # whoever reads what was here before has done so
-        with intrinsics.halving(builder, self._lines // 2) as half:
-            with builder.if_then(builder.icmp_unsigned("<", builder.sub(line, half), half)):
-                self._write(line, gathered.total())
-            intrinsics.barrier(builder)
-            with builder.if_then(builder.icmp_unsigned("<", line, half)):
-                gathered.take(self._read(builder.add(line, half), like))
-        if not for_all:
-            return gathered.total()
+        if self._lines > 1:
+            with intrinsics.halving(builder, self._lines // 2) as half:
+                with builder.if_then(builder.icmp_unsigned("<", builder.sub(line, half), half)):
+                    self._write(line, first, shared_out)
+                intrinsics.barrier(builder)
+                with builder.if_then(builder.icmp_unsigned("<", line, half)):
+                    shared_out.take(self._read(builder.add(line, half), first, shared_out))
         with builder.if_then(builder.icmp_unsigned("==", line, _INDEX(0))):
-            self._write(line, gathered.total())
+            self._write(line, first, shared_out)
         intrinsics.barrier(builder)
-        return self._read(_INDEX(0), like)
+        if for_all:
+            gathered.replace(self._read(_INDEX(0), _INDEX(0), gathered))
+            return
+        with builder.if_then(builder.icmp_unsigned("==", line, _INDEX(0))):
+            gathered.replace(self._read(_INDEX(0), _INDEX(0), gathered))
 
-    def _write(self, line: ir.Value, value: Value) -> None:
-        code = in_memory(Instructions(self.builder, self._rows), value)
-        self.builder.store(code, self._pointer(line, value), align=self._aligned(value))
+    def _write(self, line: ir.Value, first: ir.Value, gathered: Gathered) -> None:
+        code = in_memory(Instructions(self.builder, gathered.rows), gathered.total())
+        self.builder.store(code, self._pointer(line, first, gathered), align=_aligned(gathered))
 
-    def _read(self, line: ir.Value, like: Value) -> Value:
-        code = self.builder.load(self._pointer(line, like), align=self._aligned(like))
-        return in_register(self.builder, code, like.dtype)
+    def _read(self, line: ir.Value, first: ir.Value, gathered: Gathered) -> Value:
+        code = self.builder.load(self._pointer(line, first, gathered), align=_aligned(gathered))
+        return in_register(self.builder, code, gathered.accumulator.dtype)
 
-    def _pointer(self, line: ir.Value, value: Value) -> ir.Value:
-        """What a line has in shared memory of this thread's rows; those of all accumulators lie in the same place."""
-        builder = self.builder
+    def _pointer(self, line: ir.Value, first: ir.Value, gathered: Gathered) -> ir.Value:
+        """What a line has in shared memory of this thread's rows, from the first on; that of all accumulators lies in
+        the same place."""
+        builder, dtype = self.builder, gathered.accumulator.dtype
         bytes_ = self._lines * self._across * self._rows * _WIDEST
         array = builder.module.shared_array(f"{builder.function.name}_columns", BYTE, bytes_)
         place = builder.add(builder.mul(line, _INDEX(self._across)), self.number)
-        first = builder.gep(array, builder.mul(place, _INDEX(self._rows * value.dtype.bytes)))
-        kind = Instructions(builder, self._rows).wide(memory_type(value.dtype))
-        return builder.bitcast(first, ir.PointerType(kind, SHARED))
+        row = builder.add(builder.mul(place, _INDEX(self._rows)), first)
+        begin = builder.gep(array, builder.mul(row, _INDEX(dtype.bytes)))
+        kind = Instructions(builder, gathered.rows).wide(memory_type(dtype))
+        return builder.bitcast(begin, ir.PointerType(kind, SHARED))
 
-    def _aligned(self, value: Value) -> int:
-        return min(self._rows * value.dtype.bytes, WIDEST_ACCESS)
+
+def _aligned(gathered: Gathered) -> int:
+    return min(gathered.rows * gathered.accumulator.dtype.bytes, WIDEST_ACCESS)

@@ -67,7 +67,7 @@ def _looping(builder: Any, first: int) -> tuple[Any, Any]:
 def _end_loop(builder: Any, body: Any, number: Any, following: ir.Value, goes_on: ir.Value) -> None:
     after = builder.append_block("looped")
     number.add_incoming(following, builder.block)
-    builder.cbranch(goes_on, body, after)
+    builder.repeat(goes_on, body, after)
     builder.position_at_end(after)
 
 

@@ -165,7 +165,7 @@ class RowEmission(Emission):
         self.run_side_by_side(places, loop.body)
         following = builder.add(start, index(at_once * schedule.team))
         start.add_incoming(following, builder.block)
-        builder.cbranch(builder.icmp_unsigned("<", following, last), body, after)
+        builder.repeat(builder.icmp_unsigned("<", following, last), body, after)
         builder.position_at_end(after)
 
     # --- reductions ---------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ class Workspace:
             each.join()
         following = builder.add(start, WORD(at_once * team.threads))
         start.add_incoming(following, builder.block)
-        builder.cbranch(builder.icmp_unsigned("<", following, count), body, after)
+        builder.repeat(builder.icmp_unsigned("<", following, count), body, after)
         builder.position_at_end(after)
 
     def _read(self, accumulator: int, position: ir.Value, lanes: int) -> Value:

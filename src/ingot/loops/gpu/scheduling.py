@@ -17,22 +17,29 @@ from ingot.loops.gpu.keeping import kept_values
 from ingot.loops.gpu.lines import Unit, share_of_elements
 from ingot.loops.gpu.schedule import ACCESS, WARP, GpuForm, GpuSchedule
 from ingot.loops.gpu.sharing import (
+    COLUMN_PARTS,
+    COLUMN_THREADS,
     FEW_ROWS,
+    FUNCTION_PARTS,
+    FUNCTION_THREADS,
     LINE,
     MOST_COUNTED,
     MOST_COUNTERS,
     PART_THREADS,
+    PARTS,
     column_block,
     columns_go_in_parts,
     most_down,
     part_of,
     power_of_two,
+    turns_of_part,
 )
 from ingot.loops.gpu.tiling import tile_for, turned_buffers
 from ingot.loops.one_pass import in_one_pass
 from ingot.loops.ordering import LoopAxis, LoopOrder
 from ingot.loops.program import Program
 from ingot.loops.scheduling import motion_of
+from ingot.ops.samples import EXACT
 
 MOST_THREADS = 1024
 KEPT_WORDS = 40
@@ -176,9 +183,8 @@ class _Choice(LoopOrder):
         steps = -(-units // team)
         if steps > most:
             steps = 0
-        turn = PART_THREADS * TURNS_AT_ONCE
-        if not steps and rows < FEW_ROWS and units > turn:
-            return self._parts(lanes, rows, part_of(rows, units, turn) * lanes, is_even=units % turn == 0)
+        if not steps and rows <= FEW_ROWS and units > PART_THREADS:
+            return self._parts(lanes, rows, units)
         threads = team if team > WARP else 4 * WARP
         teams = threads // team
         return self._made(
@@ -193,18 +199,22 @@ class _Choice(LoopOrder):
             one_pass=steps == 0 and self._has_one_pass,
         )
 
-    def _parts(self, lanes: int, rows: int, part: int, is_even: bool) -> GpuCall:
+    def _parts(self, lanes: int, rows: int, units: int) -> GpuCall:
         """Few long rows: each over several blocks."""
+        threads, parts = (PART_THREADS, PARTS) if self._is_arithmetic else (FUNCTION_THREADS, FUNCTION_PARTS)
+        read = lanes * sum(self.widths[b] for b in self.inputs if self.vector.strides[b])
+        at_once = turns_of_part(read, lanes, TURNS_AT_ONCE, are_doubles=self._has_one_pass)
+        turn = threads * at_once
         return self._made(
             GpuForm.TEAMS,
             lanes,
             rows,
-            threads=PART_THREADS,
-            at_once=TURNS_AT_ONCE,
-            team=PART_THREADS,
-            is_even=is_even,
+            threads=threads,
+            at_once=at_once,
+            team=threads,
+            is_even=units % turn == 0,
             one_pass=self._has_one_pass,
-            part=part,
+            part=part_of(rows, units, turn, parts) * lanes,
         )
 
     def _columns(self) -> GpuCall:
@@ -224,8 +234,8 @@ class _Choice(LoopOrder):
         part = 0
         if not steps and columns_go_in_parts(rows, length, across, down, unit_bytes):
             across = min(LINE, power_of_two(rows))
-            down = PART_THREADS // across
-            part = part_of(-(-rows // across), length, down * TURNS_AT_ONCE)
+            down = COLUMN_THREADS // across
+            part = part_of(-(-rows // across), length, down * TURNS_AT_ONCE, COLUMN_PARTS)
         is_full = steps * down == length if steps else length % (down * TURNS_AT_ONCE) == 0
         return self._made(
             GpuForm.COLUMNS,
@@ -254,6 +264,12 @@ class _Choice(LoopOrder):
         statements = in_one_pass(self.program).statements
         stages = [s.stage for s in statements if s.is_reduction and s.level is Level.ROW]
         return power_of_two(max(map(stages.count, stages)))
+
+    @property
+    def _is_arithmetic(self) -> bool:
+        """Whether no function is computed of elements."""
+        statements = (s for s in self.program.statements if s.level is Level.ELEMENT and not s.is_reduction)
+        return all(statement.op.tolerance == EXACT for statement in statements)
 
     @property
     def _has_one_pass(self) -> bool:

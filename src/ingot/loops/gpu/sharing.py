@@ -11,15 +11,28 @@ from __future__ import annotations
 ENOUGH_THREADS = 1 << 17
 ENOUGH_BLOCKS = 256
 """Of threads that go side by side; with more of them less is left over for the last ones."""
-MOST_THREADS, PART_THREADS = 1024, 256
+MOST_THREADS = 1024
+COLUMN_THREADS = 256
+"""Of a block whose rows lie across memory, if they are enough."""
 LINE = 32
 """Threads side by side that read as much at once as memory likes best, if there are that many."""
 FEW_TURNS = 8
 """How often a thread should at least take elements before others below it are worth combining with."""
-FEW_ROWS = 264
-"""With so many rows there is enough to do without parts of them."""
-PARTS = 1024
-"""Blocks that share rows in parts, about, and the most values that are left to be combined for a row."""
+PART_THREADS, PARTS = 1024, 264
+"""Of a block that has part of a row, and how many blocks share rows in parts at most: an H200 has room for so many at
+once, where threads have no more than 32 registers. Fewer of them leave room, more wait for others to end, and each has
+something to combine at its end: a variance of all elements takes 2 to 4% more time with twice as many blocks. Smaller
+blocks that fill the device take as long, unless their threads come to have a few more registers; then some wait."""
+FEW_ROWS = 132
+"""With more rows there is enough to do without parts of them."""
+FUNCTION_THREADS, FUNCTION_PARTS = 256, 1024
+"""The same where functions are computed of elements, which take more registers."""
+PART_BYTES, PART_DOUBLES = 32, 8
+"""What a thread that has part of a row asks for before it waits, and how many elements that may be if each becomes a
+float64: more of them take more registers."""
+COLUMN_PARTS = 528
+"""How many blocks share rows that lie across memory in parts at most. They have more registers, and several such blocks
+have room at once; with twice as many, sums of bfloat16 take a fifth more time."""
 WORTH_A_LAUNCH = 1 << 19
 """Bytes that a block may read before it takes longer than another launch."""
 MOST_COUNTERS = 1024
@@ -48,9 +61,9 @@ def most_down(across: int, lanes: int) -> int:
 def column_block(rows: int, length: int, narrowest: int, lanes: int) -> tuple[int, int]:
     """Threads of a block across (groups of) rows, at least `narrowest` if there are that many, and down them."""
     down = 1
-    while down < PART_THREADS // LINE and length > down * FEW_TURNS:
+    while down < COLUMN_THREADS // LINE and length > down * FEW_TURNS:
         down *= 2
-    across = PART_THREADS // down
+    across = COLUMN_THREADS // down
     while across > min(narrowest, power_of_two(rows)) and -(-rows // across) < ENOUGH_BLOCKS:
         across //= 2
         if length > down * FEW_TURNS:
@@ -67,7 +80,16 @@ def columns_go_in_parts(rows: int, length: int, across: int, down: int, bytes_of
     return threads * 16 < ENOUGH_THREADS * 15 and length * across * bytes_of_a_unit > WORTH_A_LAUNCH
 
 
-def part_of(blocks: int, length: int, turn: int) -> int:
-    """How much of a row goes together, so that so many blocks for whole rows become enough: a multiple of a turn."""
-    parts = max(min(-(-PARTS // blocks), length // turn), 1)
-    return -(-length // (parts * turn)) * turn
+def turns_of_part(read: int, lanes: int, most: int, are_doubles: bool) -> int:
+    """How many units a thread that has part of a row takes before it waits, of so many bytes and lanes."""
+    turns = 1
+    while turns < most and turns * read < PART_BYTES and not (are_doubles and 2 * turns * lanes > PART_DOUBLES):
+        turns *= 2
+    return turns
+
+
+def part_of(blocks: int, length: int, turn: int, parts: int) -> int:
+    """How much of a row goes together, so that so many blocks for whole rows become about `parts` of them, and no more
+    unless they were: a multiple of a turn."""
+    count = max(min(parts // blocks, length // turn), 1)
+    return -(-length // (count * turn)) * turn

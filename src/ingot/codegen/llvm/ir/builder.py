@@ -78,6 +78,11 @@ class IRBuilder:
             weights = f", !prof {name}"
         self.block.end = f"  br i1 {condition.reference}, label %{yes.name}, label %{no.name}{weights}"
 
+    def repeat(self, condition: Value, body: Block, after: Block) -> None:
+        """Go back to where a loop begins, or on. It stays as it is: nobody writes it out several times."""
+        self.cbranch(condition, body, after)
+        self.block.end += f", !llvm.loop {self.module.rolled_up_loop()}"
+
     def ret(self, value: Value) -> None:
         self.block.end = f"  ret {value.type.text} {value.reference}"
 

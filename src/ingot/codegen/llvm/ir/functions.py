@@ -114,7 +114,13 @@ class Module:
 
     def metadata(self, text: str) -> str:
         """The name of a piece of metadata."""
-        return self._metadata.setdefault(text, f"!{len(self._metadata)}")
+        return self._metadata.setdefault(f"!{{{text}}}", f"!{len(self._metadata)}")
+
+    def rolled_up_loop(self) -> str:
+        """Metadata of one more loop, which says that it is not to be written out several times."""
+        disabled = self.metadata('!"llvm.loop.unroll.disable"')
+        name = f"!{len(self._metadata)}"
+        return self._metadata.setdefault(f"distinct !{{{name}, {disabled}}}", name)
 
     def shared_array(self, name: str, element: Type, count: int) -> Value:
         """Memory of a block of a GPU's threads."""
@@ -124,5 +130,5 @@ class Module:
 
     def __str__(self) -> str:
         head = f'target triple = "{self.triple}"', f'target datalayout = "{self.data_layout}"'
-        metadata = (f"{name} = !{{{text}}}" for text, name in self._metadata.items())
+        metadata = (f"{name} = {text}" for text, name in self._metadata.items())
         return "\n".join((*head, *self._arrays.values(), *map(str, self.functions.values()), *metadata, ""))
