@@ -104,16 +104,51 @@ class _Packing(Writing):
         self.store(vector, self.further(target, place))
 
 
+_UNIT = 4
+"""Elements of 16 bytes, within which processors move elements by one instruction."""
+
+
 def _turned(builder: Any, rows: list[ir.Value]) -> list[ir.Value]:
-    """The columns of a square: rows half the square apart are interleaved, as often as halving leads to one."""
+    """The columns of a square: small squares of it are turned within their 16 bytes, then those change places."""
     lanes = len(rows)
-    half = lanes // 2
-    low = [lane // 2 + lanes * (lane % 2) for lane in range(lanes)]
-    high = [half + lane for lane in low]
-    for _ in range(lanes.bit_length() - 1):
-        rows = [
-            builder.shuffle_vector(rows[number], rows[number + half], order)
+    groups = [_turned_units(builder, rows[first : first + _UNIT]) for first in range(0, lanes, _UNIT)]
+    exchanged = [_exchanged(builder, [group[number] for group in groups]) for number in range(_UNIT)]
+    return [exchanged[column % _UNIT][column // _UNIT] for column in range(lanes)]
+
+
+def _turned_units(builder: Any, rows: list[ir.Value]) -> list[ir.Value]:
+    """Four rows to four columns, in every unit."""
+    lanes = rows[0].type.count
+
+    def paired(left: ir.Value, right: ir.Value, of_unit: tuple[int, ...]) -> ir.Value:
+        order = [
+            start + (place if place < _UNIT else lanes + place - _UNIT)
+            for start in range(0, lanes, _UNIT)
+            for place in of_unit
+        ]
+        return builder.shuffle_vector(left, right, order)
+
+    a, b, c, d = rows
+    ends = [(paired(x, y, (0, 4, 1, 5)), paired(x, y, (2, 6, 3, 7))) for x, y in ((a, b), (c, d))]
+    return [
+        paired(left, right, of_unit)
+        for left, right in zip(*ends, strict=True)
+        for of_unit in ((0, 1, 4, 5), (2, 3, 6, 7))
+    ]
+
+
+def _exchanged(builder: Any, vectors: list[ir.Value]) -> list[ir.Value]:
+    """As many vectors as each has units: the first gets the first unit of every one, and so on. Those half their number
+    apart are interleaved, as often as halving leads to one."""
+    count, lanes = len(vectors), len(vectors) * _UNIT
+    half = count // 2
+    units = [unit // 2 + count * (unit % 2) for unit in range(count)]
+    low = [unit * _UNIT + place for unit in units for place in range(_UNIT)]
+    high = [lanes // 2 + lane for lane in low]
+    for _ in range(count.bit_length() - 1):
+        vectors = [
+            builder.shuffle_vector(vectors[number], vectors[number + half], order)
             for number in range(half)
             for order in (low, high)
         ]
-    return rows
+    return vectors

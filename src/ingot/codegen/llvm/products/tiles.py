@@ -12,7 +12,6 @@ in memory of their own, and what is there is copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -64,7 +63,7 @@ class _Place:
 
     rows: list[ir.Value]
     """Where each row of it begins: in the results, or at the edge."""
-    results: list[ir.Value]
+    row: ir.Value
     column: ir.Value
     left: ir.Value
     """Columns from here to the last."""
@@ -112,15 +111,19 @@ class _Tiles(Writing):
     def _compute(self, row: ir.Value, panel: ir.Value, first: ir.Value, last: ir.Value) -> None:
         """A tile's sums from one place of the inner axis to another."""
         builder, operands = self.builder, self._operands
-        end = builder.sub(operands.last_row, WORD(1))
-        rows = [minimum(builder, builder.add(row, WORD(number)), end) for number in range(self.tile.rows)]
-        place = self._place(rows, builder.mul(panel, WORD(self.tile.columns)))
+        rows = [self._clamped(row, WORD(number)) for number in range(self.tile.rows)]
+        place = self._place(row, rows, builder.mul(panel, WORD(self.tile.columns)))
         self._begin(place, builder.icmp_signed(">", first, WORD(0)))
         sources = [self.row(operands.given, number, operands.given_stride) for number in rows]
         weights = self.further(operands.panels, builder.mul(place.column, operands.panel_steps))
         with counted(builder, first, last) as step:
             self._step(sources, weights, step)
         self._finish(place, builder.icmp_signed(">=", last, operands.inner))
+
+    def _clamped(self, row: ir.Value, number: ir.Value) -> ir.Value:
+        """A row of a tile; the last one, if it would be beyond."""
+        builder = self.builder
+        return minimum(builder, builder.add(row, number), builder.sub(self._operands.last_row, WORD(1)))
 
     def _step(self, sources: list[ir.Value], weights: ir.Value, step: ir.Value) -> None:
         builder = self.builder
@@ -136,18 +139,22 @@ class _Tiles(Writing):
 
     # --- where a tile begins and ends ---------------------------------------------------------------------------------
 
-    def _place(self, rows: list[ir.Value], column: ir.Value) -> _Place:
+    def _place(self, row: ir.Value, rows: list[ir.Value], column: ir.Value) -> _Place:
         """Where a tile has its results; at the edge that is memory of its own, which has room for all columns."""
-        builder, operands = self.builder, self._operands
-        starts = [self.row(operands.results, number, operands.results_stride) for number in rows]
-        results = [self.further(start, column) for start in starts]
-        left = builder.sub(operands.columns, column)
+        builder = self.builder
+        left = builder.sub(self._operands.columns, column)
         is_edge = builder.icmp_signed("<", left, WORD(self.tile.columns))
         chosen = [
-            builder.select(is_edge, self.further(self._edge, WORD(number * self.tile.columns)), result)
-            for number, result in enumerate(results)
+            builder.select(is_edge, self._at_edge(WORD(number)), self._result(result, column))
+            for number, result in enumerate(rows)
         ]
-        return _Place(chosen, results, column, left, is_edge)
+        return _Place(chosen, row, column, left, is_edge)
+
+    def _result(self, row: ir.Value, column: ir.Value) -> ir.Value:
+        return self.further(self.row(self._operands.results, row, self._operands.results_stride), column)
+
+    def _at_edge(self, number: ir.Value) -> ir.Value:
+        return self.further(self._edge, self.builder.mul(number, WORD(self.tile.columns)))
 
     def _begin(self, place: _Place, is_begun: ir.Value) -> None:
         """Let the sums be what the stretch before has left, or nothing."""
@@ -156,7 +163,7 @@ class _Tiles(Writing):
             builder.store(ir.Constant(self.tile.vector, None), total)
         with builder.if_then(is_begun):
             with builder.if_then(place.is_edge):
-                self._copy(place, zip(place.results, place.rows, strict=True))
+                self._copy_edge(place, is_back=False)
             for row, sums in zip(place.rows, self._sums, strict=True):
                 for number, total in enumerate(sums):
                     builder.store(self.load(self._vector_at(row, number)), total)
@@ -171,20 +178,23 @@ class _Tiles(Writing):
             for number, total in enumerate(sums):
                 self.store(builder.load(total), self._vector_at(row, number))
         with builder.if_then(place.is_edge):
-            self._copy(place, zip(place.rows, place.results, strict=True))
+            self._copy_edge(place, is_back=True)
 
     def _add_bias(self, place: _Place) -> None:
         builder = self.builder
         given = self.further(builder.inttoptr(self._operands.bias, BYTE_POINTER), place.column)
         with builder.if_then(place.is_edge):
-            self._copy(place, [(given, self._edge_bias)])
+            self.copy_singly(given, self._edge_bias, place.left)
         chosen = builder.select(place.is_edge, self._edge_bias, given)
         for number in range(VECTORS):
             bias = self.load(self._vector_at(chosen, number))
             for sums in self._sums:
                 builder.store(builder.fadd(builder.load(sums[number]), bias), sums[number])
 
-    def _copy(self, place: _Place, pairs: Iterable[tuple[ir.Value, ir.Value]]) -> None:
-        """Copy the columns that there are, from one row to another of each pair."""
-        for source, target in pairs:
+    def _copy_edge(self, place: _Place, is_back: bool) -> None:
+        """Copy the columns that there are from the results to the edge, or back."""
+        with counted(self.builder, WORD(0), WORD(self.tile.rows)) as number:
+            there = self._result(self._clamped(place.row, number), place.column)
+            here = self._at_edge(number)
+            source, target = (here, there) if is_back else (there, here)
             self.copy_singly(source, target, place.left)
