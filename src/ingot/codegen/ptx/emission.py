@@ -17,7 +17,6 @@ from ingot.codegen.llvm.host import HostModule
 from ingot.codegen.llvm.instructions import Instructions, Value
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import Arguments, ThreadPlace
-from ingot.codegen.ptx.registers import most_registers
 from ingot.codegen.ptx.teams import Gathered
 from ingot.loops.gpu.launches import gpu_layout
 from ingot.loops.gpu.schedule import GpuSchedule
@@ -33,7 +32,7 @@ class Emission:
         self.nest, self.schedule = nest, schedule
         layout = gpu_layout(nest, schedule)
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType(WORD)]), entry)
-        function.make_kernel(f"[{layout.count} x i64]", schedule.threads, most_registers(nest, schedule))
+        function.make_kernel(f"[{layout.count} x i64]", schedule.threads)
         self.builder: Any = ir.IRBuilder(function)
         self.arguments = Arguments(self.builder, function.arguments[0], layout, schedule)
         start = self.builder.append_block("start")

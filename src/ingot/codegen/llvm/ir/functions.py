@@ -65,16 +65,11 @@ class Function(Value):
         self._convention = self._passing = ""
         module.functions[name] = self
 
-    def make_kernel(self, argument: str, threads: int, registers: int | None = None) -> None:
-        """Something to launch on a GPU, in blocks of so many threads; its one argument is passed by value.
-
-        A thread may be given no more than so many registers.
-        """
+    def make_kernel(self, argument: str, threads: int) -> None:
+        """Something to launch on a GPU, in blocks of so many threads; its one argument is passed by value."""
         self._convention = "ptx_kernel "
         self._passing = f" byval({argument}) align 8"
         self.attributes += f' "nvvm.maxntid"="{threads}"'
-        if registers is not None:
-            self.attributes += f' "nvvm.maxnreg"="{registers}"'
 
     def new_name(self) -> str:
         """A name nothing else in this function has."""
