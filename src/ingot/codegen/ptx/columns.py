@@ -20,9 +20,9 @@ from ingot.codegen.llvm.accumulation import combined, halves
 from ingot.codegen.llvm.frame import in_memory, in_register
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.codegen.ptx import intrinsics
-from ingot.codegen.ptx.place import BYTE, SHARED, WIDEST_ACCESS
+from ingot.codegen.ptx.place import BYTE, SHARED
 from ingot.codegen.ptx.teams import Gathered, Team
-from ingot.loops.gpu.schedule import WARP, GpuSchedule
+from ingot.loops.gpu.schedule import ACCESS, WARP, GpuSchedule
 
 _INDEX = ir.IntType(32)
 _WIDEST = 8
@@ -155,4 +155,4 @@ class ColumnTeam(Team):
 
 
 def _aligned(gathered: Gathered) -> int:
-    return min(gathered.rows * gathered.accumulator.dtype.bytes, WIDEST_ACCESS)
+    return min(gathered.rows * gathered.accumulator.dtype.bytes, ACCESS)

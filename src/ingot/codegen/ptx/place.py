@@ -15,7 +15,7 @@ from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.frame import WORD, in_memory, in_register, number_in
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.loops.arguments import WordLayout
-from ingot.loops.gpu.schedule import GpuSchedule
+from ingot.loops.gpu.schedule import ACCESS, GpuSchedule
 from ingot.loops.nest import AxisPosition, Extent, Register
 from ingot.loops.nest import Value as Operand
 from ingot.loops.program import Argument, Known
@@ -25,7 +25,6 @@ TENSORS, SHARED = 1, 3
 """LLVM's numbers for the memory that tensors lie in and for that of a block of threads."""
 BYTE = ir.IntType(8)
 INDEX = ir.IntType(32)
-WIDEST_ACCESS = 16
 
 
 class Arguments:
@@ -131,7 +130,7 @@ class ThreadPlace:
             return in_register(self.builder, self.instructions.splat(code), dtype)
         if motion is Motion.NEXT:
             kind = self.instructions.wide(element)
-            align = min(self.lanes * dtype.bytes, WIDEST_ACCESS)
+            align = min(self.lanes * dtype.bytes, ACCESS)
             pointer = self._pointer(buffer, kind, dtype.bytes)
             return in_register(self.builder, self.builder.load(pointer, align=align), dtype)
         code = ir.Constant(self.instructions.wide(element), ir.Undefined)
@@ -143,7 +142,7 @@ class ThreadPlace:
         builder, width, motion = self.builder, value.dtype.bytes, self._motion(buffer)
         code = in_memory(self.instructions, value)
         if self.lanes == 1 or motion is Motion.NEXT:
-            align = min(self.lanes * width, WIDEST_ACCESS)
+            align = min(self.lanes * width, ACCESS)
             builder.store(code, self._pointer(buffer, code.type, width), align=align)
             return
         for lane, pointer in enumerate(self._pointers(buffer, memory_type(value.dtype), width)):

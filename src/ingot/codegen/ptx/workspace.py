@@ -17,9 +17,10 @@ from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.frame import WORD, in_memory, in_register
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.codegen.ptx import intrinsics
-from ingot.codegen.ptx.place import TENSORS, WIDEST_ACCESS, Arguments, ThreadPlace
+from ingot.codegen.ptx.place import TENSORS, Arguments, ThreadPlace
 from ingot.codegen.ptx.teams import Gathered, Team
 from ingot.loops.gpu.launches import VALUES_AT_ONCE, left_by_launches
+from ingot.loops.gpu.schedule import ACCESS
 from ingot.loops.nest import Nest
 
 _COUNT = ir.IntType(32)
@@ -110,4 +111,4 @@ class Workspace:
         return builder.gep(counters, number)
 
     def _aligned(self, accumulator: int, lanes: int) -> int:
-        return min(lanes * self._nest.accumulators[accumulator].dtype.bytes, WIDEST_ACCESS)
+        return min(lanes * self._nest.accumulators[accumulator].dtype.bytes, ACCESS)

@@ -15,11 +15,9 @@ from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number
 from ingot.loops.elements import Element, held_as
 from ingot.loops.gpu.block import Block, Scope
+from ingot.loops.gpu.schedule import ACCESS
 from ingot.loops.interpreting import CallNumbers, Interpretation
 from ingot.loops.nest import Load, Nest, Store
-
-WIDEST_ACCESS = 16
-
 
 SEVERAL = -2
 """Threads that read a byte, where it is not one of them alone."""
@@ -55,7 +53,7 @@ class TensorAccess(Interpretation):
             raise self.fault(instruction, scope.positions, extent)
         together = offsets.shape[1] * width
         is_dense = offsets.shape[1] > 1 and (numpy.diff(offsets) == width).all()
-        if is_dense and (offsets[:, 0] % min(together, WIDEST_ACCESS)).any():
+        if is_dense and (offsets[:, 0] % min(together, ACCESS)).any():
             raise self.fault(instruction, scope.positions, f"{together} bytes at once, not at a multiple of that")
         return offsets
 
