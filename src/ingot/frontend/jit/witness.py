@@ -120,8 +120,12 @@ class _LookingAway:
 
     def __enter__(self) -> None:
         self._before, self._witness._looks_away = self._witness._looks_away, True
+        if self._witness._is_watching and not self._before:
+            sys.setprofile(None)  # being told of nothing takes less time than looking away from everything
 
     def __exit__(self, *_: object) -> None:
+        if self._witness._is_watching and not self._before and sys.getprofile() is None:
+            sys.setprofile(self._witness._notice)
         self._witness._looks_away = self._before
 
 

@@ -2,10 +2,11 @@
 
 `accurate` keeps the bounds of all mathematics here: 2 ulp over the whole range, special values exact, denormals right.
 `approximate` is for programs whose results have 16 bits. What has no form here is written as for every processor.
-`instructions` says which instructions there are, `quotients` how many numbers are divided by one.
+`instructions` says which instructions there are, `exact` how quotients and roots are rounded exactly through float64,
+`quotients` how many numbers are divided by one.
 
-Instructions per element on sm_90: as for every processor, accurate, approximate. Quotients and roots that are rounded
-exactly are functions of their own there, which count as their common case.
+Instructions per element on sm_90: as for every processor, accurate, approximate. Quotients and roots that are left to
+NVIDIA's assembler are functions of their own there, which count as their common case.
 
     exp       20   8   5        log       29  25   5
     exp2      17  17   1        log2      30  26   4
