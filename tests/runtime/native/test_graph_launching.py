@@ -89,6 +89,16 @@ def test_streams_have_graphs_of_their_own_as_long_as_there_is_room(machine):
     assert [stream - OF_CUDA for _, stream in machine.launches] == list(range(100, 100 + MOST_EXECUTABLES + 2)) * 2
 
 
+def test_there_are_no_more_than_so_many_graphs_in_all(machine, monkeypatch):
+    monkeypatch.setattr(graph_launching, "MOST_IN_ALL", 2)
+    site = machine.site()
+    for _ in range(2):
+        copying = [Copying(machine, site=site) for _ in range(3)]
+        assert all(each.is_right() for each in copying * 2)
+    assert machine.graph_count == 2
+    assert machine.are_graphs == [True, True, False] * 2 + [False] * 6
+
+
 def test_functions_have_graphs_of_their_own():
     assert executables_of(-77) is executables_of(-77) is not executables_of(-78)
     assert executables_of(-77).streams == []

@@ -7,7 +7,8 @@ launched as functions are otherwise. That is so wherever a graph would be someth
   every thread there are none.
 - The kernel of a graph has a priority of its own, so streams that have one get none.
 - Words are set and launched in two calls: a thread that finds another in between does not wait for it.
-- What could not be made, or has failed, is not tried again.
+- What could not be made, or has failed, is not tried again. There are no more than so many in all: each takes memory
+  of the device.
 
 Whoever calls this has seen that the stream is not being captured. Words that are set hold for later launches alone, so
 launches on their way keep theirs; and a stream does graphs and kernels in the order they came.
@@ -27,6 +28,8 @@ PLAIN = -1
 """No code of the driver's."""
 MOST_BYTES = 4 << 20
 """That a kernel moves which is launched as a graph."""
+MOST_IN_ALL = 256
+"""Executable graphs of the process. Each takes 110 KB of the device."""
 
 _PER_THREAD_STREAM = 2
 """The handle that stands for a stream of whichever thread uses it."""
@@ -82,6 +85,7 @@ class GraphLaunchingEmitter:
     def __init__(self, library: Library, functions: GraphFunctions):
         self._library = library
         self._functions = functions
+        self._made = library.memory("executables_made", 1)
 
     def emit(self) -> Routine:
         """launch_graph(launch, stream, parameters): 0, a code, or PLAIN."""
@@ -173,10 +177,13 @@ class GraphLaunchingEmitter:
         return routine
 
     def _instantiate(self) -> Routine:
-        """instantiate(executable, node): give it handles, or none if its stream has a priority or something fails."""
+        """instantiate(executable, node): give it handles, or none if its stream has a priority, there are too many, or
+        something fails."""
         fill, routine = self._fill(), self._library.routine("instantiate", 2)
         executable, node = routine.parameters
         cell, mode = routine.stack(1), routine.stack(1)
+        with routine.when(routine.compare(routine.load(self._made), ">=", MOST_IN_ALL)):
+            routine.give_back(0)
         routine.store(0, cell)
         failure = routine.call(self._functions.stream_priority, routine.load(executable, executables.STREAM), cell)
         with routine.when(routine.compare(routine.united_bits(failure, routine.load(cell)), "!=", 0)):
@@ -184,6 +191,7 @@ class GraphLaunchingEmitter:
         routine.store(_RELAXED_CAPTURE, mode)
         failure = routine.call(self._functions.exchange_mode, mode)
         with routine.when(routine.compare(failure, "==", 0)):
+            routine.increase(1, self._made)
             routine.call(fill, executable, node)
             routine.call(self._functions.exchange_mode, mode)
         routine.give_back(0)
