@@ -50,6 +50,30 @@ def test_equal_kernels_are_loaded_once_by_many_threads(install):
     assert len(fake.named("cuModuleLoadDataEx")) == 2
 
 
+class Crowded(FakeDriver):
+    """Notes how many threads are inside the assembler at once."""
+
+    def __init__(self) -> None:
+        self.inside = self.most = 0
+        super().__init__()
+
+    def cuModuleLoadDataEx(self, *arguments):
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            return super().cuModuleLoadDataEx(*arguments)
+        finally:
+            self.inside -= 1
+
+
+def test_different_kernels_are_assembled_one_after_another(install):
+    fake, modules = install(Crowded()), Modules()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda turn: modules.load(f"{PTX}//{turn}", ["entry0"], 0, "mul"), range(4)))
+    assert len(fake.named("cuModuleLoadDataEx")) == 4
+    assert fake.most == 1
+
+
 def test_each_device_has_its_own(install):
     fake, modules = install(FakeDriver(devices=2)), Modules()
     functions = [modules.load(PTX, ["entry0"], index, "mul")[0] for index in (0, 1, 0, 1)]
