@@ -57,11 +57,11 @@ class Crowded(FakeDriver):
         self.inside = self.most = 0
         super().__init__()
 
-    def cuModuleLoadDataEx(self, *arguments):
+    def cuModuleLoadDataEx(self, module, image, count, options, values):
         self.inside += 1
         self.most = max(self.most, self.inside)
         try:
-            return super().cuModuleLoadDataEx(*arguments)
+            return super().cuModuleLoadDataEx(module, image, count, options, values)
         finally:
             self.inside -= 1
 
