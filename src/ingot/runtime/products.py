@@ -17,6 +17,7 @@ from ingot.runtime.native.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 
 _Words = ctypes.c_int64 * len(Word)
+_BYTES = torch.float32.itemsize
 _Function = Callable[[ctypes.Array[ctypes.c_int64]], None]
 
 
@@ -29,13 +30,6 @@ class _Functions:
         self.multiply: _Function = kind(compiled.multiply)
         self.pack_turned: _Function = kind(compiled.pack_turned)
         self.pack_straight: _Function = kind(compiled.pack_straight)
-
-    def pack(self, matrix: torch.Tensor, words: ctypes.Array[ctypes.c_int64]) -> None:
-        """Put a matrix of inner x columns into panels, whose address stands in the words."""
-        is_turned = matrix.stride(1) != 1
-        words[Word.WEIGHTS_ADDRESS] = matrix.data_ptr()
-        words[Word.WEIGHTS_STRIDE] = matrix.stride(1 if is_turned else 0) * matrix.itemsize
-        (self.pack_turned if is_turned else self.pack_straight)(words)
 
 
 @lru_cache(maxsize=1)
@@ -52,10 +46,9 @@ def can_pack(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 def pack(matrix: torch.Tensor) -> torch.Tensor:
     """The panels of a matrix of inner x columns."""
-    functions = _functions()
     inner, columns = matrix.shape
-    panels = torch.empty(functions.tile.panel_floats(columns, inner))
-    functions.pack(matrix, _words(panels, columns, inner))
+    panels = torch.empty(_functions().tile.panel_floats(columns, inner))
+    _pack(matrix, _Words(0, 0, panels.data_ptr(), 0, 0, 0, *_place(matrix), 0, columns, inner, thread_count(), 0))
     return panels
 
 
@@ -63,8 +56,9 @@ def multiply_packed(
     x: torch.Tensor, panels: torch.Tensor, columns: int, bias: torch.Tensor | None, out: torch.Tensor
 ) -> torch.Tensor:
     """x times a matrix of so many columns, by its panels; both x and `out` may have any number of axes."""
-    words = _words(panels, columns, x.shape[-1])
-    _multiply(words, x, bias, out)
+    inner = x.shape[-1]
+    rows = _rows(x)
+    _functions().multiply(_words(rows, panels, bias, out, (0, 0), columns, inner))
     return out
 
 
@@ -73,31 +67,43 @@ def multiply(x: torch.Tensor, matrix: torch.Tensor, bias: torch.Tensor | None, o
     functions = _functions()
     inner, columns = matrix.shape
     panels = empty((functions.tile.panel_floats(columns, inner),), torch.float32)
-    words = _words(panels, columns, inner)
-    functions.pack(matrix, words)
-    _multiply(words, x, bias, out)
+    rows = _rows(x)
+    words = _words(rows, panels, bias, out, _place(matrix), columns, inner)
+    _pack(matrix, words)
+    functions.multiply(words)
     return out
 
 
-def _words(panels: torch.Tensor, columns: int, inner: int) -> ctypes.Array[ctypes.c_int64]:
-    """The words of a product whose rows are not known yet."""
-    words = _Words()
-    words[Word.PANELS_ADDRESS] = panels.data_ptr()
-    words[Word.COLUMNS] = columns
-    words[Word.INNER] = inner
-    words[Word.THREADS] = thread_count()
-    return words
+def _pack(matrix: torch.Tensor, words: ctypes.Array[ctypes.c_int64]) -> None:
+    functions = _functions()
+    (functions.pack_straight if matrix.stride(1) == 1 else functions.pack_turned)(words)
 
 
-def _multiply(
-    words: ctypes.Array[ctypes.c_int64], x: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor
-) -> None:
-    rows = x if x.dim() == 2 and x.stride(1) == 1 else x.reshape(-1, x.shape[-1]).contiguous()
-    words[Word.ROWS_ADDRESS] = rows.data_ptr()
-    words[Word.ROWS_STRIDE] = rows.stride(0) * rows.itemsize
-    words[Word.ROWS] = rows.shape[0]
-    if bias is not None:
-        words[Word.BIAS_ADDRESS] = bias.data_ptr()
-    words[Word.RESULTS_ADDRESS] = out.data_ptr()
-    words[Word.RESULTS_STRIDE] = out.stride(-2) * out.itemsize if out.dim() > 1 else 0
-    _functions().multiply(words)
+def _place(matrix: torch.Tensor) -> tuple[int, int]:
+    """Where a matrix is, and how many bytes its rows are apart, as they lie."""
+    down, along = matrix.stride()
+    return matrix.data_ptr(), _BYTES * (down if along == 1 else along)
+
+
+def _rows(x: torch.Tensor) -> torch.Tensor:
+    """A tensor of any number of axes as one of dense rows: itself, where it is that already, or a copy."""
+    return x if x.is_contiguous() or (x.dim() == 2 and x.stride(1) == 1) else x.contiguous()
+
+
+def _words(
+    rows: torch.Tensor,
+    panels: torch.Tensor,
+    bias: torch.Tensor | None,
+    out: torch.Tensor,
+    weights: tuple[int, int],
+    columns: int,
+    inner: int,
+) -> ctypes.Array[ctypes.c_int64]:
+    """In the order of `Word`: written at once, which takes Python a fifth of the time of one by one."""
+    strides, result_strides = rows.stride(), out.stride()
+    return _Words(
+        *(rows.data_ptr(), _BYTES * strides[-2] if len(strides) > 1 else 0),
+        *(panels.data_ptr(), 0 if bias is None else bias.data_ptr()),
+        *(out.data_ptr(), _BYTES * result_strides[-2] if len(result_strides) > 1 else 0),
+        *(*weights, out.numel() // columns if columns else 0, columns, inner, thread_count(), 0),
+    )
