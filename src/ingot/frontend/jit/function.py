@@ -12,7 +12,6 @@ import time
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -31,6 +30,7 @@ from ingot.frontend.jit.scalars import MarkedArguments
 from ingot.frontend.jit.specialisation import Specialisation, record
 from ingot.frontend.jit.state import state_of_torch
 from ingot.frontend.jit.switch import EVERYTHING, is_off
+from ingot.frontend.jit.tape import Tape
 from ingot.frontend.jit.timing import Stopwatch, is_capturing
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.dispatch import Dispatched
@@ -156,18 +156,32 @@ class Compiled(Dispatched):
     ) -> Any:
         self._python_calls += 1
         found.calls += 1
-        if found.tape is None:
+        tape = found.tape
+        if tape is None:
             self.native.add(key, found, described, args, kwargs)
             return self.function(*args, **kwargs)
-        program, trial = found.program, found.trial
-        if not trial.is_settled and is_capturing():
+        if not found.trial.is_settled and is_capturing():
             return self.function(*args, **kwargs)
+        if found.trial.is_warm:
+            return self._run_program(key, found, tape, args, kwargs, described)
+        with collecting_later():  # kernels are compiled when they are first called
+            return self._run_program(key, found, tape, args, kwargs, described)
+
+    def _run_program(
+        self,
+        key: Hashable,
+        found: Specialisation,
+        tape: Tape,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: Described,
+    ) -> Any:
+        program, trial = found.program, found.trial
         if program is None:
             try:
                 program = found.prepare(self.compiler, self.options.freeze, self.options.is_replayed)
             except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
                 return self._abandon(found, error, args, kwargs)
-        tape = found.tape
         if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         start = time.perf_counter()
@@ -176,17 +190,15 @@ class Compiled(Dispatched):
             result = self.function(*args, **kwargs)
             trial.eager.append(watch.stop())
             return result
-        kernels_are_compiled = trial.is_warm  # when they are first called
         try:
-            with nullcontext() if kernels_are_compiled else collecting_later():
-                results = program.function(described.tensors, tape.surroundings, ())
+            results = program.function(described.tensors, tape.surroundings, ())
         except IngotError as error:
             if program.has_effects:
                 raise
             return self._abandon(found, error, args, kwargs)
         assert found.build_result is not None
         result = found.build_result(results)
-        if not kernels_are_compiled:
+        if not trial.is_warm:
             found.compile_seconds += time.perf_counter() - start
         if watch is not None:
             trial.note_program(watch.stop())

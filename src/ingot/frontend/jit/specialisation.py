@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from ingot.base.collecting import collecting_later
 from ingot.frontend.jit.arguments import Described
 from ingot.frontend.jit.capture import Broken, Recording
 from ingot.frontend.jit.program import Program, compile_tape
@@ -86,8 +85,7 @@ class Specialisation:
             if self.program is None:
                 assert self.tape is not None
                 start = time.perf_counter()
-                with collecting_later():
-                    self.program = compile_tape(self.tape, compiler, is_frozen, is_replayed)
+                self.program = compile_tape(self.tape, compiler, is_frozen, is_replayed)
                 self.compile_seconds += time.perf_counter() - start
             return self.program
 
