@@ -5,7 +5,6 @@ The lengths that every reduction is tried with are in `test_sizes`; these are th
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -109,25 +108,4 @@ def test_graphs_on_several_streams_count_their_blocks_by_themselves():
         assert all(torch.equal(one, other) for one, other in zip(meanwhile, expected, strict=True))
         for result in found:
             result.zero_()
-
-
-def test_calls_on_streams_of_threads_that_share_a_handle():
-    """The stream that every thread has of its own has one handle for all of them."""
-    tensors = [torch.randn(1 << 22, device=GPU) for _ in range(4)]
-    module: CompiledModule = compiled(lambda ops, x: ops.var(x, [0]), tensors[0])
-    expected, wrong = [module.execute([x])[0].item() for x in tensors], []
-
-    def work(number: int) -> None:
-        with torch.cuda.stream(torch.cuda.ExternalStream(2, GPU)):
-            for _ in range(20):
-                found = module.execute([tensors[number]])[0]
-                torch.cuda.current_stream().synchronize()
-                if found.item() != expected[number]:
-                    wrong.append(number)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(tensors))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+        torch.cuda.synchronize()  # streams do not wait for the one that zeros are written on
