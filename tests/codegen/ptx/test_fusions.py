@@ -95,8 +95,8 @@ def test_fusions_need_no_memory_of_their_own(name: str, tmp_path: Path):
 
 @needs_assembler
 def test_blocks_of_a_layer_norm_leave_room_for_others(tmp_path: Path):
-    """With 32 registers a thread there is room for as many as a multiprocessor can have at all. With 40, as it took when
-    every address was computed by itself, an H200 needs 7% more time."""
+    """With 32 registers a thread there is room for as many as a multiprocessor can have at all. With 40, as it took
+    when every address was computed by itself, an H200 needs 7% more time."""
     said = assembled(kernel_of("layer_norm_half")[0], tmp_path)
     assert max(map(int, re.findall(r"Used (\d+) registers", said))) <= 32
 
