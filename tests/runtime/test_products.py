@@ -61,7 +61,9 @@ def test_strides_and_offsets(data: st.DataObject):
 
 def test_tensors_of_many_axes():
     x, matrix, bias = torch.randn(2, 3, 5, 20), torch.randn(20, 30), torch.randn(30)
-    for view in (x, x.transpose(0, 2), x[:, :, ::2], x[0, 0, 0]):
+    alone = torch.randn(1, 7, 20).transpose(0, 1)  # dense, with any stride along the axis of one element
+    assert alone.is_contiguous() and alone.stride(1) == 140
+    for view in (x, x.transpose(0, 2), x[:, :, ::2], x[0, 0, 0], alone, alone[:, :, None].transpose(1, 2)):
         out = torch.empty(*view.shape[:-1], 30)
         products.multiply(view, matrix, bias, out)
         torch.testing.assert_close(out, view @ matrix + bias, rtol=1e-5, atol=1e-5)
