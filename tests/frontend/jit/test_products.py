@@ -187,6 +187,27 @@ def test_what_generated_products_cannot_do_stays_pytorchs(by_panels: None):
     assert "by_panels" not in check(function, lambda: [torch.randn(9, 40)])
 
 
+def test_a_bias_may_be_one_number_for_all_columns(by_panels: None):
+    matrix, one = torch.randn(40, 70), torch.nn.Parameter(torch.randn(1))
+    plain = lambda x: torch.addmm(one, x, matrix) * 2
+    assert "by_panels" not in check(plain, lambda: [torch.randn(9, 40)])
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.matrix = one, torch.nn.Parameter(matrix)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.addmm(self.one, x, self.matrix) * 2
+
+    model = Model().eval()
+    frozen: Any = ingot.jit(model, freeze=True)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(9, 40)
+            torch.testing.assert_close(frozen(x), model(x), rtol=1e-4, atol=1e-4)
+
+
 def test_frozen_products_are_packed_once(by_panels: None, monkeypatch: pytest.MonkeyPatch):
     model = torch.nn.Sequential(torch.nn.Linear(40, 70), torch.nn.GELU(), torch.nn.Linear(70, 30, bias=False)).eval()
     packed: list[int] = []

@@ -15,9 +15,10 @@ import torch
 
 from ingot.frontend.jit.channels_last import may_be_turned
 from ingot.frontend.jit.frozen import FrozenTape
-from ingot.frontend.jit.product_ways import PACKED_PRODUCT, packed_if_quicker
+from ingot.frontend.jit.product_ways import PACKED_PRODUCT, is_row, packed_if_quicker
 from ingot.frontend.jit.racing import CLEARLY, seconds_of
 from ingot.frontend.jit.tape import Event, Register, Tape
+from ingot.runtime.plan import is_plain
 
 _aten: Any = torch.ops.aten
 
@@ -47,9 +48,14 @@ def _product(frozen: FrozenTape, event: Event) -> tuple[Register, torch.Tensor, 
     else:
         return None
     known = [frozen.known(one) for one in bias]
-    if matrix is None or any(one is None or one.dim() != 1 or one.stride() != (1,) for one in known):
+    if matrix is None or any(one is None or not _is_bias(one, matrix) for one in known):
         return None
     return source, matrix, known[0] if known else None
+
+
+def _is_bias(given: torch.Tensor, matrix: torch.Tensor) -> bool:
+    is_plain_float = given.dtype is torch.float32 and is_plain(given)
+    return is_plain_float and is_row(tuple(given.shape), given.stride(), matrix.shape[1])
 
 
 # --- convolutions -----------------------------------------------------------------------------------------------------

@@ -118,13 +118,13 @@ def quicker_product(operation: Operation) -> Callable[..., Any] | None:
         return None
     notes = [version.note for version in given]
     (*bias, x, matrix) = notes if target is not _aten.linear.default else (*notes[2:], *notes[:2])
-    if not _is_suitable(x, matrix, bias):
-        return None
     is_linear = target is _aten.linear.default
     shape, strides = (matrix.shape, matrix.strides)
     if is_linear:
         shape, strides = shape[::-1], strides[::-1]
-    if not can_pack(shape, strides):
+    if not _is_suitable(x, matrix, bias) or not can_pack(shape, strides):
+        return None
+    if any(not is_row(note.shape, note.strides, shape[1]) for note in bias):
         return None
     rows = x.nbytes // max(1, x.shape[-1] * x.dtype.itemsize)
     may_swap = is_linear and len(x.shape) == 2 and strides == (1, shape[0]) and _is_worth_swapping(rows, *shape)
@@ -137,11 +137,12 @@ def _is_suitable(x: TensorNote, matrix: TensorNote, bias: list[TensorNote]) -> b
     operands = (x, matrix, *bias)
     is_plain = all(note.dtype is torch.float32 and note.device.type == "cpu" for note in operands)
     is_fixed = all(note.open_sizes is None for note in operands)
-    return is_plain and is_fixed and len(matrix.shape) == 2 and len(x.shape) >= 1 and all(map(_is_row, bias))
+    return is_plain and is_fixed and len(matrix.shape) == 2 and len(x.shape) >= 1
 
 
-def _is_row(bias: TensorNote) -> bool:
-    return len(bias.shape) == 1 and bias.strides == (1,)
+def is_row(shape: tuple[int, ...], strides: tuple[int, ...], columns: int) -> bool:
+    """Whether a bias has a number for each of so many columns, side by side. PyTorch also takes one for all of them."""
+    return shape == (columns,) and (strides == (1,) or columns == 1)
 
 
 def _is_worth_swapping(rows: int, inner: int, columns: int) -> bool:

@@ -1,0 +1,43 @@
+"""Products and attention of PyTorch's own database of operators, by generated code wherever it is possible at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from ingot.frontend.jit import attention_way, product_ways, trial
+from tests.opinfo.database import operators
+from tests.opinfo.trials import try_operator
+
+PRODUCTS = ("addmm", "addmm.decomposed", "mm", "matmul", "nn.functional.linear", "nn.functional.bilinear", "addmv")
+ATTENTION = ("nn.functional.scaled_dot_product_attention", "nn.functional.multi_head_attention_forward")
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Generated code is taken, whatever the sizes are; which of it was."""
+    found: list[str] = []
+    monkeypatch.setattr(product_ways, "_quickest", lambda *_: "panels")
+    monkeypatch.setattr(attention_way, "_is_preferred", lambda *_: True)
+    monkeypatch.setattr(trial, "ROUNDS", trial.ROUNDS)  # trials change it
+    for module, name in ((product_ways, "multiply"), (attention_way, "attend")):
+        original = getattr(module, name)
+
+        def counted(*args, original=original, name=name):
+            found.append(name)
+            return original(*args)
+
+        monkeypatch.setattr(module, name, counted)
+    yield found
+
+
+@pytest.mark.parametrize("name", [*PRODUCTS, *ATTENTION])
+def test_operators_give_what_eager_gives(name: str, used: list[str]):
+    if name not in operators():
+        pytest.skip("this version of PyTorch does not have it in its database")
+    wrong = [verdict.problem for verdict in try_operator(operators()[name], torch.float32, None) if verdict.problem]
+    assert not wrong
+    if name in ("mm", "matmul", "nn.functional.linear"):  # those of addmm have factors, and biases of other shapes
+        assert "multiply" in used
