@@ -229,3 +229,16 @@ def test_explain_tells_generated_products_from_pytorchs(by_panels: None):
         for _ in range(2):
             compiled(torch.randn(9, 40))
     assert "2 kernels, 1 product by generated code and 1 call of PyTorch's" in compiled.explain()
+
+
+def test_the_way_follows_from_sizes(monkeypatch: pytest.MonkeyPatch):
+    """Few rows and large weights are not packed at every call; what is, is measured."""
+    monkeypatch.setattr(product_ways, "prefers_generated", lambda *_: True)
+    monkeypatch.setattr(product_ways, "is_clearly_quicker", lambda *_: True)
+    quickest: Any = product_ways._quickest.__wrapped__
+    assert quickest(64, 256, 256, True, False, 1) == "panels"
+    assert quickest(8, 256, 1024, True, False, 1) == "torch"
+    assert quickest(8, 256, 1024, True, True, 1) == "swapped"
+    assert quickest(4, 16, 16, True, False, 1) == "torch"
+    monkeypatch.setattr(product_ways, "_MOST_PACKED_BYTES", 256 * 256)
+    assert quickest(64, 256, 256, True, False, 1) == "torch"

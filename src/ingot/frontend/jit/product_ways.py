@@ -36,6 +36,8 @@ _FEWEST_OPERATIONS = 1 << 20
 """Multiplications; below, calling takes longer than computing."""
 _FEWEST_PACKED_ROWS = 24
 """Below, packing the weights takes longer than reading them as they lie."""
+_MOST_PACKED_BYTES = 1 << 26
+"""Of weights that are packed at every call: as much memory is needed once more for their panels."""
 _MOST_SWAPPED_ROWS = 128
 _FEWEST_SWAPPED_BYTES = 1 << 20
 """Of weights; smaller ones stay in the caches, where both ways are as quick."""
@@ -153,6 +155,7 @@ def _is_worth_swapping(rows: int, inner: int, columns: int) -> bool:
 def _quickest(rows: int, inner: int, columns: int, is_turned: bool, may_swap: bool, threads: int) -> str:
     """The way that takes the least time, by measuring. The last argument tells measurements apart."""
     may_pack = rows >= _FEWEST_PACKED_ROWS and rows * inner * columns >= _FEWEST_OPERATIONS
+    may_pack = may_pack and inner * columns * torch.float32.itemsize <= _MOST_PACKED_BYTES
     if not may_pack and not may_swap:
         return "torch"
     x, bias, out = torch.ones(rows, inner), torch.ones(columns), torch.empty(rows, columns)
