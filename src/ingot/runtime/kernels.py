@@ -221,15 +221,15 @@ def extents(
     """How many bytes each buffer of a call has from its first element on."""
     written = [math.prod(shape) * dtype.bytes for shape, dtype in outputs]
     for index, target in targets.items():
-        written[index] = _span(target) * target.element_size()
-    return written + [_span(tensor) * tensor.element_size() for tensor in tensors]
+        written[index] = span(target.shape, target.stride()) * target.element_size()
+    return written + [span(tensor.shape, tensor.stride()) * tensor.element_size() for tensor in tensors]
 
 
-def _span(tensor: torch.Tensor) -> int:
+def span(shape: Sequence[int], strides: Sequence[int]) -> int:
     """How many elements lie between the first and the last of a tensor, both included."""
-    if not tensor.numel():
+    if 0 in shape:
         return 0
-    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def launch(

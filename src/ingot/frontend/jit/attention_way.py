@@ -17,6 +17,7 @@ from ingot.frontend.jit.racing import prefers_generated
 from ingot.frontend.jit.tape import TensorNote
 from ingot.frontend.jit.versions import Operation, Version
 from ingot.runtime.attention import attend
+from ingot.runtime.kernels import span
 from ingot.runtime.native.pool import empty
 from ingot.runtime.plan import is_plain
 
@@ -82,11 +83,6 @@ def _lies_as_pytorchs(result: TensorNote) -> bool:
 @cache
 def _is_preferred(shapes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], is_causal: bool, threads: int) -> bool:
     """By measuring. The last argument tells measurements apart."""
-    query, key, value = (torch.full((_span(*shape),), 0.5).as_strided(*shape) for shape in shapes)
+    query, key, value = (torch.full((span(*shape),), 0.5).as_strided(*shape) for shape in shapes)
     generated = lambda: attention(query, key, value, 0.0, is_causal)
     return prefers_generated(generated, lambda: _flash(query, key, value, 0.0, is_causal))
-
-
-def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """How many elements of memory a tensor lies in."""
-    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))

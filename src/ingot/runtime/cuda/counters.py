@@ -15,14 +15,12 @@ import threading
 from ctypes import byref, c_int
 
 from ingot.loops.gpu.sharing import MOST_COUNTERS
-from ingot.runtime.cuda.driver import driver
+from ingot.runtime.cuda.driver import PER_THREAD_STREAM, driver
 from ingot.runtime.cuda.modules import zeroed_memory
 from ingot.runtime.native.once import OncePerKey
 
 COUNTER_BYTES = 4
 _CHUNK = 16 * MOST_COUNTERS * COUNTER_BYTES
-_PER_THREAD_STREAM = 2
-"""The handle that stands for a stream of whichever thread uses it."""
 MOST_STREAMS = 128
 """That native code knows; what others launch goes through Python."""
 
@@ -48,7 +46,7 @@ class Counters:
         if self._is_being_captured(stream):
             with self._lock:
                 return self._take(count)
-        thread = threading.get_ident() if stream == _PER_THREAD_STREAM else 0
+        thread = threading.get_ident() if stream == PER_THREAD_STREAM else 0
         with self._lock:
             if (stream, thread) not in self._streams:
                 self._streams[stream, thread] = found = self._take(MOST_COUNTERS)

@@ -63,6 +63,8 @@ _SYMBOLS = {
     )
 }
 """Names in the library where they differ from the documented ones: without the suffix these are functions of old."""
+PER_THREAD_STREAM = 2
+"""The handle that stands for a stream of whichever thread uses it."""
 _MAJOR, _MINOR, _SHARED_BYTES_PER_BLOCK = 75, 76, 97
 """The numbers under which the driver is asked for what a `Device` says."""
 _MAY_BE_OLDER = "it may be the fault of a kernel launched earlier: run with CUDA_LAUNCH_BLOCKING=1 to see of which"

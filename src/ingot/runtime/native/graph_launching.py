@@ -20,7 +20,7 @@ import os
 from dataclasses import dataclass
 
 from ingot.base.errors import CudaError
-from ingot.runtime.cuda.driver import address_of
+from ingot.runtime.cuda.driver import PER_THREAD_STREAM, address_of
 from ingot.runtime.native import device_records, executables
 from ingot.runtime.native.routines import Foreign, Library, Routine, Value, Word
 
@@ -31,8 +31,6 @@ MOST_BYTES = 4 << 20
 MOST_IN_ALL = 256
 """Executable graphs of the process. Each takes 110 KB of the device."""
 
-_PER_THREAD_STREAM = 2
-"""The handle that stands for a stream of whichever thread uses it."""
 _RELAXED_CAPTURE = 2
 """The mode in which a thread may make a graph while another captures one."""
 # A kernel node as the driver takes it: the function, its grid, block and shared memory in four words, where its
@@ -158,7 +156,7 @@ class GraphLaunchingEmitter:
         making one."""
         instantiate, routine = self._instantiate(), self._library.routine("make_executable", 3)
         table, stream, node = routine.parameters
-        with routine.when(routine.compare(stream, "==", _PER_THREAD_STREAM)):
+        with routine.when(routine.compare(stream, "==", PER_THREAD_STREAM)):
             routine.give_back(0)
         with routine.when(routine.opposite(routine.exchange(table, 0, 1))):
             routine.give_back(0)

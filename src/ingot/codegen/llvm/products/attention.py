@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 
+from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import ir
+from ingot.codegen.llvm.accumulation import halves
 from ingot.codegen.llvm.constants import constant
 from ingot.codegen.llvm.frame import WORD, counted, minimum
 from ingot.codegen.llvm.host import HostModule
+from ingot.codegen.llvm.instructions import Value
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.codegen.llvm.products.packing import Source
 from ingot.codegen.llvm.products.region import FLOAT, FLOAT_BYTES, Region, Tile, each_task, in_wholes
@@ -193,10 +196,8 @@ class Attention:
         """For each lane whether its element is before an end."""
         builder, lanes = self._region.builder, self._tile.lanes
         left = builder.trunc(builder.sub(end, first), ir.IntType(32))
-        wide = ir.VectorType(ir.IntType(32), lanes)
-        undefined = ir.Constant(wide, ir.Undefined)
-        spread = builder.shuffle_vector(builder.insert_element(undefined, left, 0), undefined, [0] * lanes)
-        return builder.icmp_signed("<", ir.Constant(wide, list(range(lanes))), spread)
+        numbers = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(lanes)))
+        return builder.icmp_signed("<", numbers, self._region.spread(left))
 
     def _is_finite(self, value: ir.Value) -> ir.Value:
         builder, infinity = self._region.builder, constant(FLOAT, _INFINITY)
@@ -213,10 +214,7 @@ class Attention:
         """All lanes of a vector together, halves with halves."""
         builder, lanes = self._region.builder, self._tile.lanes
         while lanes > 1:
-            undefined = ir.Constant(vector.type, ir.Undefined)
-            low, high = (
-                builder.shuffle_vector(vector, undefined, list(range(start, start + lanes // 2)))
-                for start in (0, lanes // 2)
-            )
-            vector, lanes = combine(low, high), lanes // 2
-        return builder.extract_element(vector, 0)
+            lanes //= 2
+            low, high = halves(builder, Value(vector, DataType.Float), lanes)
+            vector = combine(low.code, high.code)
+        return vector

@@ -12,6 +12,7 @@ from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.common import REGION, declare
 from ingot.codegen.llvm.frame import ANY_ADDRESS, BYTE_POINTER, WORD, counted
 from ingot.codegen.llvm.host import Host, HostModule
+from ingot.codegen.llvm.instructions import Instructions
 
 FLOAT = ir.FloatType()
 FLOAT_BYTES = 4
@@ -75,10 +76,8 @@ class Writing:
         self.builder.store(value, self.builder.bitcast(place, ir.PointerType(FLOAT)), ANY_ADDRESS)
 
     def spread(self, element: ir.Value) -> ir.Value:
-        """A vector of one number."""
-        undefined = ir.Constant(self.tile.vector, ir.Undefined)
-        first = self.builder.insert_element(undefined, element, 0)
-        return self.builder.shuffle_vector(first, undefined, [0] * self.tile.lanes)
+        """A vector of one number, of any type."""
+        return Instructions(self.builder, self.tile.lanes).splat(element)
 
     def copy_singly(self, source: ir.Value, target: ir.Value, floats: ir.Value) -> None:
         with counted(self.builder, WORD(0), floats) as at:
