@@ -36,7 +36,7 @@ INTEGER_FUNCTIONS: dict[str, Emitter] = {
 """Functions of signed integers."""
 
 FUNCTIONS: dict[str, Emitter] = {
-    "exp": emitter(exponentials.exp, approximate=approximate.exp),
+    "exp": emitter(exponentials.exp, accurate.exp, approximate.exp),
     "exp2": emitter(exponentials.exp2, approximate=approximate.exp2),
     "expm1": emitter(exponentials.expm1, approximate=approximate.expm1),
     "sigmoid": emitter(exponentials.sigmoid, accurate.sigmoid, approximate.sigmoid),

@@ -80,3 +80,8 @@ def quotient(x: Number, y: Number) -> Number:
     size = abs(y)
     scale = choose(size > 2.0**126, x.constant(2.0**-2), choose(size < 2.0**-126, x.constant(2.0**24), 1.0))
     return (x * scale) * reciprocal(y * scale)
+
+
+def fma_within_one(a: Number, b: float | Fraction, c: float | Fraction) -> Number:
+    """a * b + c, no less than 0 and no more than 1; 0 for NaN."""
+    return instruction("fma.rn.sat.f32", a, b, c)
