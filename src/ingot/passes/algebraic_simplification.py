@@ -17,13 +17,14 @@ from ingot.ir.node import Node
 from ingot.ops.attributes import AxesAttributes, CastAttributes
 from ingot.passes.rewriting import (
     PassResult,
-    Rule,
+    Rules,
     apply,
     apply_rules,
     dtype_of,
     filled_like,
     is_number,
     is_op,
+    on,
     uniform_value,
 )
 
@@ -42,79 +43,86 @@ def _is_float(node: Node) -> bool:
 # --- arithmetic -------------------------------------------------------------------------------------------------------
 
 
+@on("add")
 def add_nothing(node: Node) -> Node | None:
     """x + 0 -> x for integers and bools; x + -0.0 -> x for floats, where x + 0.0 would turn -0.0 into 0.0"""
-    if is_op(node, "add"):
-        for x, other in _orders(node):
-            if is_number(other, -0.0) if _is_float(node) else is_number(other, 0):
-                return x
+    nothing = -0.0 if _is_float(node) else 0
+    for x, other in _orders(node):
+        if is_number(other, nothing):
+            return x
     return None
 
 
+@on("sub")
 def subtract_nothing(node: Node) -> Node | None:
     """x - 0 -> x; for floats only 0.0, since -0.0 - -0.0 is 0.0"""
-    if is_op(node, "sub") and is_number(node.operands[1], 0.0 if _is_float(node) else 0):
-        return node.operands[0]
-    return None
+    return node.operands[0] if is_number(node.operands[1], 0.0 if _is_float(node) else 0) else None
 
 
+@on("mul")
 def multiply_by_one(node: Node) -> Node | None:
     """x * 1 -> x"""
-    if is_op(node, "mul"):
-        for x, other in _orders(node):
-            if is_number(other, 1):
-                return x
+    for x, other in _orders(node):
+        if is_number(other, 1):
+            return x
     return None
 
 
+@on("div")
 def divide_by_one(node: Node) -> Node | None:
     """x / 1 -> x"""
-    return node.operands[0] if is_op(node, "div") and is_number(node.operands[1], 1) else None
+    return node.operands[0] if is_number(node.operands[1], 1) else None
 
 
+@on("mul", "bitwise_and")
 def multiply_integers_by_zero(node: Node) -> Node | None:
     """i * 0 -> 0, and i & 0 -> 0, for integers and bools"""
-    if is_op(node, "mul", "bitwise_and") and not _is_float(node):
+    if not _is_float(node):
         for _, other in _orders(node):
             if is_number(other, 0):
                 return filled_like(node, 0)
     return None
 
 
+@on("sub", "bitwise_xor")
 def subtract_integer_from_itself(node: Node) -> Node | None:
     """i - i -> 0, and i ^ i -> 0, for integers and bools"""
-    same = is_op(node, "sub", "bitwise_xor") and node.operands[0] is node.operands[1]
+    same = node.operands[0] is node.operands[1]
     return filled_like(node, 0) if same and not _is_float(node) else None
 
 
+@on("add")
 def add_negated(node: Node) -> Node | None:
     """x + -y -> x - y"""
-    if is_op(node, "add") and dtype_of(node) is not DataType.Bool:
+    if dtype_of(node) is not DataType.Bool:
         for x, other in _orders(node):
             if is_op(other, "neg"):
                 return apply("sub", x, other.operands[0])
     return None
 
 
+@on("sub")
 def subtract_negated(node: Node) -> Node | None:
     """x - -y -> x + y"""
-    if is_op(node, "sub") and is_op(node.operands[1], "neg"):
+    if is_op(node.operands[1], "neg"):
         return apply("add", node.operands[0], node.operands[1].operands[0])
     return None
 
 
+@on("mul", "div")
 def multiply_negated(node: Node) -> Node | None:
     """-x * -y -> x * y; for floats -x / -y -> x / y"""
-    if is_op(node, "mul") or (is_op(node, "div") and _is_float(node)):
+    if is_op(node, "mul") or _is_float(node):
         left, right = node.operands
         if is_op(left, "neg") and is_op(right, "neg"):
             return apply(node.op.name, left.operands[0], right.operands[0])
     return None
 
 
+@on("mul")
 def square_of_absolute(node: Node) -> Node | None:
     """abs(x) * abs(x) -> x * x"""
-    if is_op(node, "mul") and node.operands[0] is node.operands[1] and is_op(node.operands[0], "abs"):
+    if node.operands[0] is node.operands[1] and is_op(node.operands[0], "abs"):
         inner = node.operands[0].operands[0]
         return apply("mul", inner, inner)
     return None
@@ -123,53 +131,53 @@ def square_of_absolute(node: Node) -> Node | None:
 # --- one operand ------------------------------------------------------------------------------------------------------
 
 
+@on("neg", "bitwise_not")
 def undo_involution(node: Node) -> Node | None:
     """neg(neg(x)) -> x, and bitwise_not(bitwise_not(x)) -> x"""
-    if is_op(node, "neg", "bitwise_not") and is_op(node.operands[0], node.op.name):
-        return node.operands[0].operands[0]
-    return None
+    return node.operands[0].operands[0] if is_op(node.operands[0], node.op.name) else None
 
 
+@on("abs", "sign")
 def repeat_idempotent(node: Node) -> Node | None:
     """abs(abs(x)) -> abs(x), sign(sign(x)) -> sign(x)"""
-    return node.operands[0] if is_op(node, "abs", "sign") and is_op(node.operands[0], node.op.name) else None
+    return node.operands[0] if is_op(node.operands[0], node.op.name) else None
 
 
+@on("abs")
 def absolute_of_negated(node: Node) -> Node | None:
     """abs(-x) -> abs(x); not for unsigned integers, whose -1 is 255 and positive"""
-    if is_op(node, "abs") and is_op(node.operands[0], "neg") and dtype_of(node).is_signed:
+    if is_op(node.operands[0], "neg") and dtype_of(node).is_signed:
         return apply("abs", node.operands[0].operands[0])
     return None
 
 
+@on("abs")
 def absolute_of_unsigned(node: Node) -> Node | None:
     """abs(u) -> u, for unsigned integers and bools"""
-    return node.operands[0] if is_op(node, "abs") and not dtype_of(node).is_signed else None
+    return node.operands[0] if not dtype_of(node).is_signed else None
 
 
 _ROUNDING = ("floor", "ceil", "round", "trunc")
 
 
+@on(*_ROUNDING)
 def round_whole_number(node: Node) -> Node | None:
     """floor(i) -> i for integers, and floor(ceil(x)) -> ceil(x) for any two roundings"""
-    if is_op(node, *_ROUNDING) and (not _is_float(node) or is_op(node.operands[0], *_ROUNDING)):
-        return node.operands[0]
-    return None
+    return node.operands[0] if not _is_float(node) or is_op(node.operands[0], *_ROUNDING) else None
 
 
 # --- bits, choices, comparisons ---------------------------------------------------------------------------------------
 
 
+@on("bitwise_and", "bitwise_or", "maximum", "minimum")
 def combine_bits_with_themselves(node: Node) -> Node | None:
     """i & i -> i, i | i -> i, and max(x, x) -> x, min(x, x) -> x for all types"""
-    same = is_op(node, "bitwise_and", "bitwise_or", "maximum", "minimum") and node.operands[0] is node.operands[1]
-    return node.operands[0] if same else None
+    return node.operands[0] if node.operands[0] is node.operands[1] else None
 
 
+@on("bitwise_and", "bitwise_or", "bitwise_xor")
 def combine_bits_with_known(node: Node) -> Node | None:
     """i | 0 -> i, i ^ 0 -> i, i & ~0 -> i, i | ~0 -> ~0"""
-    if not is_op(node, "bitwise_and", "bitwise_or", "bitwise_xor"):
-        return None
     dtype = dtype_of(node)
     ones = True if dtype is DataType.Bool else -1 if dtype.is_signed else (1 << dtype.bits) - 1
     for x, other in _orders(node):
@@ -182,50 +190,55 @@ def combine_bits_with_known(node: Node) -> Node | None:
     return None
 
 
+@on("where")
 def choose_the_same(node: Node) -> Node | None:
     """where(c, x, x) -> x"""
-    return node.operands[1] if is_op(node, "where") and node.operands[1] is node.operands[2] else None
+    return node.operands[1] if node.operands[1] is node.operands[2] else None
 
 
+@on("where")
 def choose_by_known(node: Node) -> Node | None:
     """where(true, x, y) -> x, where(false, x, y) -> y"""
-    if is_op(node, "where"):
-        known = uniform_value(node.operands[0])
-        if known is not None:
-            return node.operands[1] if known else node.operands[2]
-    return None
+    known = uniform_value(node.operands[0])
+    if known is None:
+        return None
+    return node.operands[1] if known else node.operands[2]
 
 
+@on("where")
 def choose_by_negated(node: Node) -> Node | None:
     """where(~c, x, y) -> where(c, y, x)"""
-    if is_op(node, "where") and is_op(node.operands[0], "bitwise_not"):
+    if is_op(node.operands[0], "bitwise_not"):
         return apply("where", node.operands[0].operands[0], node.operands[2], node.operands[1])
     return None
 
 
+@on("where")
 def choose_truth(node: Node) -> Node | None:
     """where(c, true, false) -> c"""
-    if is_op(node, "where") and dtype_of(node) is DataType.Bool:
+    if dtype_of(node) is DataType.Bool:
         condition, yes, no = node.operands
         if is_number(yes, True) and is_number(no, False):
             return condition
     return None
 
 
+@on("lt", "gt", "eq", "ne", "le", "ge")
 def compare_with_itself(node: Node) -> Node | None:
     """x < x -> false, x > x -> false for all; x == x, x <= x, x >= x -> true and x != x -> false for all but floats"""
-    if len(node.operands) != 2 or node.operands[0] is not node.operands[1]:
+    if node.operands[0] is not node.operands[1]:
         return None
     if is_op(node, "lt", "gt"):
         return filled_like(node, False)
-    if is_op(node, "eq", "ne", "le", "ge") and not _is_float(node.operands[0]):
+    if not _is_float(node.operands[0]):
         return filled_like(node, not is_op(node, "ne"))
     return None
 
 
+@on("eq", "ne")
 def compare_bool_with_known(node: Node) -> Node | None:
     """b == true -> b, b != false -> b, b == false -> ~b, b != true -> ~b"""
-    if not is_op(node, "eq", "ne") or dtype_of(node.operands[0]) is not DataType.Bool:
+    if dtype_of(node.operands[0]) is not DataType.Bool:
         return None
     for x, other in _orders(node):
         known = uniform_value(other)
@@ -234,9 +247,10 @@ def compare_bool_with_known(node: Node) -> Node | None:
     return None
 
 
+@on("bitwise_not")
 def negate_comparison(node: Node) -> Node | None:
     """~(x == y) -> x != y, ~(x != y) -> x == y; for all but floats ~(x < y) -> x >= y and so on, for NaN's sake"""
-    if not is_op(node, "bitwise_not") or dtype_of(node) is not DataType.Bool:
+    if dtype_of(node) is not DataType.Bool:
         return None
     inner = node.operands[0]
     opposite = {"eq": "ne", "ne": "eq"}.get(inner.op.name)
@@ -245,29 +259,29 @@ def negate_comparison(node: Node) -> Node | None:
     return apply(opposite, *inner.operands) if opposite else None
 
 
+@on("isnan", "isinf", "isfinite")
 def classify_whole_number(node: Node) -> Node | None:
     """isnan(i) -> false, isinf(i) -> false, isfinite(i) -> true for all but floats"""
-    if is_op(node, "isnan", "isinf", "isfinite") and not _is_float(node.operands[0]):
-        return filled_like(node, is_op(node, "isfinite"))
-    return None
+    return None if _is_float(node.operands[0]) else filled_like(node, is_op(node, "isfinite"))
 
 
 # --- casts and reductions ---------------------------------------------------------------------------------------------
 
 
+@on("cast")
 def cast_to_own_type(node: Node) -> Node | None:
     """cast(x: f32, dtype=f32) -> x"""
-    same = is_op(node, "cast") and dtype_of(node) is dtype_of(node.operands[0])
-    return node.operands[0] if same else None
+    return node.operands[0] if dtype_of(node) is dtype_of(node.operands[0]) else None
 
 
+@on("cast")
 def skip_widening_cast(node: Node) -> Node | None:
     """cast(cast(x: bf16, f32), bf16) -> x, and in general cast(cast(x, wide), t) -> cast(x, t)
 
     Only where the type in between holds every value of x: bf16 -> f32 -> bf16 changes nothing, f32 -> bf16 -> f32
     rounds. Floats are not cast to integers by another way, since values out of range come out differently.
     """
-    if not is_op(node, "cast") or not is_op(node.operands[0], "cast"):
+    if not is_op(node.operands[0], "cast"):
         return None
     x = node.operands[0].operands[0]
     source, between, target = dtype_of(x), dtype_of(node.operands[0]), dtype_of(node)
@@ -301,10 +315,9 @@ def holds_exactly(holder: DataType, dtype: DataType) -> bool:
     return (holder.is_signed or not dtype.is_signed) and magnitude <= holder.bits - holder.is_signed
 
 
+@on("amax", "amin")
 def extremum_of_one(node: Node) -> Node | None:
     """amax(x: f32[3, 1], axes=[1]) -> squeeze(x, axes=[1])"""
-    if not is_op(node, "amax", "amin"):
-        return None
     (x,) = node.operands
     assert isinstance(node.attributes, AxesAttributes) and isinstance(x.type, TensorType)
     if not node.attributes.axes:
@@ -314,7 +327,7 @@ def extremum_of_one(node: Node) -> Node | None:
     return apply("squeeze", x, attributes=node.attributes)
 
 
-RULES: tuple[Rule, ...] = (
+RULES = Rules(
     add_nothing,
     subtract_nothing,
     multiply_by_one,

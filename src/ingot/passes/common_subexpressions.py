@@ -21,6 +21,7 @@ from ingot.ir.node import Node
 from ingot.passes.rewriting import PassResult, Rewriter, dtype_of, is_op
 
 _MIRRORED = {"gt": "lt", "ge": "le"}
+_ORDERED = (*_MIRRORED, *_MIRRORED.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,9 @@ class CommonSubexpressions:
     level: int = 2
 
     def run(self, graph: Graph) -> PassResult:
+        keys = [key for key in map(_order_free_key, graph.nodes) if key is not None]
+        if len(set(keys)) == len(keys):
+            return PassResult(graph, 0)
         rewriter = Rewriter(graph)
         first: dict[tuple[str, tuple[bytes, ...]], Node] = {}
         for old in graph.nodes:
@@ -46,11 +50,11 @@ class CommonSubexpressions:
 
 def _order_free_key(node: Node) -> tuple[str, tuple[bytes, ...]] | None:
     """The same for all orders of operands that give the same value; None where the order matters."""
-    digests = tuple(operand.digest for operand in node.operands)
-    if is_op(node, "lt", "le"):
-        return node.op.name, digests
-    if node.op.name in _MIRRORED:
-        return _MIRRORED[node.op.name], digests[::-1]
-    if node.op.commutative or (is_op(node, "maximum", "minimum") and not dtype_of(node).is_float):
+    is_commutative = node.op.commutative or (is_op(node, "maximum", "minimum") and not dtype_of(node).is_float)
+    if not is_commutative and not is_op(node, *_ORDERED):
+        return None
+    digests = tuple([operand.digest for operand in node.operands])
+    if is_commutative:
         return node.op.name, tuple(sorted(digests))
-    return None
+    mirrored = _MIRRORED.get(node.op.name)
+    return (node.op.name, digests) if mirrored is None else (mirrored, digests[::-1])

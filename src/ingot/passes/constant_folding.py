@@ -16,10 +16,10 @@ from ingot.base.errors import IngotError
 from ingot.base.types import ScalarType, TensorType
 from ingot.ir.graph import Graph
 from ingot.ir.interpreter import evaluate_scalar
-from ingot.ir.node import Node, is_structure, make
+from ingot.ir.node import Node, make
 from ingot.ops import Kind
 from ingot.ops.attributes import PadAttributes, ShapeAttributes, SizeAttributes
-from ingot.passes.rewriting import PassResult, Rule, apply, apply_rules, constant, dtype_of, is_op, uniform_value
+from ingot.passes.rewriting import PassResult, Rules, apply, apply_rules, constant, dtype_of, is_op, on, uniform_value
 
 
 def fold_scalars(node: Node) -> Node | None:
@@ -55,20 +55,21 @@ def _is_exact_cast(node: Node) -> bool:
     return is_op(node, "cast") and (dtype_of(node).is_float or not dtype_of(node.operands[0]).is_float)
 
 
+@on("broadcast_in_dim", "permute", "reshape", "squeeze", "slice")
 def fold_view_of_filled(node: Node) -> Node | None:
     """permute(full(x, shape), order) -> full(x, permuted shape), and likewise for all views of one tensor."""
-    views = ("broadcast_in_dim", "permute", "reshape", "squeeze", "slice")
-    if not is_op(node, *views) or not is_op(node.operands[0], "full"):
+    if not is_op(node.operands[0], "full"):
         return None
     assert isinstance(node.type, TensorType)
     return apply("full", node.operands[0].operands[0], attributes=ShapeAttributes(node.type.shape))
 
 
+@on("cat", "pad")
 def fold_join_of_filled(node: Node) -> Node | None:
     """cat(full(x, a), full(x, b)) -> full(x, a + b); pad(full(x, a), x) -> full(x, larger)"""
     if is_op(node, "cat"):
         values = {operand.operands[0] if is_op(operand, "full") else operand for operand in node.operands}
-    elif is_op(node, "pad") and isinstance(node.attributes, PadAttributes) and is_op(node.operands[0], "full"):
+    elif isinstance(node.attributes, PadAttributes) and is_op(node.operands[0], "full"):
         values = {node.operands[0].operands[0], node.operands[1]}
     else:
         return None
@@ -79,15 +80,15 @@ def fold_join_of_filled(node: Node) -> Node | None:
     return apply("full", value, attributes=ShapeAttributes(node.type.shape))
 
 
+@on("dimension")
 def fold_known_size(node: Node) -> Node | None:
     """dimension(size=3) -> 3:i64"""
-    if is_structure(node, "dimension") and isinstance(node.attributes, SizeAttributes):
-        size = node.attributes.size
-        return constant(size, dtype_of(node)) if isinstance(size, int) else None
-    return None
+    assert isinstance(node.attributes, SizeAttributes)
+    size = node.attributes.size
+    return constant(size, dtype_of(node)) if isinstance(size, int) else None
 
 
-RULES: tuple[Rule, ...] = (fold_scalars, fold_filled, fold_view_of_filled, fold_join_of_filled, fold_known_size)
+RULES = Rules(fold_scalars, fold_filled, fold_view_of_filled, fold_join_of_filled, fold_known_size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,5 +24,8 @@ class DeadCode:
     def run(self, graph: Graph) -> PassResult:
         roots = [output.node for output in graph.outputs] + [node for node in graph.nodes if node.has_effect]
         live = live_nodes(roots)
-        nodes = tuple(node for node in graph.nodes if node in live)
-        return PassResult(Graph(graph.inputs, nodes, graph.outputs, graph.assumptions), len(graph.nodes) - len(nodes))
+        nodes = tuple([node for node in graph.nodes if node in live])
+        removed = len(graph.nodes) - len(nodes)
+        if not removed:
+            return PassResult(graph, 0)
+        return PassResult(Graph(graph.inputs, nodes, graph.outputs, graph.assumptions), removed)

@@ -23,7 +23,7 @@ from ingot.ir.node import Node
 from ingot.ops.attributes import AxisAttributes
 from ingot.passes.cones import Bounds, Cone, Cut, SlicedCone, find_cone
 from ingot.passes.readers import Readers, is_computed, is_movable, shape_of
-from ingot.passes.rewriting import PassResult, Rewriter, apply, is_op, settled
+from ingot.passes.rewriting import PassResult, Rewriter, apply, has_op, is_op, settled
 
 MOST_PIECES = 8
 """Of one cat: each is computed by a kernel of its own."""
@@ -36,7 +36,7 @@ class Joins:
     level: int = 2
 
     def run(self, graph: Graph) -> PassResult:
-        return settled(_move_cats, graph)
+        return settled(_move_cats, graph) if has_op(graph, "cat") else PassResult(graph, 0)
 
 
 def _move_cats(graph: Graph) -> PassResult:

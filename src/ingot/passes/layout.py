@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import chain
 
 from ingot.base import sizes
 from ingot.base.sizes import Size
@@ -35,15 +34,14 @@ from ingot.passes.cones import cut_of, piece_of, sliced
 from ingot.passes.layout_regions import order_of, permuted, reduced_order, turn_regions
 from ingot.passes.readers import is_placing, shape_of
 from ingot.passes.regrouping import regrouped, regrouped_operand, same_but_for_ones
-from ingot.passes.rewriting import PassResult, Rewriter, Rule, apply, is_op
+from ingot.passes.rewriting import PassResult, Rewriter, Rules, apply, is_op, on
 
 # --- merging views ----------------------------------------------------------------------------------------------------
 
 
+@on("permute")
 def merge_permutes(node: Node) -> Node | None:
     """permute(permute(x, p), q) -> permute(x, p[q]), or x where that is no permutation at all"""
-    if not is_op(node, "permute"):
-        return None
     order = order_of(node)
     inner = node.operands[0]
     if is_op(inner, "permute"):
@@ -51,13 +49,12 @@ def merge_permutes(node: Node) -> Node | None:
     return inner if order == tuple(range(len(order))) else None
 
 
+@on("reshape")
 def merge_reshapes(node: Node) -> Node | None:
     """reshape(reshape(x, a), b) -> reshape(x, b), or x where that is its shape
 
     A view that only adds or removes axes of size 1 is as good as a reshape.
     """
-    if not is_op(node, "reshape"):
-        return None
     x = node.operands[0]
     while is_op(x, "reshape") or (is_placing(x) and _only_ones_change(x)):
         x = x.operands[0]
@@ -73,9 +70,10 @@ def _only_ones_change(node: Node) -> bool:
     return same_but_for_ones(shape_of(node.operands[0]), shape_of(node))
 
 
+@on("reshape")
 def place_without_reshape(node: Node) -> Node | None:
     """reshape(x, [n, 1, m]) -> broadcast_in_dim(x, [n, 1, m], [0, 2]): only axes of size 1 come or go"""
-    if not is_op(node, "reshape") or not _only_ones_change(node):
+    if not _only_ones_change(node):
         return None
     x, shape = node.operands[0], shape_of(node)
     ones = tuple(axis for axis, size in enumerate(shape_of(x)) if size == 1)
@@ -85,9 +83,10 @@ def place_without_reshape(node: Node) -> Node | None:
     return apply("broadcast_in_dim", x, attributes=BroadcastAttributes(shape, axes)) if len(axes) < len(shape) else x
 
 
+@on("reshape")
 def reshape_before_repeating(node: Node) -> Node | None:
     """reshape(broadcast_in_dim(x, [n, 6], [1]), [n, 3, 2]) -> broadcast_in_dim(reshape(x, [1, 3, 2]), [n, 3, 2])"""
-    if not is_op(node, "reshape") or not is_op(node.operands[0], "broadcast_in_dim"):
+    if not is_op(node.operands[0], "broadcast_in_dim"):
         return None
     inner = node.operands[0]
     assert isinstance(inner.attributes, BroadcastAttributes)
@@ -103,10 +102,9 @@ def reshape_before_repeating(node: Node) -> Node | None:
     return apply("broadcast_in_dim", reshaped, attributes=BroadcastAttributes(new, tuple(range(len(new)))))
 
 
+@on("broadcast_in_dim")
 def merge_broadcasts(node: Node) -> Node | None:
     """broadcast_in_dim(broadcast_in_dim(x, s, a), t, b) -> broadcast_in_dim(x, t, b[a])"""
-    if not is_op(node, "broadcast_in_dim"):
-        return None
     inner = node.operands[0]
     if inner.type == node.type:
         return inner
@@ -118,9 +116,10 @@ def merge_broadcasts(node: Node) -> Node | None:
     return apply("broadcast_in_dim", inner.operands[0], attributes=BroadcastAttributes(outer_attributes.shape, axes))
 
 
+@on("squeeze")
 def merge_squeezes(node: Node) -> Node | None:
     """squeeze(squeeze(x, a), b) -> squeeze(x, both)"""
-    if not is_op(node, "squeeze") or not is_op(node.operands[0], "squeeze"):
+    if not is_op(node.operands[0], "squeeze"):
         return None
     inner = node.operands[0]
     assert isinstance(inner.type, TensorType) and isinstance(node.attributes, AxesAttributes)
@@ -130,9 +129,10 @@ def merge_squeezes(node: Node) -> Node | None:
     return apply("squeeze", inner.operands[0], attributes=AxesAttributes(tuple(axes)))
 
 
+@on("squeeze")
 def squeeze_new_axes(node: Node) -> Node | None:
     """squeeze(broadcast_in_dim(x, [n, 1], [0]), [1]) -> broadcast_in_dim(x, [n], [0]), or x: a new axis goes again"""
-    if not is_op(node, "squeeze") or not is_op(node.operands[0], "broadcast_in_dim"):
+    if not is_op(node.operands[0], "broadcast_in_dim"):
         return None
     inner = node.operands[0]
     assert isinstance(node.attributes, AxesAttributes) and isinstance(inner.attributes, BroadcastAttributes)
@@ -146,9 +146,10 @@ def squeeze_new_axes(node: Node) -> Node | None:
     return apply("broadcast_in_dim", inner.operands[0], attributes=BroadcastAttributes(node.type.shape, axes))
 
 
+@on("slice")
 def merge_slices(node: Node) -> Node | None:
     """slice(slice(x, a), b) -> slice(x, a then b), where all bounds are numbers"""
-    if not is_op(node, "slice") or not is_op(node.operands[0], "slice"):
+    if not is_op(node.operands[0], "slice"):
         return None
     outer, inner = node.attributes, node.operands[0].attributes
     assert isinstance(outer, SliceAttributes) and isinstance(inner, SliceAttributes)
@@ -168,9 +169,10 @@ def merge_slices(node: Node) -> Node | None:
     return apply("slice", node.operands[0].operands[0], attributes=merged)
 
 
+@on("slice")
 def slice_a_piece(node: Node) -> Node | None:
     """slice(cat(x, y), within y) -> slice(y)"""
-    if not is_op(node, "slice") or not is_op(node.operands[0], "cat"):
+    if not is_op(node.operands[0], "cat"):
         return None
     found = piece_of(node.operands[0], cut_of(node))
     return None if found is None else sliced(*found)
@@ -196,7 +198,7 @@ def compute_before_repeating(node: Node) -> Node | None:
     return apply("broadcast_in_dim", make(node.op, operands, node.attributes), attributes=inner.attributes)
 
 
-MERGES: tuple[Rule, ...] = (
+MERGES = Rules(
     merge_permutes,
     merge_reshapes,
     place_without_reshape,
@@ -249,6 +251,8 @@ class Layout:
     level: int = 2
 
     def run(self, graph: Graph) -> PassResult:
+        if not any(node.op.kind is Kind.VIEW for node in graph.nodes):
+            return PassResult(graph, 0)
         turned = turn_regions(graph)
         merged = _merge_and_sink(turned.graph)
         return PassResult(merged.graph, turned.changed + merged.changed)
@@ -269,10 +273,12 @@ def _merge_and_sink(graph: Graph) -> PassResult:
 
 
 def _improve(node: Node, used_once: bool) -> Node | None:
-    if node.has_effect:
-        return None
-    for better in chain((rule(node) for rule in MERGES), (sink(node, used_once) for sink in SINKS)):
-        if better is not None and better is not node and better.type == node.type:
+    better = MERGES.better(node)
+    if better is not None:
+        return better
+    for sink in SINKS:
+        better = sink(node, used_once)
+        if better is not None and better.type == node.type:
             return better
     return None
 

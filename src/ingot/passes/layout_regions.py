@@ -25,13 +25,15 @@ from ingot.ir.node import Node, make
 from ingot.ops import Kind
 from ingot.ops.attributes import AxesAttributes, BroadcastAttributes, PermuteAttributes, ShapeAttributes
 from ingot.passes.readers import is_movable
-from ingot.passes.rewriting import PassResult, Rewriter, apply, is_op
+from ingot.passes.rewriting import PassResult, Rewriter, apply, has_op, is_op
 
 Order = tuple[int, ...]
 
 
 def turn_regions(graph: Graph) -> PassResult:
     """Recompute each region in the order of axes that leaves the fewest permutes."""
+    if not has_op(graph, "permute"):
+        return PassResult(graph, 0)
     users = _users(graph)
     returned = {output.node for output in graph.outputs}
     turned: dict[Node, Order] = {}

@@ -66,21 +66,20 @@ def optimize(graph: Graph, level: int = 3, disabled: Collection[str] = ()) -> Op
         raise ConfigError(f"there is no pass {', '.join(sorted(unknown))}; there are {names}")
     chosen = [pass_ for pass_ in PASSES if pass_.level <= level and pass_.name not in disabled]
     reports: dict[str, PassReport] = {}
-    for _ in range(MAX_ROUNDS):
-        changed = 0
-        for pass_ in chosen:
-            start, before = time.perf_counter(), len(graph.nodes)
-            result = pass_.run(graph)
-            graph = result.graph
-            changed += result.changed
-            report = reports.get(pass_.name, PassReport(pass_.name, 0, before, 0, 0.0))
-            reports[pass_.name] = PassReport(
-                pass_.name,
-                report.changed + result.changed,
-                report.nodes_before,
-                report.removed + before - len(graph.nodes),
-                report.seconds + time.perf_counter() - start,
-            )
-        if not changed:
+    idle = 0  # passes that have found nothing to do in this very graph
+    for pass_ in chosen * MAX_ROUNDS:
+        if idle == len(chosen):
             break
+        start, before = time.perf_counter(), len(graph.nodes)
+        result = pass_.run(graph)
+        graph = result.graph
+        idle = 0 if result.changed else idle + 1
+        report = reports.get(pass_.name, PassReport(pass_.name, 0, before, 0, 0.0))
+        reports[pass_.name] = PassReport(
+            pass_.name,
+            report.changed + result.changed,
+            report.nodes_before,
+            report.removed + before - len(graph.nodes),
+            report.seconds + time.perf_counter() - start,
+        )
     return Optimized(graph, tuple(reports.values()))

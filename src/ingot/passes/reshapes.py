@@ -34,7 +34,7 @@ from ingot.passes.layout import merge_reshapes
 from ingot.passes.layout_regions import regions_of
 from ingot.passes.readers import Readers, base_of, is_computed, is_movable, is_smaller, shape_of
 from ingot.passes.regrouping import Group, merges_axes, regrouped, regrouped_operand, same_but_for_ones
-from ingot.passes.rewriting import PassResult, Rewriter, apply, is_op, settled
+from ingot.passes.rewriting import PassResult, Rewriter, apply, has_op, is_op, settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Reshapes:
     level: int = 2
 
     def run(self, graph: Graph) -> PassResult:
-        return settled(_turn_once, graph)
+        return settled(_turn_once, graph) if has_op(graph, "reshape") else PassResult(graph, 0)
 
 
 @dataclass(slots=True)
@@ -97,7 +97,8 @@ def _apply(graph: Graph, chosen: dict[Node, _Turn]) -> PassResult:
         turn = chosen.get(old)
         if turn is None:
             node = rewriter.with_new_operands(old)
-            rewriter.put(old, merge_reshapes(node) or node)
+            merged = merge_reshapes(node) if is_op(node, "reshape") else None
+            rewriter.put(old, merged or node)
             continue
         operands = [
             inside.get(operand) or _reshaped(rewriter.rewritten(operand), turn.operands.get(operand))

@@ -7,7 +7,7 @@ The engine refuses a replacement of another type, so no rule can change a dtype 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,6 +20,40 @@ from ingot.ops import lookup
 from ingot.ops.attributes import NONE, Attributes, ConstantAttributes, ShapeAttributes
 
 Rule = Callable[[Node], Node | None]
+_OPERATORS: dict[Rule, frozenset[str]] = {}
+
+
+def on(*operators: str) -> Callable[[Rule], Rule]:
+    """Says which operators a rule is for: it is asked about no other nodes. One without this is asked about all."""
+
+    def note(rule: Rule) -> Rule:
+        _OPERATORS[rule] = frozenset(operators)
+        return rule
+
+    return note
+
+
+class Rules:
+    """Rules in the order they are tried, found by the operator of a node."""
+
+    def __init__(self, *rules: Rule):
+        self._rules = rules
+        self._by_operator: dict[str, tuple[Rule, ...]] = {}
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self._rules)
+
+    def better(self, node: Node) -> Node | None:
+        """What the first rule that knows better puts in the place of a node."""
+        rules = self._by_operator.get(node.op.name)
+        if rules is None:
+            rules = tuple(rule for rule in self._rules if node.op.name in _OPERATORS.get(rule, (node.op.name,)))
+            self._by_operator[node.op.name] = rules
+        for rule in rules:
+            better = rule(node)
+            if better is not None and better is not node and better.type == node.type and not node.has_effect:
+                return better
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +95,8 @@ class Rewriter:
     def __init__(self, graph: Graph):
         self.graph = graph
         self.changed = 0
-        self._new: dict[Node, Node] = {node: node for node in graph.inputs}
+        self._new: dict[Node, Node] = {}
+        """Of nodes that have become others."""
         self._listed: dict[Node, None] = {}
         self._assumptions: dict[Assumption, None] = dict.fromkeys(graph.assumptions)
 
@@ -72,19 +107,26 @@ class Rewriter:
     def with_new_operands(self, node: Node) -> Node:
         """The node over what its operands have become; itself if none of them changed."""
         become = self._new
+        if not become:
+            return node
         operands = tuple([become.get(operand, operand) for operand in node.operands])
         return node if operands == node.operands else make(node.op, operands, node.attributes)
 
     def put(self, old: Node, new: Node) -> None:
         """Record what an old node becomes, with everything new below it."""
-        self._new[old] = new
+        if new is not old:
+            self._new[old] = new
         if new in self._listed:
             return
-        if all(operand in self._listed or is_leaf(operand) for operand in new.operands) and not is_leaf(new):
-            self._list(new)  # as most nodes stay what they are
-            return
-        for node in list(operations_of([new], known=self._listed)):
+        for node in list(operations_of([new], known=self._listed)) if self._brings_others(new) else (new,):
             self._list(node)
+
+    def _brings_others(self, node: Node) -> bool:
+        """Whether a node is not simply the next in the list, as most are."""
+        for operand in node.operands:
+            if operand not in self._listed and not is_leaf(operand):
+                return True
+        return is_leaf(node)
 
     def _list(self, node: Node) -> None:
         self._listed[node] = None
@@ -92,31 +134,25 @@ class Rewriter:
             self._assumptions.setdefault(assumption)
 
     def finish(self) -> PassResult:
+        if not self.changed:
+            return PassResult(self.graph, 0)
         outputs = tuple(replace(output, node=self.rewritten(output.node)) for output in self.graph.outputs)
         graph = Graph(self.graph.inputs, tuple(self._listed), outputs, tuple(self._assumptions))
         return PassResult(graph, self.changed)
 
 
-def apply_rules(graph: Graph, rules: Sequence[Rule]) -> PassResult:
+def apply_rules(graph: Graph, rules: Rules) -> PassResult:
     """Apply rules to every node until none of them changes it any more."""
+    if all(rules.better(node) is None for node in graph.nodes):
+        return PassResult(graph, 0)
     rewriter = Rewriter(graph)
     for old in graph.nodes:
         node = rewriter.with_new_operands(old)
-        while (better := _first(rules, node)) is not None:
+        while (better := rules.better(node)) is not None:
             rewriter.changed += 1
             node = better
         rewriter.put(old, node)
     return rewriter.finish()
-
-
-def _first(rules: Sequence[Rule], node: Node) -> Node | None:
-    if node.has_effect:
-        return None
-    for rule in rules:
-        better = rule(node)
-        if better is not None and better is not node and better.type == node.type:
-            return better
-    return None
 
 
 # --- the words rules are written in -----------------------------------------------------------------------------------
@@ -145,6 +181,11 @@ def dtype_of(node: Node) -> DataType:
 
 def is_op(node: Node, *names: str) -> bool:
     return node.op.name in names
+
+
+def has_op(graph: Graph, *names: str) -> bool:
+    """Whether a graph has a node of one of these operators."""
+    return any(node.op.name in names for node in graph.nodes)
 
 
 def uniform_value(node: Node) -> Number | None:

@@ -16,7 +16,7 @@ from ingot.ir.graph import Graph
 from ingot.ir.node import Node
 from ingot.passes.cones import Cone, Cut, SlicedCone, cut_of, find_cone
 from ingot.passes.readers import Readers, is_computed
-from ingot.passes.rewriting import PassResult, Rewriter, is_op, settled
+from ingot.passes.rewriting import PassResult, Rewriter, has_op, is_op, settled
 
 MOST_SLICES = 8
 """Of one value: each gives the kernels that read it as many tensors as the value is computed from."""
@@ -29,7 +29,7 @@ class Slices:
     level: int = 2
 
     def run(self, graph: Graph) -> PassResult:
-        return settled(_move_slices, graph)
+        return settled(_move_slices, graph) if has_op(graph, "slice") else PassResult(graph, 0)
 
 
 def _move_slices(graph: Graph) -> PassResult:

@@ -17,7 +17,7 @@ from ingot.ops import Kind
 from ingot.passes.readers import base_of
 from ingot.passes.rewriting import (
     PassResult,
-    Rule,
+    Rules,
     apply,
     apply_rules,
     constant,
@@ -25,18 +25,20 @@ from ingot.passes.rewriting import (
     filled_like,
     is_number,
     is_op,
+    on,
     uniform_value,
 )
 
 _SMALLEST_NORMAL = {DataType.Float: 2.0**-126, DataType.Double: sys.float_info.min}
 
 
+@on("pow")
 def reduce_power(node: Node) -> Node | None:
     """pow(x, 2) -> x * x, and 0, 1, 3, 0.5, -0.5, -1, -2 likewise
 
     These are the exponents for which PyTorch's pow with a number does the same, so no bit changes.
     """
-    if not is_op(node, "pow") or not dtype_of(node).is_float:
+    if not dtype_of(node).is_float:
         return None
     base, exponent = node.operands
     known = exponent.constant
@@ -54,9 +56,10 @@ def reduce_power(node: Node) -> Node | None:
     return apply(simple, base) if simple else None
 
 
+@on("pow")
 def reduce_integer_power(node: Node) -> Node | None:
     """pow(i, n) -> products by repeated squaring, for a number n from 0 to 16: integers wrap around the same way"""
-    if not is_op(node, "pow") or dtype_of(node).is_float:
+    if dtype_of(node).is_float:
         return None
     base, exponent = node.operands
     known = exponent.constant
@@ -73,12 +76,13 @@ def reduce_integer_power(node: Node) -> Node | None:
     return filled_like(node, 1) if result is None else result
 
 
+@on("div")
 def divide_by_power_of_two(node: Node) -> Node | None:
     """x / 4.0 -> x * 0.25, where the reciprocal is a normal number: both round the same real number once
 
     A mean stays one: a division per row costs nothing, and kernels know what to do with means.
     """
-    if not is_op(node, "div") or not dtype_of(node).is_float:
+    if not dtype_of(node).is_float:
         return None
     x, divisor = node.operands
     if base_of(x).op.kind is Kind.REDUCTION:
@@ -91,25 +95,28 @@ def divide_by_power_of_two(node: Node) -> Node | None:
     return apply("mul", x, _with_value(divisor, 1 / known))
 
 
+@on("div")
 def divide_into_one(node: Node) -> Node | None:
     """1.0 / x -> reciprocal(x)"""
-    if is_op(node, "div") and dtype_of(node).is_float and is_number(node.operands[0], 1.0):
+    if dtype_of(node).is_float and is_number(node.operands[0], 1.0):
         return apply("reciprocal", node.operands[1])
     return None
 
 
+@on("mul")
 def multiply_by_minus_one(node: Node) -> Node | None:
     """x * -1 -> neg(x)"""
-    if is_op(node, "mul") and dtype_of(node) is not DataType.Bool:
+    if dtype_of(node) is not DataType.Bool:
         for x, other in (node.operands, node.operands[::-1]):
             if is_number(other, -1):
                 return apply("neg", x)
     return None
 
 
+@on("remainder", "fmod")
 def remainder_by_power_of_two(node: Node) -> Node | None:
     """remainder(i, 8) -> bitwise_and(i, 7), for all integers; fmod(u, 8) -> bitwise_and(u, 7) for unsigned ones"""
-    if not is_op(node, "remainder", "fmod") or not dtype_of(node).is_integer:
+    if not dtype_of(node).is_integer:
         return None
     if is_op(node, "remainder") or not dtype_of(node).is_signed:
         x, divisor = node.operands
@@ -119,9 +126,10 @@ def remainder_by_power_of_two(node: Node) -> Node | None:
     return None
 
 
+@on("div")
 def divide_unsigned_by_power_of_two(node: Node) -> Node | None:
     """div(u, 8) -> bitwise_right_shift(u, 3), for unsigned integers; signed ones round the other way"""
-    if is_op(node, "div") and dtype_of(node).is_integer and not dtype_of(node).is_signed:
+    if dtype_of(node).is_integer and not dtype_of(node).is_signed:
         x, divisor = node.operands
         known = uniform_value(divisor)
         if known is not None and known > 0 and int(known).bit_count() == 1:
@@ -134,7 +142,7 @@ def _with_value(node: Node, value: float | int) -> Node:
     return constant(value, dtype_of(node)) if node.constant is not None else filled_like(node, value)
 
 
-RULES: tuple[Rule, ...] = (
+RULES = Rules(
     reduce_power,
     reduce_integer_power,
     divide_by_power_of_two,
