@@ -8,6 +8,7 @@ per buffer (outputs, then inputs): address, then its stride in bytes along each 
 scalars, each in a word of its own: floats as the bits of a double
 for what blocks of a GPU's threads leave to each other: address of the workspace, bytes of it for each accumulator
 where they count themselves: address of the numbers they are counted by
+what their threads divide numbers by, for each axis that they do it for: see `loops.gpu.dividing`
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ class WordLayout:
     scalars: int
     has_workspace: bool = False
     has_counters: bool = False
+    divided: tuple[int, ...] = ()
+    """Axes whose extents numbers are divided by."""
 
     @staticmethod
-    def of(nest: Nest, has_workspace: bool = False, has_counters: bool = False) -> WordLayout:
-        return WordLayout(nest.axes, len(nest.buffers), len(nest.scalars), has_workspace, has_counters)
+    def of(
+        nest: Nest, has_workspace: bool = False, has_counters: bool = False, divided: tuple[int, ...] = ()
+    ) -> WordLayout:
+        return WordLayout(nest.axes, len(nest.buffers), len(nest.scalars), has_workspace, has_counters, divided)
 
     def size(self, axis: int) -> int:
         return _FIRST_SIZE + axis
@@ -59,6 +64,9 @@ class WordLayout:
     def counters(self) -> int:
         return self.workspace + 2 * self.has_workspace
 
+    def divisor(self, axis: int) -> int:
+        return self.counters + self.has_counters + self.divided.index(axis)
+
     @property
     def count(self) -> int:
-        return self.counters + self.has_counters
+        return self.counters + self.has_counters + len(self.divided)

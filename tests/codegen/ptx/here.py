@@ -28,8 +28,8 @@ from ingot.loops.gpu.launches import gpu_layout, launches_of, left_by_launches, 
 from ingot.loops.gpu.schedule import WARP, GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.gpu.sharing import MOST_COUNTERS
-from ingot.runtime.cuda.kernels import scheduled
-from ingot.runtime.kernels import Kernel, words_of
+from ingot.runtime.cuda.kernels import gpu_words, scheduled
+from ingot.runtime.kernels import Kernel
 from ingot.runtime.plan import Plan
 from tests.ops.generation import data_type_of
 
@@ -126,16 +126,15 @@ def run_here(
     call, outputs = scheduled(kernel, tensors, {})
     compiled = compile_gpu_kernel(kernel.program, call.schedule, gpu((9, 0)))
     layout = gpu_layout(compiled.nest, compiled.schedule)
-    words = words_of(call, layout, len(kernel.program.buffers))
+    words = gpu_words(call, layout, len(kernel.program.buffers))
     results = [torch.empty(shape, dtype=to_torch(dtype)) for shape, dtype in outputs]
     for buffer, tensor in enumerate((*results, *tensors)):
         words[layout.address(buffer)] = tensor.data_ptr()
     for number, value in enumerate(scalars):
         words[layout.scalar(number)] = struct.unpack("<q", struct.pack("<d", value))[0]
-    share = workspace_share(call)
-    workspace = torch.full((share * len(left_by_launches(compiled.nest)),), 255, dtype=torch.uint8)
+    workspace = torch.full((workspace_share(call) * len(left_by_launches(compiled.nest)),), 255, dtype=torch.uint8)
     if layout.has_workspace:
-        words[layout.workspace], words[layout.workspace_share] = workspace.data_ptr(), share
+        words[layout.workspace] = workspace.data_ptr()
     counters = torch.zeros(MOST_COUNTERS, dtype=torch.int32)
     if layout.has_counters:
         words[layout.counters] = counters.data_ptr()

@@ -33,7 +33,8 @@ def planned(body: Any, shape: tuple[int, ...], dtype: DataType = DataType.Float)
 def grids(call: GpuCall, nest: Nest) -> list[tuple[int, int]]:
     """Blocks of each launch, and threads of a block."""
     return [
-        (launch.blocks(call), launch.schedule(call.schedule).threads) for launch in launches_of(nest, call.schedule)
+        (launch.blocks(call) * launch.lines(call), launch.schedule(call.schedule).threads)
+        for launch in launches_of(nest, call.schedule)
     ]
 
 
@@ -59,7 +60,7 @@ def test_few_long_columns_go_in_parts_that_the_last_block_puts_together():
     call, nest = planned(lambda ops, x: ops.sum(x, [0]), (1 << 20, 32))
     assert call.schedule.form is GpuForm.COLUMNS and call.schedule.is_split
     (launch,) = launches_of(nest, call.schedule)
-    assert launch.blocks(call) * call.schedule.threads >= ENOUGH_THREADS
+    assert launch.blocks(call) * launch.lines(call) * call.schedule.threads >= ENOUGH_THREADS
     assert launch.counters(call) == call.grid and launch.counted(call) == call.parts
     assert workspace_share(call) >= call.parts * 32 * 8
 
@@ -74,7 +75,8 @@ def test_a_variance_of_everything_reads_it_once():
     call, nest = planned(lambda ops, x: ops.var(x, [0, 1]), (8192, 8192), DataType.BFloat16)
     assert call.schedule.is_split and call.schedule.one_pass
     (launch,) = launches_of(nest, call.schedule)
-    assert launch.blocks(call) == launch.counted(call) == call.parts and launch.counters(call) == 1
+    assert launch.blocks(call) == 1 and launch.lines(call) == launch.counted(call) == call.parts
+    assert launch.counters(call) == 1
     assert 200 < call.parts <= 264, "they all have room at once"
     assert len(left_by_launches(nest)) == 2
 

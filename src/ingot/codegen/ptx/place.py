@@ -36,12 +36,23 @@ class Arguments:
         self.layout = layout
         self.index = WORD if schedule.is_wide else INDEX
         self._read: dict[int, ir.Value] = {}
+        self._read_in_halves: dict[int, list[ir.Value]] = {}
 
     def word(self, index: int) -> ir.Value:
         if index not in self._read:
             with self._builder.at_entry():
                 self._read[index] = self._builder.load(self._builder.gep(self._array, WORD(index)), align=8)
         return self._read[index]
+
+    def _halves(self, index: int) -> list[ir.Value]:
+        """The lower and the upper 32 bits of a word."""
+        builder = self._builder
+        if index not in self._read_in_halves:
+            with builder.at_entry():
+                halves = builder.bitcast(builder.gep(self._array, WORD(index)), ir.PointerType(INDEX))
+                read = [builder.load(builder.gep(halves, WORD(half)), align=4) for half in range(2)]
+            self._read_in_halves[index] = read
+        return self._read_in_halves[index]
 
     def _narrow(self, index: int) -> ir.Value:
         word = self.word(index)
@@ -55,6 +66,17 @@ class Arguments:
 
     def block(self, axis: int) -> ir.Value:
         return self._narrow(self.layout.block(axis))
+
+    def quotient(self, number: ir.Value, axis: int, together: int) -> ir.Value:
+        """A number divided by the extent of an axis, counted in so many elements together: `loops.gpu.dividing`."""
+        builder = self._builder
+        if self.index is WORD:
+            rounded = builder.add(self.size(axis), WORD(together - 1))
+            return builder.udiv(number, builder.udiv(rounded, WORD(together)))
+        factor, shift = self._halves(self.layout.divisor(axis))
+        doubled = builder.shl(number, INDEX(1))
+        product = builder.mul(builder.zext(doubled, WORD), builder.zext(factor, WORD))
+        return builder.lshr(builder.trunc(builder.lshr(product, WORD(32)), INDEX), shift)
 
     def stride(self, buffer: int, axis: int) -> ir.Value:
         return self._narrow(self.layout.stride(buffer, axis))
@@ -109,17 +131,18 @@ class ThreadPlace:
         return Instructions(self.builder, self.lanes)
 
     def enter(self, axes: Iterable[int], number: ir.Value, lanes: int) -> None:
-        """Take a number apart into positions; along the last axis it counts groups of so many lanes."""
-        builder, index = self.builder, self.arguments.index
+        """Take a number apart into positions; along the last axis it counts groups of so many lanes, which come out
+        even where there are several axes."""
+        builder, arguments = self.builder, self.arguments
         axes = list(axes)
         remaining = number
         for place, axis in reversed(list(enumerate(axes))):
             width = lanes if axis == axes[-1] else 1
-            position = remaining
+            self.positions[axis] = builder.mul(remaining, arguments.index(width))
             if place:
-                extent = builder.udiv(self.arguments.size(axis), index(width))
-                position, remaining = builder.urem(remaining, extent), builder.udiv(remaining, extent)
-            self.positions[axis] = builder.mul(position, index(width))
+                remaining = arguments.quotient(remaining, axis, width)
+                before = builder.mul(remaining, arguments.size(axis))
+                self.positions[axis] = builder.sub(self.positions[axis], before)
 
     # --- memory -------------------------------------------------------------------------------------------------------
 

@@ -36,12 +36,11 @@ class RowEmission(Emission):
         is_across = own.form is GpuForm.COLUMNS
         self.team = ColumnTeam(self.builder, own) if is_across else Team(self.builder, own.team)
         self._block = self.wide(intrinsics.block_number(self.builder))
+        """Which one this is, of those that have the same part of all rows."""
         self._part: ir.Value | None = None
         """Which part of its row the block has, where rows go in parts."""
         self._row: ir.Value | None = None
         """Which row the team has, or which group of neighbouring ones; None where there are none any more."""
-        self._block_of_rows = self._block
-        """Which block this is of those that have the same part of all rows."""
         self._finished_here: Mapping[int, Value] = {}
         """What the last block to be done has combined."""
 
@@ -69,9 +68,7 @@ class RowEmission(Emission):
         builder, schedule, index = self.builder, self.schedule, self.arguments.index
         rows, number = self._groups, self._block
         if schedule.is_split and loop.blocked:
-            blocks = self._blocks_of_rows
-            self._part, number = builder.udiv(number, blocks), builder.urem(number, blocks)
-            self._block_of_rows = number
+            self._part = self.wide(intrinsics.line_number(builder))
         if schedule.teams > 1:
             number = builder.add(builder.mul(number, index(schedule.teams)), self.wide(self.team.number))
         is_inside = None
@@ -230,7 +227,7 @@ class RowEmission(Emission):
         """Which number this block is counted by, and how many are."""
         if is_total:
             return _INDEX(0), self._as_index(self._blocks_of_rows)
-        return self._as_index(self._block_of_rows), self._as_index(self.arguments.word(GRAIN))
+        return self._as_index(self._block), self._as_index(self.arguments.word(GRAIN))
 
     def _gather_left(self, gathered: Mapping[int, Gathered], place: ThreadPlace, is_total: bool) -> None:
         """Each thread's share of what launches, or other blocks of this one, have left."""

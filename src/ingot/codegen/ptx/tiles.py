@@ -58,13 +58,13 @@ class Tiles:
         builder, index, side = self.builder, self.arguments.index, self.schedule.tile
         remaining = self._wide(intrinsics.block_number(builder))
         for axis in reversed(loop.axes):
-            extent, width = self.arguments.size(axis), index(1)
-            if axis in loop.blocked:
-                extent, width = builder.udiv(builder.add(extent, index(side - 1)), index(side)), index(side)
+            width = side if axis in loop.blocked else 1
             position = remaining
             if axis:
-                position, remaining = builder.urem(remaining, extent), builder.udiv(remaining, extent)
-            self._outside.positions[axis] = builder.mul(position, width)
+                extent = builder.udiv(builder.add(self.arguments.size(axis), index(width - 1)), index(width))
+                remaining = self.arguments.quotient(position, axis, width)
+                position = builder.sub(position, builder.mul(remaining, extent))
+            self._outside.positions[axis] = builder.mul(position, index(width))
 
     def run(self, body: Sequence[Instruction]) -> None:
         across = self.schedule.axes - 2

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, replace
 
 from ingot.loops.arguments import WordLayout
+from ingot.loops.gpu.dividing import divided_axes
 from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.nest import Accumulate, Begin, Instruction, Loop, Nest
@@ -64,13 +65,13 @@ class GpuLaunch:
         return call.grid if self.last_loop is None else call.parts
 
     def blocks(self, call: GpuCall) -> int:
-        if self.loop is None:
-            return 1
-        return call.grid * call.parts if call.schedule.is_split and self.loop.blocked else call.grid
+        return 1 if self.loop is None else call.grid
 
     def lines(self, call: GpuCall) -> int:
-        """How many times as many blocks, counted along a second axis."""
-        return call.lines if self.loop is not None else 1
+        """How many times as many blocks, counted along a second axis: lines, or parts of rows."""
+        if self.loop is None:
+            return 1
+        return call.parts if call.schedule.is_split and self.loop.blocked else call.lines
 
 
 def _of_one_block(schedule: GpuSchedule, threads: int) -> GpuSchedule:
@@ -107,7 +108,8 @@ def left_by_launches(nest: Nest) -> list[int]:
 
 
 def gpu_layout(nest: Nest, schedule: GpuSchedule) -> WordLayout:
-    return WordLayout.of(nest, bool(left_by_launches(nest)), any(each.last for each in launches_of(nest, schedule)))
+    has_counters = any(each.last for each in launches_of(nest, schedule))
+    return WordLayout.of(nest, bool(left_by_launches(nest)), has_counters, divided_axes(nest, schedule))
 
 
 def workspace_share(call: GpuCall) -> int:

@@ -20,6 +20,8 @@ from ingot.codegen.llvm.host import Host
 from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
 from ingot.codegen.ptx.target import OLDEST, gpu
 from ingot.ir.torch_types import to_torch
+from ingot.loops.arguments import WordLayout
+from ingot.loops.gpu.dividing import divisor_along, divisor_word
 from ingot.loops.gpu.launches import GpuLaunch, gpu_layout, launches_of, left_by_launches, workspace_share
 from ingot.loops.gpu.schedule import GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall, schedule_gpu_call
@@ -79,24 +81,29 @@ def prepare(
     loaded = load(compiled.ptx, compiled.entries, index, kernel.name)
     layout = gpu_layout(compiled.nest, compiled.schedule)
     buffers = len(program.buffers)
-    words = words_of(call, layout, buffers)
-    workspace_bytes = 0
-    if layout.has_workspace:
-        words[layout.workspace_share] = workspace_share(call)
-        workspace_bytes = workspace_share(call) * len(left_by_launches(compiled.nest))
     launches = launches_of(compiled.nest, compiled.schedule)
     return PreparedLaunches(
         tuple(map(partial(_launch, call), loaded, launches)),
-        tuple(words),
+        tuple(gpu_words(call, layout, buffers)),
         tuple(layout.address(buffer) for buffer in range(buffers)),
         tuple(layout.scalar(number) for number in range(len(program.scalars))),
         outputs,
         call.alignments,
-        workspace_bytes=workspace_bytes,
+        workspace_bytes=workspace_share(call) * len(left_by_launches(compiled.nest)),
         workspace_word=layout.workspace if layout.has_workspace else None,
         counters=max(launch.counters(call) for launch in launches),
         counters_word=layout.counters if layout.has_counters else None,
     )
+
+
+def gpu_words(call: GpuCall, layout: WordLayout, buffers: int) -> list[int]:
+    """The words that follow from sizes and strides."""
+    words = words_of(call, layout, buffers)
+    if layout.has_workspace:
+        words[layout.workspace_share] = workspace_share(call)
+    for axis in layout.divided:
+        words[layout.divisor(axis)] = divisor_word(divisor_along(axis, call.sizes[axis], call.schedule))
+    return words
 
 
 def _launch(call: GpuCall, function: LoadedFunction, launch: GpuLaunch) -> Launch:

@@ -1,0 +1,91 @@
+"""Positions along several axes, found from one number by generated code for a GPU that is run on this processor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from ingot.codegen.ptx.kernels import compile_gpu_kernel
+from ingot.codegen.ptx.target import gpu
+from ingot.loops.gpu.schedule import GpuForm
+from ingot.runtime.cuda.kernels import scheduled
+from tests.codegen.ptx import here
+from tests.codegen.ptx.here import kernel_for, numbers, run_here
+
+SHAPES = [(2, 3, 5, 7), (1, 2, 13, 3), (4, 8, 2, 16), (3, 1, 1, 20), (7, 2, 4, 12), (2, 2, 3, 3, 8), (3, 2, 5, 1, 11)]
+
+
+@contextmanager
+def numbers_of_64_bits() -> Iterator[None]:
+    """Schedules as they are for tensors of more than 2^31 elements."""
+
+    def wide(*arguments: Any) -> Any:
+        call, outputs = scheduled(*arguments)
+        return replace(call, schedule=replace(call.schedule, is_wide=True)), outputs
+
+    with patch.object(here, "scheduled", wide):
+        yield
+
+
+def every_other(shape: tuple[int, ...]) -> list[int]:
+    """A shape that is spread along every other axis, so that no two axes can be one."""
+    return [1 if axis % 2 else size for axis, size in enumerate(shape)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_elements_along_several_axes(shape: tuple[int, ...]):
+    x, y = numbers(torch.float32, *shape), numbers(torch.float32, *every_other(shape))
+    kernel, tensors = kernel_for(lambda ops, x, y: x * y, x, y)
+    (result,), schedule, _ = run_here(kernel, tensors)
+    assert schedule.form is GpuForm.GRID and torch.equal(result, x * y)
+    with numbers_of_64_bits():
+        (result,), schedule, _ = run_here(kernel, tensors)
+    assert schedule.is_wide and torch.equal(result, x * y)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 20), (1, 7, 4, 16), (3, 2, 2, 33)], ids=str)
+def test_rows_along_several_axes_and_of_several(shape: tuple[int, ...]):
+    x = numbers(torch.float32, *(size + 1 for size in shape))[tuple(slice(size) for size in shape)]
+    for axes in ([3], [2, 3], [1, 3], [1, 2, 3]):
+        kernel, tensors = kernel_for(lambda ops, x, axes=axes: ops.sum(x, axes), x)
+        (result,), schedule, _ = run_here(kernel, tensors)
+        assert schedule.form is GpuForm.TEAMS and torch.equal(result, x.sum(axes))
+        with numbers_of_64_bits():
+            (result,), _, _ = run_here(kernel, tensors)
+        assert torch.equal(result, x.sum(axes))
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 6, 16), (9, 2, 4, 35)], ids=str)
+def test_columns_along_several_axes_and_of_several(shape: tuple[int, ...]):
+    x = numbers(torch.float32, *shape)
+    kernel, tensors = kernel_for(lambda ops, x: ops.amax(x, [0, 2]), x)
+    (result,), schedule, _ = run_here(kernel, tensors)
+    assert (schedule.form, schedule.outer, schedule.inner) == (GpuForm.COLUMNS, 2, 2)
+    assert torch.equal(result, x.amax([0, 2]))
+
+
+@pytest.mark.parametrize("shape", [(2, 33, 2, 17), (3, 16, 2, 64)], ids=str)
+def test_squares_along_several_axes(shape: tuple[int, ...]):
+    x = numbers(torch.float32, *shape).permute(0, 3, 2, 1)
+    kernel, tensors = kernel_for(lambda ops, x: -x, x)
+    (result,), schedule, _ = run_here(kernel, tensors)
+    assert schedule.form is GpuForm.TILES and torch.equal(result, -x)
+    with numbers_of_64_bits():
+        (result,), _, _ = run_here(kernel, tensors)
+    assert torch.equal(result, -x)
+
+
+def test_only_numbers_of_64_bits_are_divided():
+    shape = 4, 6, 5, 16
+    kernel, tensors = kernel_for(lambda ops, x, y: x * y, torch.empty(shape), torch.empty(every_other(shape)))
+    call, _ = scheduled(kernel, tensors, {})
+    for is_wide, count in ((False, 0), (True, 3)):
+        ptx = compile_gpu_kernel(kernel.program, replace(call.schedule, is_wide=is_wide), gpu((9, 0))).ptx
+        assert "rem." not in ptx and ptx.count("div.u64") == count and "div.u32" not in ptx
+        assert ptx.count("mul.hi.u32") == 3 - count
