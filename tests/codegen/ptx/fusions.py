@@ -74,7 +74,7 @@ FUSIONS = {
     "multiply_add_odd": Fusion(GRID, lambda ops, x, y: x * y + 1, ((1_000_003,), (1_000_003,))),
     "gelu_half": Fusion(GRID, lambda ops, x, bias: ops.gelu(x + bias), ((1024, 1024), (1024,)), HALF),
     "transposed": Fusion(TILES, lambda ops, x, y: x + y, SQUARES),
-    "transposed_half": Fusion(TILES, lambda ops, x, y: x + y, SQUARES, HALF),
+    "transposed_half": Fusion(TILES, lambda ops, x, y: x + y, SQUARES, HALF, is_wide=False),
     "transposed_odd": Fusion(TILES, lambda ops, x, y: x + y, ((511, 513), (511, 513)), is_wide=False),
     "softmax": Fusion(TEAMS, _softmax, ((512, 1024),)),
     "softmax_half": Fusion(TEAMS, _softmax, ((512, 1024),), HALF),

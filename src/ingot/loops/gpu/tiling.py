@@ -19,7 +19,12 @@ SHORTEST_AXIS = 16
 """Along shorter axes most of a square would be empty."""
 SHARED_BYTES = 48 << 10
 """Shared memory that every block may have."""
-MOST_LANES = 8
+UNITS_OF_SIDE = 8
+"""Of what a thread takes together, at least, along a side."""
+MOST_LANES, MOST_NARROW_BYTES = 4, 8
+"""What a thread takes together: so many elements, or more where they take no more bytes. With 8 x 8 of bfloat16 in a
+thread, instead of 4 x 4, a + b.T takes 1% more time and twice as long to assemble; with 2 x 2 of float32, instead of
+4 x 4, it takes 1% more time."""
 TILE_THREADS = 256
 
 
@@ -49,8 +54,8 @@ def turned_buffers(order: LoopOrder) -> tuple[int, list[int]] | None:
 
 def tile_for(lanes: int, widths: Sequence[int]) -> Tile:
     """The square for so many neighbours at a time, with room for buffers of these widths."""
-    lanes = min(lanes, MOST_LANES)
+    lanes = min(lanes, max(MOST_LANES, MOST_NARROW_BYTES // max(widths)))
     side = SIDE if lanes > 2 else SHORT_SIDE
-    while side > MOST_LANES and side * side * sum(widths) > SHARED_BYTES:
+    while side > UNITS_OF_SIDE and side * side * sum(widths) > SHARED_BYTES:
         side //= 2
-    return Tile(side, max(min(lanes, side // MOST_LANES), 1))
+    return Tile(side, max(min(lanes, side // UNITS_OF_SIDE), 1))
