@@ -58,11 +58,3 @@ def test_what_decides_is_accurate(body):
 
 def test_decisions_by_exact_values_do_not_matter():
     assert approximates(lambda ops, x: ops.cast(ops.where(ops.gt(x * 2.0, 1.0), ops.exp(x), ops.floor(x)), HALF))
-
-
-def test_quotients_take_doubles_only_where_memory_takes_longer():
-    assert host_for(lambda ops, x, y: x / y, FLOAT, FLOAT).has_quick_doubles
-    assert not host_for(lambda ops, x, y: ops.sqrt(x) / y, FLOAT, FLOAT).has_quick_doubles
-    assert not host_for(lambda ops, x: x / (x + 1.0), FLOAT).has_quick_doubles
-    assert host_for(lambda ops, x: ops.softmax(x, -1) / 3.0, FLOAT).has_quick_doubles, "one divisor for many"
-    assert host_for(lambda ops, x: ops.sqrt(ops.sum(x, [1])), FLOAT).has_quick_doubles, "once a row"

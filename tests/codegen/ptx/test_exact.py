@@ -1,4 +1,4 @@
-"""Quotients and roots through float64, as GPUs compute them, tried on this processor against its own."""
+"""Quotients and roots as GPUs compute them, tried on this processor against its own."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ingot.codegen.ptx.target import gpu
 from ingot.loops.gpu.schedule import GpuForm
 from tests.codegen.math_kernels import ARITY, evaluate
 from tests.codegen.ptx.fusions import Fusion
+from tests.codegen.ptx.hard_quotients import ALL_ONES, hard_quotients
 from tests.codegen.ptx.simulated import ACCURATE, instruction
 from tests.codegen.test_math import SINGLE_EXTREMES, SPECIALS, generator
 
@@ -50,15 +51,43 @@ def test_any_quotient_is_rounded_exactly(computed):
     require_equal(computed(exact.quotient, x, y), x / y)
 
 
+@pytest.mark.parametrize("remainder", [1, -1, 3, -3])
+def test_quotients_nearly_halfway_between_two_numbers_are_rounded_exactly(computed, remainder):
+    for x, y in hard_quotients(remainder):
+        assert x.size > 1_000_000
+        # Here a reciprocal itself lies halfway: which way it is rounded depends on what the unit makes of it.
+        ordinary = (y != ALL_ONES) | (numpy.frexp(x)[0] != 0.5)
+        require_equal(computed(exact.quotient, x, y)[ordinary], (x / y)[ordinary])
+
+
+def test_quotients_by_the_last_numbers_before_a_power_of_two_are_rounded_exactly(computed):
+    x = numpy.arange((1 << 23) + 1, 1 << 24, dtype=numpy.float32)
+    for y in (ALL_ONES, ALL_ONES - 1, ALL_ONES - 2):
+        require_equal(computed(exact.quotient, x, numpy.full_like(x, y)), x / numpy.float32(y))
+
+
+@pytest.mark.parametrize(
+    "sizes", [(2.0**-140, 2.0**-20), (2.0**-149, 2.0**-130), (1.0, 2.0**-127), (2.0**127, 2.0**126)]
+)
+def test_quotients_of_the_smallest_and_largest_numbers_are_rounded_exactly(computed, sizes):
+    ordinary = generator("size").uniform(1, 2, (2, COUNT))
+    x, y = ((part * size).astype(numpy.float32) for part, size in zip(ordinary, sizes, strict=True))
+    require_equal(computed(exact.quotient, x, y), x / y)
+
+
 @numpy.errstate(all="ignore")
-def test_quotients_that_lie_between_denormal_numbers_are_rounded_exactly(computed):
+def test_denormal_quotients_are_one_unit_off_at_most_and_only_halfway(computed):
     random = generator("denormal")
     y = random.normal(0, 100, COUNT).astype(numpy.float32)
     halves = (random.integers(0, 1 << 12, COUNT) * 2 + 1).astype(numpy.float32) * numpy.float32(2.0**-75)
-    near = (halves * y) * numpy.float32(2.0**-75)
-    require_equal(computed(exact.quotient, near, y), near / y)
-    powers = numpy.ldexp(numpy.float32(1), random.integers(20, 75, COUNT).astype(numpy.int32))
-    require_equal(computed(exact.quotient, halves, powers), halves / powers)
+    for x in ((halves * y) * numpy.float32(2.0**-75), random.normal(0, 2.0**-128, COUNT).astype(numpy.float32)):
+        units = x.astype(numpy.float64) / y * 2.0**149
+        difference = computed(exact.quotient, x, y).astype(numpy.float64) * 2.0**149 - numpy.rint(units)
+        denormal = abs(units) < 1 << 23
+        assert denormal.mean() > 0.9
+        assert abs(difference[denormal]).max() <= 1
+        halfway = abs(units - numpy.floor(units) - 0.5) < 2.0**-20
+        assert not difference[denormal & ~halfway].any()
 
 
 @numpy.errstate(all="ignore")
@@ -85,6 +114,15 @@ def test_roots_are_rounded_exactly(computed):
     squares = numpy.arange(1, 4096, dtype=numpy.float32) ** 2
     for numbers in (x, numpy.concatenate([squares, numpy.nextafter(squares, numpy.float32(0))]), NUMBERS):
         require_equal(computed(exact.square_root, numbers), numpy.sqrt(numbers))
+    tiny = generator("tiny").integers(0, 0x14000000, COUNT, dtype=numpy.uint32).view(numpy.float32)
+    require_equal(computed(exact.square_root, tiny), numpy.sqrt(tiny))
+
+
+def test_roots_of_all_digits_are_rounded_exactly(computed):
+    """All but one: the unit is not as rough as its stand-in, and right for this one, too."""
+    x = numpy.arange(0x3F800000, 0x40800000, dtype=numpy.uint32).view(numpy.float32)
+    wrong = computed(exact.square_root, x) != numpy.sqrt(x)
+    assert x[wrong].tolist() in ([], [3.727749347686767578125])
 
 
 def test_reciprocals_are_within_half_a_unit(computed):
@@ -96,6 +134,7 @@ def test_reciprocals_are_within_half_a_unit(computed):
         require_equal(computed(exact.inverse, ends), 1 / ends)
 
 
+@pytest.mark.parametrize("capability", [(9, 0), (8, 9), (7, 0)])
 @pytest.mark.parametrize(
     "fusion",
     [
@@ -105,12 +144,7 @@ def test_reciprocals_are_within_half_a_unit(computed):
     ],
     ids=["elements", "variance", "softmax"],
 )
-def test_no_function_of_the_assembler_is_asked_for(fusion: Fusion):
-    kernel, _ = fusion.kernel()
-    assert not any(f"{name}.rn" in kernel.ptx for name in ("div", "rcp", "sqrt"))
-
-
-def test_where_double_precision_is_slow_quotients_of_single_are_left_to_the_assembler():
-    found, call = Fusion(GpuForm.GRID, lambda ops, x, y, z, u: ops.sqrt(x) / y - z * u, ((1024, 1024),) * 4).kernel()
-    ptx = compile_gpu_kernel(found.program, call.schedule, gpu((8, 9))).ptx
-    assert "div.rn.f32" in ptx and "sqrt.rn.f32" in ptx and "f64" not in ptx
+def test_no_function_of_the_assembler_is_asked_for(fusion: Fusion, capability: tuple[int, int]):
+    found, call = fusion.kernel()
+    ptx = compile_gpu_kernel(found.program, call.schedule, gpu(capability)).ptx
+    assert not any(f"{name}.rn" in ptx for name in ("div", "rcp", "sqrt"))

@@ -43,8 +43,6 @@ class Host:
     """Whether an instruction gives the larger or smaller of two float32, and NaN if either is."""
     computes_halves: bool = False
     """Whether instructions add and multiply both half types."""
-    has_quick_doubles: bool = False
-    """Whether float64 takes about twice as long as float32, and not many times as long."""
     contracts_doubles: bool = False
     """Whether products of float64 may be added without being rounded first."""
     approximates: bool = False

@@ -81,8 +81,9 @@ class Instructions:
     def _contracts(self, x: Value) -> bool:
         return x.dtype is DataType.Double and self.host.contracts_doubles
 
-    def _computes_in_double(self, x: Value) -> bool:
-        return x.dtype is DataType.Float and self.host.has_quick_doubles
+    def _corrects(self, x: Value) -> bool:
+        """Whether quotients and roots are approximated and then corrected."""
+        return x.dtype is DataType.Float and self.host.has_approximations
 
     def _may_approximate(self, x: Value) -> bool:
         return x.dtype is DataType.Float and self.host.approximates
@@ -170,7 +171,7 @@ class Instructions:
         if self._may_approximate(x):
             dividend, divisor = NumberLanes(self.builder, x.code), NumberLanes(self.builder, y.code)
             return Value(approximations.quotient(dividend, divisor).value, x.dtype)
-        if self._contracts(x) or self._computes_in_double(x):
+        if self._contracts(x) or self._corrects(x):
             dividend, divisor = NumberLanes(self.builder, x.code), NumberLanes(self.builder, y.code)
             return Value(exact.quotient(dividend, divisor).value, x.dtype)
         if x.dtype.is_float:
@@ -204,7 +205,7 @@ class Instructions:
     def sqrt(self, x: Value) -> Value:
         if self._may_approximate(x):
             return Value(approximations.square_root(NumberLanes(self.builder, x.code)).value, x.dtype)
-        if self._computes_in_double(x):
+        if self._corrects(x):
             return Value(exact.square_root(NumberLanes(self.builder, x.code)).value, x.dtype)
         return self._intrinsic("sqrt", x)
 

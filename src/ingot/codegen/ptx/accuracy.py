@@ -13,12 +13,9 @@ from dataclasses import replace
 from ingot.base.dtypes import HALVES, DataType
 from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.math import FUNCTIONS
-from ingot.fusion.groups import Level
-from ingot.loops.program import Input, Program, Result, Statement
+from ingot.loops.program import Program, Result
 
 _ROUGH = {"div", "sqrt", *FUNCTIONS}
-_BYTES_FOR_DOUBLES = 10
-"""What has to be moved for each exact quotient or root of an element."""
 _STEPS = {"ceil", "floor", "round", "trunc", "fmod", "remainder"}
 
 
@@ -31,29 +28,7 @@ def suited(host: Host, program: Program) -> Host:
         host,
         approximates=_is_of_halves(program) and not _decides_by_rough_values(program),
         contracts_doubles=DataType.Double not in program.buffers,
-        has_quick_doubles=host.has_quick_doubles and _has_time_for_doubles(program),
     )
-
-
-def _has_time_for_doubles(program: Program) -> bool:
-    """Whether exact quotients and roots may go through float64. Each takes four turns of the unit that converts and
-    approximates, of which an H200 has 16 lanes, while its memory moves 19 bytes: Black-Scholes, with three of them and
-    20 bytes an element, took a sixth longer, and AdamW, with two and 28, did not."""
-    exact = [statement for statement in program.statements if _is_exact_for_every_element(program, statement)]
-    elements = [given.dtype.bytes for given in program.inputs if given.level is Level.ELEMENT]
-    results = (program.statements[output.index] for output in program.outputs)
-    elements += [result.dtype.bytes for result in results if result.level is Level.ELEMENT]
-    return sum(elements) >= _BYTES_FOR_DOUBLES * len(exact)
-
-
-def _is_exact_for_every_element(program: Program, statement: Statement) -> bool:
-    if statement.level is not Level.ELEMENT or statement.dtype is not DataType.Float:
-        return False
-    if statement.op.name != "div":
-        return statement.op.name == "sqrt"
-    divisor = statement.operands[1]
-    made = program.statements[divisor.index] if isinstance(divisor, Result) else divisor
-    return isinstance(made, Statement | Input) and made.level is Level.ELEMENT
 
 
 def _is_of_halves(program: Program) -> bool:

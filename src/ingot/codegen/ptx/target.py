@@ -18,8 +18,6 @@ _TRIPLE = "nvptx64-nvidia-cuda"
 OLDEST = (7, 0)
 """The first generation whose threads go their own ways and whose shuffles name who takes part."""
 _NEWEST_KNOWN = (12, 0)
-_QUICK_DOUBLES = {(7, 0), (8, 0), (9, 0), (10, 0)}
-"""GPUs with half as many units for float64 as for float32; others have 1/32 or 1/64."""
 
 
 @lru_cache
@@ -41,7 +39,6 @@ def gpu(capability: tuple[int, int]) -> Host:
         packs_bfloat16=capability >= (8, 0),
         has_extrema=capability >= (8, 0),
         computes_halves=capability >= (9, 0),
-        has_quick_doubles=capability in _QUICK_DOUBLES,
     )
 
 

@@ -2,11 +2,11 @@
 
 `accurate` keeps the bounds of all mathematics here: 2 ulp over the whole range, special values exact, denormals right.
 `approximate` is for programs whose results have 16 bits. What has no form here is written as for every processor.
-`instructions` says which instructions there are, `exact` how quotients and roots are rounded exactly through float64,
+`instructions` says which instructions there are, `exact` how quotients and roots are rounded exactly,
 `quotients` how many numbers are divided by one.
 
-Instructions per element on sm_90: as for every processor, accurate, approximate. Quotients and roots that are left to
-NVIDIA's assembler are functions of their own there, which count as their common case.
+Instructions per element on sm_90: as for every processor, accurate, approximate. NVIDIA's assembler makes functions of
+their own of quotients and roots as for every processor; these count as their common case.
 
     exp       20   8   5        log       29  25   5
     exp2      17  17   1        log2      30  26   4
@@ -14,5 +14,5 @@ NVIDIA's assembler are functions of their own there, which count as their common
     sigmoid   38  23   4        log1p     30  27   9
     tanh      37  20  10        erf       29  20  14
     rsqrt     30   4   4        x / y     14  14   7
-    sqrt      13  13   4        by what others are divided by, too: 14   6   2
+    sqrt      13  10   4        by what others are divided by, too: 14   6   2
 """

@@ -66,9 +66,9 @@ def reciprocal(x: Number) -> Number:
     return _approximation("rcp", x, flushes=True)
 
 
-def inverse_square_root(x: Number) -> Number:
+def inverse_square_root(x: Number, flushes: bool = False) -> Number:
     """1 / sqrt(x)."""
-    return _approximation("rsqrt", x, flushes=False)
+    return _approximation("rsqrt", x, flushes)
 
 
 def square_root(x: Number) -> Number:
