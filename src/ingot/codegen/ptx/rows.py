@@ -35,8 +35,8 @@ class RowEmission(Emission):
         self.workspace = Workspace(self.builder, self.arguments, nest)
         is_across = own.form is GpuForm.COLUMNS
         self.team = ColumnTeam(self.builder, own) if is_across else Team(self.builder, own.team)
-        self._block = self.wide(intrinsics.block_number(self.builder))
-        """Which one this is, of those that have the same part of all rows."""
+        self._block = self.wide(intrinsics.block_number(self.builder)) if schedule.outer else self.arguments.index(0)
+        """Which one this is, of those that have the same part of all rows: of a single row, the first."""
         self._part: ir.Value | None = None
         """Which part of its row the block has, where rows go in parts."""
         self._row: ir.Value | None = None
