@@ -12,7 +12,7 @@ Always holds: a group is convex (no path leaves it and comes back), and all its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
 from ingot.base.types import TensorType
@@ -49,40 +49,53 @@ class _Facts:
     Where one group comes after the other in the program, what is known of both gives what is true of them together.
     """
 
-    __slots__ = ("axes", "inputs", "operations", "positions", "used")
+    __slots__ = ("axes", "inputs", "levels", "operations", "placements", "positions")
 
     def __init__(self, group: Group):
         self.positions = group.positions
         """The operations that this is about: a group that changes gets others."""
-        self.axes = _axes_of(group)
-        self.operations = tuple(node for node in group.nodes if node.op.kind is not Kind.VIEW)
-        self.used = frozenset(operand for node in group.nodes for operand in node.operands)
+        self.placements = _placements_of(group)
+        self.axes = _axes_of(self.placements)
+        self.operations = tuple([node for node in group.nodes if node.op.kind is not Kind.VIEW])
         self.inputs: dict[Node, Placement] = {}
         for node in group.nodes:
             for operand in node.operands:
                 if operand not in group.placements and isinstance(operand.type, TensorType):
                     self.inputs.setdefault(operand, group.reads(node, operand))
+        self.levels: dict[Node, Level] | None = None
+        """Found when they are first asked for."""
 
     @staticmethod
-    def joined(merged: Group, source: _Facts, reader: _Facts, mapping: Mapping[Axis, Axis]) -> _Facts:
+    def joined(merged: Group, source: Group, reader: Group, mapping: Mapping[Axis, Axis]) -> _Facts:
+        """`mapping` says which axis of the source an axis of the reader is."""
+        known, more = source._facts, reader._facts
         found = _Facts.__new__(_Facts)
         found.positions = merged.positions
-        found.axes = _axes_of(merged)
-        found.operations = source.operations + reader.operations
-        found.used = source.used | reader.used
-        found.inputs = {node: renamed(place, mapping) for node, place in source.inputs.items()}
-        for node, place in reader.inputs.items():
-            if node not in merged.placements:
-                found.inputs.setdefault(node, place)
+        found.operations = known.operations + more.operations
+        found.inputs = dict(known.inputs)
+        for node, place in more.inputs.items():
+            if node not in merged.placements and node not in found.inputs:
+                found.inputs[node] = renamed(place, mapping)
+        found.levels = None
+        if reader.gathered or not all(renamed(place, mapping) in known.placements for place in more.placements):
+            found.placements = _placements_of(merged)
+            found.axes = _axes_of(found.placements)
+        else:  # one more value that lies like others, as most do
+            found.placements, found.axes = known.placements, known.axes
+            found.levels = merged.levels_of(reader.nodes, found.axes, source.levels())
         return found
 
 
-def _axes_of(group: Group) -> tuple[Axis, ...]:
-    placements = dict.fromkeys((*group.gathered.values(), *group.placements.values()))  # most values have the same
+def _placements_of(group: Group) -> tuple[Placement, ...]:
+    """Where its values lie, and what its reductions run along; most lie alike."""
+    return tuple(dict.fromkeys((*group.gathered.values(), *group.placements.values())))
+
+
+def _axes_of(placements: Sequence[Placement]) -> tuple[Axis, ...]:
+    if len(placements) == 1:
+        return tuple([axis for axis in placements[0] if axis is not None])
     longest = max(placements, key=lambda placement: len(varies(placement)), default=())
-    found = [axis for axis in longest if axis is not None]
-    found += [axis for placement in placements for axis in placement if axis is not None]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(axis for placement in (longest, *placements) for axis in placement if axis is not None))
 
 
 class Group:
@@ -137,11 +150,6 @@ class Group:
         """The tensors that it reads from outside, in the order of their first use, and where they lie."""
         return self._facts.inputs
 
-    @property
-    def used(self) -> frozenset[Node]:
-        """Everything that its operations read."""
-        return self._facts.used
-
     def reads(self, node: Node, operand: Node) -> Placement:
         """Where an operand of one of its operations lies."""
         return operand_placement(node, operand, self.placements[node], self.gathered.get(node))
@@ -157,12 +165,15 @@ class Group:
 
     def reduced(self) -> frozenset[Axis]:
         """The axes along which element values become row values; Conflict where reductions do not fit together."""
-        along = {self.runs_along(reduction): reduction for reduction in self.gathered}
+        return self._reduced(self.axes)
+
+    def _reduced(self, axes: tuple[Axis, ...]) -> frozenset[Axis]:
+        along = dict.fromkeys(map(self.runs_along, self.gathered))
         if not along:
             return frozenset()
         if len(along) == 1:
             return next(iter(along))
-        everything = frozenset(self.axes)
+        everything = frozenset(axes)
         for rows in along:
             others = [axes for axes in along if axes != rows]
             if all(self._is_total(reduction, rows, everything) for reduction in self.gathered) and len(others) == 1:
@@ -176,14 +187,20 @@ class Group:
             return along == rows
         return along == everything - rows and varies(self.gathered[reduction]) == along
 
-    def levels(self) -> dict[Node, Level]:
+    def levels(self) -> Mapping[Node, Level]:
         """The level of every value; Conflict where one fits none."""
-        everything = frozenset(self.axes)
-        if not self.gathered and all(varies(place) == everything for place in set(self.placements.values())):
-            return dict.fromkeys(self.nodes, Level.ELEMENT)
-        reduced = self.reduced()
-        found: dict[Node, Level] = {}
-        for node in self.nodes:  # operands come before their readers
+        facts = self._facts
+        if facts.levels is None:
+            facts.levels = self.levels_of(self.nodes, facts.axes, {})
+        return facts.levels
+
+    def levels_of(
+        self, nodes: Iterable[Node], axes: tuple[Axis, ...], known: Mapping[Node, Level]
+    ) -> dict[Node, Level]:
+        """The levels of these operations, added to those of the operations before them."""
+        everything, reduced = frozenset(axes), self._reduced(axes)
+        found = dict(known)
+        for node in nodes:  # operands come before their readers
             found[node] = self._level(node, reduced, everything, found)
         return found
 
@@ -191,7 +208,7 @@ class Group:
         along = varies(self.placements[node])
         if node in self.gathered and self.runs_along(node) != reduced:
             return Level.TOTAL
-        if any(found.get(operand) is Level.TOTAL for operand in node.operands):
+        if Level.TOTAL in map(found.get, node.operands):
             if along:
                 raise Conflict("a total would be needed for every element again")
             return Level.TOTAL
@@ -209,7 +226,7 @@ class Group:
         """One group in place of both; Conflict where that is impossible. Neither is changed."""
         if depends(self.operands - {source}, source) or depends(source.operands - {self}, self):
             raise Conflict("a path would leave the kernel and come back")
-        mapping = _same_axes(source, self)
+        mapping = {other: axis for axis, other in _same_axes(source, self).items()}
         merged = Group.__new__(Group)
         merged.grows = True
         merged.operands = (self.operands | source.operands) - {self, source}
@@ -219,14 +236,18 @@ class Group:
         is_behind = source.last < self.first
         if not is_behind:
             merged.positions = dict(sorted(merged.positions.items(), key=lambda item: item[1]))
-        moved = {place: renamed(place, mapping) for place in set(source.placements.values())}
-        merged.placements = {node: moved[place] for node, place in source.placements.items()}
-        merged.placements.update(self.placements)
-        merged.gathered = {node: renamed(place, mapping) for node, place in source.gathered.items()}
-        merged.gathered.update(self.gathered)
-        merged._known = _Facts.joined(merged, source._facts, self._facts, mapping) if is_behind else None
+        merged.placements = source.placements | _renamed(self.placements, mapping)
+        merged.gathered = source.gathered | _renamed(self.gathered, mapping)
+        merged._known = _Facts.joined(merged, source, self, mapping) if is_behind else None
         merged.levels()
         return merged
+
+
+def _renamed(placements: dict[Node, Placement], mapping: Mapping[Axis, Axis]) -> dict[Node, Placement]:
+    if not placements:
+        return placements
+    moved = {place: renamed(place, mapping) for place in set(placements.values())}
+    return {node: moved[place] for node, place in placements.items()}
 
 
 def depends(groups: Iterable[Group], target: Group) -> bool:
@@ -273,6 +294,8 @@ def _same_axes(source: Group, reader: Group) -> dict[Axis, Axis]:
 
 
 def _match_remaining(source: Group, reader: Group, mapping: dict[Axis, Axis]) -> None:
+    if len(mapping) == len(source.axes):
+        return
     free = [axis for axis in reader.axes if axis not in mapping.values()]
     inputs = reader.inputs
     for node, placement in source.inputs.items():

@@ -17,6 +17,7 @@ from functools import lru_cache
 from ingot.base.sizes import Shape, Size
 from ingot.base.types import TensorType
 from ingot.ir.node import Node
+from ingot.ops import Kind
 from ingot.ops.attributes import AxesAttributes, AxisAttributes, BroadcastAttributes, PermuteAttributes
 
 
@@ -42,7 +43,7 @@ def shape_of(node: Node) -> Shape:
 
 def new_placement(shape: Shape) -> Placement:
     """A new axis for every dimension that is not of size 1."""
-    return tuple(None if size == 1 else Axis(size) for size in shape)
+    return tuple([None if size == 1 else Axis(size) for size in shape])
 
 
 @lru_cache(maxsize=4096)
@@ -52,7 +53,7 @@ def varies(placement: Placement) -> frozenset[Axis]:
 
 
 def renamed(placement: Placement, mapping: Mapping[Axis, Axis]) -> Placement:
-    return tuple(None if axis is None else mapping.get(axis, axis) for axis in placement)
+    return tuple([None if axis is None else mapping.get(axis, axis) for axis in placement])
 
 
 def is_pick(node: Node) -> bool:
@@ -72,6 +73,8 @@ def operand_placement(node: Node, operand: Node, placement: Placement, gathered:
     operand, where a row's element is picked by an index.
     """
     shape = shape_of(operand)
+    if node.op.kind is Kind.POINTWISE and shape == shape_of(node):
+        return placement
     if gathered is not None and operand is node.operands[0]:
         found = gathered
     elif isinstance(node.attributes, BroadcastAttributes):

@@ -55,7 +55,7 @@ class FusionRules:
 
     def check(self, source: Group, reader: Group, merged: Group) -> None:
         """Conflict, with the reason, if these two groups must stay apart."""
-        if len(merged.operations) == len(reader.operations) or len(merged.operations) == len(source.operations):
+        if len(merged.operations) in (len(reader.operations), len(source.operations)):
             return  # a view joins: it costs nothing
         self._check_reductions(source, reader)
         self.check_whole(merged)
@@ -64,9 +64,10 @@ class FusionRules:
         """Conflict if a group of several operations is too much, wherever they come from."""
         if self.strategy == "none" or self.level == 0:
             raise Conflict("fusion is switched off")
-        if _count_operations(merged) > self.max_size:
+        count = len(merged.operations)
+        if count > self.max_size and _count_operations(merged) > self.max_size:
             raise Conflict(f"{self.max_size} operations are the most")
-        if _count_buffers(merged) > self.max_buffers:
+        if len(merged.inputs) + count > self.max_buffers and _count_buffers(merged) > self.max_buffers:
             raise Conflict(f"{self.max_buffers} tensors are the most")
         self._check_patterns(merged)
 
@@ -96,4 +97,5 @@ def _count_operations(group: Group) -> int:
 
 def _count_buffers(group: Group) -> int:
     """At least so many tensors: every input, and every value that nothing in the group reads."""
-    return len(group.inputs) + len(set(group.operations) - group.used)
+    unread = set(group.operations).difference(*[node.operands for node in group.nodes])
+    return len(group.inputs) + len(unread)
