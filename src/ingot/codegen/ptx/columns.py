@@ -5,9 +5,9 @@
               8   9  10  11
 
 Those of a team within one warp exchange what they have gathered: each gives half of its rows away and combines the
-other half, as long as it has several, so that little is exchanged, and no two threads hold the same. Then the lower
-half of the warps leaves its values in shared memory and the upper half takes them over, and so on, until the uppermost
-has them all, and leaves them there for whoever wants whole rows. The order is always the same, so results are, too.
+other half, as long as it has several, so that little is exchanged, and no two threads hold the same. Then all warps
+leave their values in shared memory, and the upper half of them takes over those of the lower half, and so on, until the
+uppermost has them all, there, for whoever wants whole rows. The order is always the same, so results are, too.
 """
 
 from __future__ import annotations
@@ -113,32 +113,40 @@ class ColumnTeam(Team):
     # --- between warps ------------------------------------------------------------------------------------------------
 
     def _upwards(self, gathered: Gathered, shared_out: Gathered, for_all: bool) -> None:
-        """Half of the lines take over what the other half has, again and again; then whole rows are put together."""
-        builder, rows = self.builder, shared_out.rows
-        line, first = builder.udiv(self.thread, _INDEX(self._line)), self._first_row(rows)
+        """Half of the lines combine what they have with what the other half has, again and again, in shared memory."""
+        builder = self.builder
+        line = builder.udiv(self.thread, _INDEX(self._line))
+        own = self._pointer(line, self._first_row(shared_out.rows), shared_out)
         intrinsics.barrier(builder)  # whoever reads what was here before has done so
-        if self._lines > 1:
-            with intrinsics.halving(builder, self._lines // 2) as half:
-                with builder.if_then(builder.icmp_unsigned("<", builder.sub(line, half), half)):
-                    self._write(line, first, shared_out)
-                intrinsics.barrier(builder)
-                with builder.if_then(builder.icmp_unsigned("<", line, half)):
-                    shared_out.take(self._read(builder.add(line, half), first, shared_out))
-        with builder.if_then(builder.icmp_unsigned("==", line, _INDEX(0))):
-            self._write(line, first, shared_out)
+        self._write(own, shared_out)
         intrinsics.barrier(builder)
+        if self._lines > 1:
+            self._combine_lines(line, own, shared_out)
+        whole = self._pointer(_INDEX(0), _INDEX(0), gathered)
         if for_all:
-            gathered.replace(self._read(_INDEX(0), _INDEX(0), gathered))
+            gathered.replace(self._read(whole, gathered))
             return
+        gathered.forget()
         with builder.if_then(builder.icmp_unsigned("==", line, _INDEX(0))):
-            gathered.replace(self._read(_INDEX(0), _INDEX(0), gathered))
+            gathered.replace(self._read(whole, gathered))
 
-    def _write(self, line: ir.Value, first: ir.Value, gathered: Gathered) -> None:
+    def _combine_lines(self, line: ir.Value, own: ir.Value, shared_out: Gathered) -> None:
+        """What all lines have left, where the first has left its own. Several threads of a line may have the same rows:
+        so they combine in registers, and write the same."""
+        builder = self.builder
+        with intrinsics.halving(builder, self._lines // 2) as half:
+            with builder.if_then(builder.icmp_unsigned("<", line, half)):
+                distance = builder.mul(half, _INDEX(self._across * self._rows // shared_out.rows))
+                shared_out.take(self._read(builder.gep(own, distance), shared_out))
+                self._write(own, shared_out)
+            intrinsics.barrier(builder)
+
+    def _write(self, place: ir.Value, gathered: Gathered) -> None:
         code = in_memory(Instructions(self.builder, gathered.rows), gathered.total())
-        self.builder.store(code, self._pointer(line, first, gathered), align=_aligned(gathered))
+        self.builder.store(code, place, align=_aligned(gathered))
 
-    def _read(self, line: ir.Value, first: ir.Value, gathered: Gathered) -> Value:
-        code = self.builder.load(self._pointer(line, first, gathered), align=_aligned(gathered))
+    def _read(self, place: ir.Value, gathered: Gathered) -> Value:
+        code = self.builder.load(place, align=_aligned(gathered))
         return in_register(self.builder, code, gathered.accumulator.dtype)
 
     def _pointer(self, line: ir.Value, first: ir.Value, gathered: Gathered) -> ir.Value:

@@ -63,8 +63,8 @@ class Emission:
         for step, is_full in enumerate(surely):
             unit = self.builder.add(first, self.arguments.index(step * apart))
             place = self._entered(outside, loop, unit, units, is_full)
-            if step and is_full and surely[0] and loop.axes == (self.schedule.vector_axis,):
-                place.first, place.ahead = places[0], step * apart * loop.lanes
+            if step and is_full and surely[0] and len(loop.axes) == 1:
+                place.before, place.along, place.ahead = places[-1], loop.axes[0], apart * loop.lanes
             places.append(place)
         return places
 

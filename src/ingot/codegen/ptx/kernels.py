@@ -27,10 +27,6 @@ from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
 from ingot.loops.nest import Loop, LoopKind, Nest, walk
 from ingot.loops.program import Program
 
-_MANY_ROWS = 8
-"""Rows that a thread gathers for: for so many LLVM has to do more, or the assembler has fewer loads under way at once,
-and sums of bfloat16 take 6% more time."""
-
 
 @dataclass(frozen=True)
 class GpuKernel:
@@ -68,8 +64,7 @@ def _level(nest: Nest, schedule: GpuSchedule) -> int:
     """How much LLVM's code generator does. The assembler does everything again, so mostly nothing, which takes half the
     time; but it keeps what passes after the first make of row values in their loops, over and over."""
     passes = sum(isinstance(loop, Loop) and loop.kind is LoopKind.THREADS for loop in walk(nest.body))
-    is_simple = schedule.is_unrolled or (passes == 1 and schedule.rows_together < _MANY_ROWS)
-    return 0 if is_simple else 1
+    return 0 if schedule.is_unrolled or passes == 1 else 1
 
 
 def _emit(module: HostModule, entry: str, nest: Nest, schedule: GpuSchedule, launch: GpuLaunch) -> None:

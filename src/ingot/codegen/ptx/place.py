@@ -106,8 +106,9 @@ class ThreadPlace:
     it may read; what it makes of them is dropped."""
     is_turned: bool = False
     """Whether the lanes lie along the axis before the last, along which all buffers accessed here are dense."""
-    first: ThreadPlace | None = None
-    """Another place of the thread, which this one is ahead of by a known number of elements."""
+    before: ThreadPlace | None = None
+    """The place that the thread was at before, if this one is a known number of elements ahead of it along one axis."""
+    along: int = 0
     ahead: int = 0
 
     def inner(self, lanes: int, is_inside: ir.Value | None) -> ThreadPlace:
@@ -118,7 +119,7 @@ class ThreadPlace:
             positions=dict(self.positions),
             registers=dict(self.registers),
             is_inside=self._both(self.is_inside, is_inside),
-            first=None,
+            before=None,
         )
 
     def _both(self, first: ir.Value | None, second: ir.Value | None) -> ir.Value | None:
@@ -176,11 +177,12 @@ class ThreadPlace:
 
     def _pointer(self, buffer: int, kind: ir.Type, width: int) -> ir.Value:
         """Where the first lane lies."""
-        if self.first is not None and self._motion(buffer) is not Motion.STRIDED:
-            ahead = self.ahead * width if self._motion(buffer) is Motion.NEXT else 0
-            pointer = self.builder.gep(self.first._pointer(buffer, BYTE, width), self.arguments.index(ahead))
+        if self.before is not None:
+            pointer = self.before._pointer(buffer, BYTE, width)
+            distance = self._distance_ahead(buffer, width)
+            pointer = pointer if distance is None else self.builder.gep(pointer, distance)
             return self.builder.bitcast(pointer, ir.PointerType(kind, TENSORS))
-        distance: ir.Value | None = None
+        distance = None
         for axis, position in sorted(self.positions.items()):
             stride = self._stride(buffer, axis, width)
             if stride is None:
@@ -190,6 +192,17 @@ class ThreadPlace:
         base = self.arguments.address(buffer)
         pointer = base if distance is None else self.builder.gep(base, distance)
         return self.builder.bitcast(pointer, ir.PointerType(kind, TENSORS))
+
+    def _distance_ahead(self, buffer: int, width: int) -> ir.Value | None:
+        """Bytes from the place before; None for no bytes. Of positions the assembler computes each address by itself,
+        and where it is short of registers it waits for one load before it does so for the next."""
+        stride = self._stride(buffer, self.along, width)
+        if stride is None:
+            return None
+        if isinstance(stride, ir.Constant):
+            return self.arguments.index(self.ahead * width)
+        with self.builder.at_entry():
+            return self.builder.mul(stride, self.arguments.index(self.ahead))
 
     def _stride(self, buffer: int, axis: int, width: int) -> ir.Value | None:
         """Bytes from one position to the next, known where the schedule says how a buffer moves; None for no bytes."""

@@ -43,6 +43,11 @@ class Gathered:
         """As if nothing had been gathered."""
         self.replace(identity(self._instructions, self.accumulator))
 
+    def forget(self) -> None:
+        """What is there need not be kept: nobody asks for it before something takes its place."""
+        kind = self._instructions.wide(memory_type(self.accumulator.dtype))
+        self.builder.store(ir.Constant(kind, ir.Undefined), self._memory)
+
     def add(self, place: ThreadPlace, value: Value) -> None:
         """The elements of a place, unless there are none; they count once `join` is called."""
         instructions = place.instructions
