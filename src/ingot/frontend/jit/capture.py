@@ -29,7 +29,17 @@ from ingot.frontend.jit.scalars import marks_in
 from ingot.frontend.jit.state import state_of_torch
 from ingot.frontend.jit.structure import take_apart
 from ingot.frontend.jit.surroundings import Surroundings
-from ingot.frontend.jit.tape import Argument, Event, Made, Origin, Register, Surrounding, Tape, TensorNote
+from ingot.frontend.jit.tape import (
+    Argument,
+    Event,
+    Made,
+    Origin,
+    Register,
+    Surrounding,
+    Tape,
+    TensorNote,
+    is_mutable,
+)
 from ingot.frontend.jit.witness import Witness
 
 _MOST_EVENTS = 100_000
@@ -245,10 +255,10 @@ class Recording:
         is_known = (
             torch.Tag.nondeterministic_seeded not in target.tags and "empty" not in target.overloadpacket.__name__
         )
-        if is_known and not is_write and all(operand in self._constant for operand in event.operands()):
-            self._constant.update(event.products())
+        if is_known and not is_write and all(operand in self._constant for operand in event.operands):
+            self._constant.update(event.products)
         elif is_write:
-            written = {self.tape.note(operand).storage for operand in event.operands()}
+            written = {self.tape.note(operand).storage for operand in event.operands}
             self._constant = {one for one in self._constant if self.tape.note(one).storage not in written}
 
     # --- registers ----------------------------------------------------------------------------------------------------
@@ -342,11 +352,6 @@ def _with_device(keywords: dict[str, Any], result: Any) -> dict[str, Any]:
     if keywords.get("device") is None or not isinstance(result, torch.Tensor):
         return keywords
     return keywords | {"device": result.device}
-
-
-@cache
-def is_mutable(target: torch._ops.OpOverload) -> bool:
-    return target._schema.is_mutable
 
 
 def refusal(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:

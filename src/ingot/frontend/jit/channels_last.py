@@ -80,8 +80,8 @@ class _Turning:
 
     def turned(self) -> Tape:
         for event in self.tape.events:
-            is_concerned = not self.turned_registers.isdisjoint(event.operands())
-            if self.packed.isdisjoint(event.products()) and not is_concerned:
+            is_concerned = not self.turned_registers.isdisjoint(event.operands)
+            if self.packed.isdisjoint(event.products) and not is_concerned:
                 self.events.append(event)
             elif name_of(event) in KEEPING and self._may_turn(event):
                 self._turn(event)
@@ -94,14 +94,14 @@ class _Turning:
         return renumbered(tape, self.events)
 
     def _may_turn(self, event: Event) -> bool:
-        return all(one in self.turned_registers or may_be_turned(self.tape, one) for one in event.products())
+        return all(one in self.turned_registers or may_be_turned(self.tape, one) for one in event.products)
 
     def _turn(self, event: Event) -> None:
         self.events.append(event)
-        for register in event.products():
+        for register in event.products:
             note = self.tensors[register.index]
             self.copies.pop(register, None)  # it may just have been written
-            is_new = register not in event.operands()
+            is_new = register not in event.operands
             if is_new and len(note.shape) == 4 and note.strides != strides_of(note.shape):
                 self.tensors[register.index] = dataclasses.replace(note, strides=strides_of(note.shape))
                 self.turned_registers.add(register)

@@ -22,11 +22,12 @@ from ingot.frontend.jit.tape import Event, Tape, TensorNote, replace_registers
 
 _aten: Any = torch.ops.aten
 _VIEWS = frozenset({_aten.view.default, _aten._unsafe_view.default})
+_TAKING_IN = frozenset({_aten.addmm.default, _aten.convolution.default})
 
 
 def take_in_activations(tape: Tape) -> Tape:
     """The tape with activations taken into the calls before them."""
-    if tape.device.type != "cuda" or tape.symbols:
+    if tape.symbols or tape.device.type != "cuda" or not any(event.target in _TAKING_IN for event in tape.events):
         return tape
     found = FrozenTape.of(dataclasses.replace(tape, tensors=list(tape.tensors)))
     for index, event in enumerate(found.events):

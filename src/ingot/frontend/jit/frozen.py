@@ -32,7 +32,7 @@ class FrozenTape:
             tape.note(register).storage
             for event in tape.events
             if event.target._schema.is_mutable
-            for register in event.operands()
+            for register in event.operands
         }
         weights = {
             Register(index): tape.surroundings[note.origin.position]
@@ -43,7 +43,7 @@ class FrozenTape:
 
     def __post_init__(self) -> None:
         for event in self.tape.events:
-            self.uses.update(event.operands())
+            self.uses.update(event.operands)
         self.uses.update(registers_in(self.tape.results))
         for event in self.tape.events:
             if event.target is _aten.t.default and event.arguments[0] in self.weights:
@@ -87,7 +87,7 @@ class FrozenTape:
     def _next_reader(self, index: int, register: Register) -> int | None:
         for later in range(index + 1, len(self.events)):
             event = self.events[later]
-            if event is not None and register in event.operands():
+            if event is not None and register in event.operands:
                 return later
         return None
 

@@ -23,7 +23,9 @@ _POOLING = _aten.max_pool2d_with_indices.default
 
 def simplify_pooling(tape: Tape) -> Tape:
     """The tape with poolings that say no more than what is read of them."""
-    read = {register for event in tape.events for register in event.operands()} | set(registers_in(tape.results))
+    if not any(event.target is _POOLING for event in tape.events):
+        return tape
+    read = {register for event in tape.events for register in event.operands} | set(registers_in(tape.results))
     tensors, events = list(tape.tensors), []
     for event in tape.events:
         if event.target is _POOLING and event.results[1] not in read and _is_plain(tape, event):

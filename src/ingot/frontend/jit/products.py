@@ -19,10 +19,12 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.tape import Event, Made, Register, Tape, TensorNote, registers_in, renumbered
+from ingot.frontend.jit.tape import Event, Made, Register, Tape, TensorNote, is_mutable, registers_in, renumbered
 
 _aten: Any = torch.ops.aten
 LINEAR = _aten.linear.default
+_MATRIX_PRODUCTS = frozenset({_aten.addmm.default, _aten.mm.default})
+_PRODUCTS = _MATRIX_PRODUCTS | {LINEAR}
 _VIEWS = frozenset({_aten.view.default, _aten._unsafe_view.default})
 _FEWEST_PARTS = 4
 _MOST_ROWS = 128
@@ -31,7 +33,7 @@ _MOST_ROWS = 128
 
 def gather_products(tape: Tape) -> Tape:
     """The tape with its matrix products as calls of linear, and with those together that share weights."""
-    if tape.symbols:
+    if tape.symbols or not any(event.target in _PRODUCTS for event in tape.events):
         return tape
     tape = _Rewriter(tape).find_linears()
     while (joined := _Rewriter(tape).join_parts()) is not None:
@@ -49,12 +51,11 @@ class _Rewriter:
 
     def __post_init__(self) -> None:
         for index, event in enumerate(self.tape.events):
-            self.uses.update(event.operands())
-            is_write = event.target._schema.is_mutable
-            for register in event.products():
+            self.uses.update(event.operands)
+            for register in event.products:
                 self.makers.setdefault(register, index)
-            if is_write:
-                self.written.update(self.tape.note(register).storage for register in event.operands())
+            if is_mutable(event.target):
+                self.written.update(self.tape.note(register).storage for register in event.operands)
         self.uses.update(registers_in(self.tape.results))
 
     # --- linear -------------------------------------------------------------------------------------------------------
@@ -62,7 +63,7 @@ class _Rewriter:
     def find_linears(self) -> Tape:
         events: list[Event | None] = list(self.tape.events)
         for index, event in enumerate(self.tape.events):
-            if event.target in (_aten.addmm.default, _aten.mm.default) and not event.keywords:
+            if event.target in _MATRIX_PRODUCTS and not event.keywords:
                 self._take_linear(index, event, events)
         return renumbered(self.tape, [event for event in events if event is not None])
 
@@ -94,7 +95,7 @@ class _Rewriter:
             return source, result, None
         for reader in range(index + 1, len(self.tape.events)):
             event = self.tape.events[reader]
-            if result not in event.operands():
+            if result not in event.operands:
                 continue
             if event.target in _VIEWS and self._is_like(whole, event.results, result):
                 return whole, event.results, reader
@@ -133,7 +134,7 @@ class _Rewriter:
             return None
         results = [by_part[part].results for part in parts]
         rows = self.tape.note(parts[0]).shape[:-1]
-        operands = (*first.operands(), *unbound.operands(), *results)
+        operands = (*first.operands, *unbound.operands, *results)
         is_written = any(self.tape.note(operand).storage in self.written for operand in operands)
         is_returned = not set(results).isdisjoint(registers_in(self.tape.results))
         if len(rows) != 1 or rows[0] > _MOST_ROWS or is_written or is_returned:

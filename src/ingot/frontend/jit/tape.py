@@ -15,6 +15,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -107,7 +108,7 @@ class TensorNote:
         return f"{str(self.dtype).removeprefix('torch.')}[{', '.join(map(str, self.sizes))}]{place}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Event:
     """One operation. Tensors among arguments, keywords and results are registers."""
 
@@ -120,11 +121,13 @@ class Event:
     numbers: frozenset[int] = frozenset()
     """Numbers among the call's arguments that were handed to the function of torch which did this, by their place."""
 
-    def operands(self) -> list[Register]:
-        return registers_in((self.arguments, self.keywords))
+    @cached_property
+    def operands(self) -> tuple[Register, ...]:
+        return tuple(registers_in((self.arguments, self.keywords)))
 
-    def products(self) -> list[Register]:
-        return registers_in(self.results)
+    @cached_property
+    def products(self) -> tuple[Register, ...]:
+        return tuple(registers_in(self.results))
 
     def __str__(self) -> str:
         given = [_text(value) for value in self.arguments]
@@ -160,7 +163,7 @@ class Tape:
     @property
     def text(self) -> str:
         lines = [f"%{index}: {note}" for index, note in enumerate(self.tensors) if note.is_leaf]
-        lines += [f"{event}  # {', '.join(str(self.note(r)) for r in event.products())}" for event in self.events]
+        lines += [f"{event}  # {', '.join(str(self.note(r)) for r in event.products)}" for event in self.events]
         return "\n".join([*lines, f"return {_text(self.results)}"])
 
 
@@ -226,15 +229,23 @@ def renumbered(tape: Tape, events: list[Event]) -> Tape:
     """The tape with these events; registers are told which of them makes them now."""
     tensors = list(tape.tensors)
     for index, event in enumerate(events):
-        for made in event.products():
-            if isinstance(tensors[made.index].origin, Made) and made not in event.operands():
+        for made in event.products:
+            if isinstance(tensors[made.index].origin, Made) and made not in event.operands:
                 tensors[made.index] = dataclasses.replace(tensors[made.index], origin=Made(index))
     return dataclasses.replace(tape, tensors=tensors, events=events)
 
 
+@cache
+def is_mutable(target: torch._ops.OpOverload) -> bool:
+    """Whether an operator writes into what it is given."""
+    return target._schema.is_mutable
+
+
 def written_arguments(target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
     """Those of an operator's arguments that it writes into, by its schema."""
-    found = []
+    found: list[Any] = []
+    if not is_mutable(target):
+        return found
     for position, argument in enumerate(target._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             is_positional = position < len(arguments) and not argument.kwarg_only

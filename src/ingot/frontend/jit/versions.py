@@ -247,11 +247,11 @@ def _is_idle(operation: Operation) -> bool:
 
 def _mutated(event: Event) -> list[Register]:
     """The registers an event writes into."""
-    return list(registers_in(written_arguments(event.target, event.arguments, event.keywords)))
+    return registers_in(written_arguments(event.target, event.arguments, event.keywords))
 
 
 def _is_view(tape: Tape, event: Event) -> bool:
-    operands, products = event.operands(), event.products()
+    operands, products = event.operands, event.products
     if len(operands) != 1 or not products or operands[0] in products or lowering_for(event.target) is None:
         return False
     storage = tape.note(operands[0]).storage
@@ -262,8 +262,8 @@ def _is_view(tape: Tape, event: Event) -> bool:
 
 def _is_fresh(tape: Tape, event: Event) -> bool:
     """Whether all results lie in memory that no register before had."""
-    before = {tape.note(operand).storage for operand in event.operands()}
-    products = event.products()
+    before = {tape.note(operand).storage for operand in event.operands}
+    products = event.products
     return bool(products) and all(tape.note(product).storage not in before for product in products)
 
 
@@ -276,7 +276,7 @@ def _functional(
         return None
     overload, written = found
     arguments, keywords = event.arguments, {k: v for k, v in event.keywords.items() if k != "out" or written != "out"}
-    note, operands = tape.note(target), {operand.index for operand in event.operands()}
+    note, operands = tape.note(target), {operand.index for operand in event.operands}
     for other, other_note in enumerate(tape.tensors):
         is_alias = other_note.storage == note.storage and other != target.index
         is_earlier = not isinstance(other_note.origin, Made) or other_note.origin.event <= index
@@ -285,7 +285,7 @@ def _functional(
             return None
     if _overlaps_itself(note) or (note.storage in _leaf_storages(tape) and not note.is_leaf):
         return None
-    if any(register.index != target.index for register in event.products()):
+    if any(register.index != target.index for register in event.products):
         return None
     if not _is_lowerable(tape, overload, arguments, keywords, target):
         return None
@@ -311,7 +311,7 @@ def _last_uses(tape: Tape) -> list[int]:
     """Per register, the last event that reads or writes it; results are read after all events."""
     uses = [-1] * len(tape.tensors)
     for index, event in enumerate(tape.events):
-        for register in event.operands():
+        for register in event.operands:
             uses[register.index] = index
     for register in registers_in(tape.results):
         uses[register.index] = len(tape.events)
@@ -327,8 +327,11 @@ def _is_lowerable(
     """Whether an operation on tensors like these has a meaning in the op table, with results like these."""
     if lowering_for(target) is None or not _is_on_one_device(tape, (arguments, keywords), results):
         return False
-    fixed = arguments[2:] if target.overloadpacket.__name__ in _TAKES_VARIABLES else arguments
-    if any(True for _ in all_of(Variable, [*fixed, keywords])):
+    fixed = arguments
+    if target.overloadpacket.__name__ in _TAKES_VARIABLES:
+        fixed = arguments[2:]
+        arguments = [0.5 if type(value) is float else value for value in arguments[:2]] + [*fixed]
+    if all_of(Variable, [*fixed, keywords]):
         return False
 
     def stand_in(register: Register) -> _Like:
@@ -336,19 +339,22 @@ def _is_lowerable(
         return _Like(note.dtype, note.sizes)
 
     given = replace_registers((tuple(arguments), keywords), stand_in)
-    made = list(registers_in(results))
+    made = registers_in(results)
     return _lowers(target, tape.note(made[0]).device.type, _Arguments(given), tuple(map(stand_in, made)))
 
 
 def _is_on_one_device(tape: Tape, given: Any, results: Any) -> bool:
     """Whether an operation takes place on the device of its results, apart from tensors that act as numbers."""
-    made = {tape.note(register).device for register in registers_in(results)}
-    read = [tape.note(register) for register in registers_in(given)]
-    return len(made | {note.device for note in read if not note.is_number}) == 1
+    devices = {tape.note(register).device for register in registers_in(results)}
+    for note in map(tape.note, registers_in(given)):
+        if note.device not in devices and not note.is_number:
+            return False
+    return len(devices) == 1
 
 
 _TAKES_VARIABLES = frozenset({"add", "sub", "rsub", "mul", "div"})
-"""Operators whose two operands may be any number: nothing is looked up or refused for the sake of its value."""
+"""Operators whose two operands may be any number: nothing is looked up or refused for the sake of its value, so that
+one float stands for all."""
 
 
 @dataclass(frozen=True, slots=True)
