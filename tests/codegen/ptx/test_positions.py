@@ -81,6 +81,18 @@ def test_squares_along_several_axes(shape: tuple[int, ...]):
     assert torch.equal(result, -x)
 
 
+def test_buffers_that_lie_alike_share_distances():
+    x, y = numbers(torch.float32, 2, 3, 5, 6, 16)[:, :, :4, :5, :12]
+    z = numbers(torch.float32, 3, 1, 5, 1)
+    kernel, tensors = kernel_for(lambda ops, x, y, z: x * y + z, x, y, z)
+    (result,), schedule, _ = run_here(kernel, tensors)
+    assert schedule.alike == (0, 1, 1, 3)
+    assert torch.equal(result, x * y + z)
+    apart = replace(schedule, alike=())
+    shared, single = (compile_gpu_kernel(kernel.program, each, gpu((9, 0))).ptx for each in (schedule, apart))
+    assert shared.count("mul.lo.s32") + 3 == single.count("mul.lo.s32")
+
+
 def test_only_numbers_of_64_bits_are_divided():
     shape = 4, 6, 5, 16
     kernel, tensors = kernel_for(lambda ops, x, y: x * y, torch.empty(shape), torch.empty(every_other(shape)))

@@ -99,6 +99,13 @@ def test_neighbours_that_one_access_cannot_reach_are_refused():
         run(copied, GpuCall(chosen, (2, 4), ((16, 4), (20, 4)), 1, (16, 16)), range(9), 8)
 
 
+def test_buffers_that_do_not_lie_alike_as_they_should_are_refused():
+    copied, call = grid(16, 1, 4, alike=(0, 0))
+    assert run(copied, call, range(16), 16) == list(range(16))
+    with pytest.raises(LoopError, match="buffers 0 and 1 should have the same strides"):
+        run(copied, replace(call, strides=((4,), (0,))), range(16), 16)
+
+
 def test_accesses_outside_a_buffer_are_refused():
     with pytest.raises(LoopError, match=r"load in0: bytes \d+ to 64 of 0 to 60"):
         run(*grid(16, 1, 4), range(15), 16)

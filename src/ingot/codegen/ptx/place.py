@@ -209,11 +209,15 @@ class ThreadPlace:
         motion = self.schedule.motions[buffer] if axis == self.schedule.vector_axis else Motion.STRIDED
         if motion is Motion.STILL:
             return None
-        return self.arguments.index(width) if motion is Motion.NEXT else self.arguments.stride(buffer, axis)
+        return self.arguments.index(width) if motion is Motion.NEXT else self.arguments.stride(self._like(buffer), axis)
+
+    def _like(self, buffer: int) -> int:
+        """The first buffer with the same strides, as far as it is known."""
+        return self.schedule.alike[buffer] if self.schedule.alike else buffer
 
     def _pointers(self, buffer: int, kind: ir.Type, width: int) -> list[ir.Value]:
         """Where each lane lies."""
-        stride = self.arguments.stride(buffer, self.schedule.vector_axis)
+        stride = self.arguments.stride(self._like(buffer), self.schedule.vector_axis)
         first = self._pointer(buffer, BYTE, width)
         index = self.arguments.index
         places = [self.builder.gep(first, self.builder.mul(stride, index(lane))) for lane in range(self.lanes)]

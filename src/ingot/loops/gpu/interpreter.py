@@ -5,7 +5,8 @@ they are valid: a GPU's kernel ends where an index lies outside its axis. It sha
 and nothing else. A LoopError tells where a nest or a schedule breaks its rules: what the loop interpreter checks; and
 that what a thread takes together lies where one access can reach it, that scratch memory in registers is read by the
 thread that wrote it, at the same place, that shared memory is written once and read after a barrier by all others, that
-the threads of a team agree on what is theirs in common, and that all threads have elements where a schedule says so.
+the threads of a team agree on what is theirs in common, that all threads have elements where a schedule says so, and
+that buffers have the same strides where it does.
 The bounds check proves none of that, and all of its own claims are checked here as well.
 
 Arrays have a line per thread of a block and a column per element that a thread takes together.
@@ -67,6 +68,9 @@ class _Machine(Gathering):
         self.call, self.schedule, self.random = call, call.schedule, random
 
     def run(self) -> None:
+        for buffer, like in enumerate(self.schedule.alike):
+            if self.call.strides[buffer] != self.call.strides[like]:
+                raise LoopError(f"buffers {like} and {buffer} should have the same strides, and have not")
         for launch in launches_of(self.nest, self.schedule):
             self.begin_launch()
             count = launch.blocks(self.call) * launch.lines(self.call)

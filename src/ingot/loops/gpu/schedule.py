@@ -65,6 +65,9 @@ class GpuSchedule:
     """Buffers that lie across the others, dense along the axis before the last, in the tiles form."""
     is_split: bool = False
     """Whether each row goes in parts, over several blocks: every pass over it is a launch."""
+    alike: tuple[int, ...] = ()
+    """For each buffer the first one with the same strides, in bytes, so that distances in both are computed once; known
+    in the grid form alone: other forms would hold them too long."""
     counts_blocks: bool = False
     """Whether blocks count themselves, so that the last one to be done can put together what all have left."""
 

@@ -360,6 +360,7 @@ class _Choice(LoopOrder):
             tile=tile,
             turned=tuple(turned),
             is_split=part > 0,
+            alike=tuple(map(self.strides.index, self.strides)) if form is GpuForm.GRID else (),
             counts_blocks=self._counts_blocks(grid, part),
         )
         alignments = tuple(
