@@ -87,12 +87,12 @@ def of_neighbour(builder: Any, value: Value, distance: int | ir.Value) -> Value:
     kind = value.code.type
     bits = value.dtype.bits if value.dtype.name != "Bool" else 1
     if bits == 64:
-        word = builder.bitcast(value.code, ir.IntType(64))
-        low = builder.trunc(word, _INDEX)
-        high = builder.trunc(builder.lshr(word, ir.IntType(64)(32)), _INDEX)
-        low, high = _exchanged(builder, low, distance), _exchanged(builder, high, distance)
-        upper = builder.shl(builder.zext(high, ir.IntType(64)), ir.IntType(64)(32))
-        return Value(builder.bitcast(builder.or_(upper, builder.zext(low, ir.IntType(64))), kind), value.dtype)
+        words = builder.bitcast(value.code, ir.VectorType(_INDEX, 2))
+        taken = ir.Constant(words.type, ir.Undefined)
+        for half in range(2):
+            word = _exchanged(builder, builder.extract_element(words, half), distance)
+            taken = builder.insert_element(taken, word, half)
+        return Value(builder.bitcast(taken, kind), value.dtype)
     whole = builder.bitcast(value.code, ir.IntType(bits))
     wide = whole if bits == 32 else builder.zext(whole, _INDEX)
     taken = _exchanged(builder, wide, distance)

@@ -22,6 +22,7 @@ from ingot.codegen.ptx.workspace import Workspace
 from ingot.loops.arguments import GRAIN
 from ingot.loops.gpu.launches import GpuLaunch
 from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.gpu.sharing import MOST_PARTS
 from ingot.loops.nest import Accumulate, At, Begin, Finish, Instruction, Loop, Nest, Store, walk
 
 _INDEX = ir.IntType(32)
@@ -240,7 +241,7 @@ class RowEmission(Emission):
             return
         # The parts are counted by the host: dividing numbers of 64 bits takes a GPU a hundred instructions.
         parts = self.arguments.word(GRAIN)
-        self.workspace.gather(gathered, place, self.team, self._first_row, self._rows, parts)
+        self.workspace.gather(gathered, place, self.team, self._first_row, self._rows, parts, MOST_PARTS)
 
     def _finished(self, place: ThreadPlace, index: int, for_all: bool) -> Value:
         if index in self._finished_here:

@@ -119,8 +119,7 @@ class Team:
         """The same for several accumulators at once, in the same order, by short code: in loops."""
         self._exchange(gathered.values(), min(self.threads, WARP))
         if self.threads > WARP:
-            for index, each in gathered.items():
-                self._leave_to_warps(each.accumulator, each.total(), index)
+            self._leave_to_warps({index: (each.accumulator, each.total()) for index, each in gathered.items()})
             intrinsics.barrier(self.builder)
             for index, each in gathered.items():
                 each.replace(self._left_by_warps(each.accumulator, self.threads // WARP, index))
@@ -144,17 +143,18 @@ class Team:
         return value
 
     def _through_shared_memory(self, accumulator: Accumulator, value: Value, warps: int, index: int) -> Value:
-        self._leave_to_warps(accumulator, value, index)
+        self._leave_to_warps({index: (accumulator, value)})
         intrinsics.barrier(self.builder)
         return self._exchanged(accumulator, self._left_by_warps(accumulator, warps, index), warps)
 
-    def _leave_to_warps(self, accumulator: Accumulator, value: Value, index: int) -> None:
+    def _leave_to_warps(self, values: Mapping[int, tuple[Accumulator, Value]]) -> None:
         """What a warp has, in shared memory."""
         builder = self.builder
         warp, lane = builder.udiv(self.thread, _INDEX(WARP)), builder.urem(self.thread, _INDEX(WARP))
         with builder.if_then(builder.icmp_unsigned("==", lane, _INDEX(0))):
-            code = in_memory(Instructions(builder, 1), value)
-            builder.store(code, builder.gep(self._array(accumulator, index), warp))
+            for index, (accumulator, value) in values.items():
+                code = in_memory(Instructions(builder, 1), value)
+                builder.store(code, builder.gep(self._array(accumulator, index), warp))
 
     def _left_by_warps(self, accumulator: Accumulator, warps: int, index: int) -> Value:
         """What one of the warps has left, for each thread another one."""

@@ -62,10 +62,14 @@ class Workspace:
         first: ir.Value,
         distance: ir.Value,
         count: ir.Value,
+        most: int | None = None,
     ) -> None:
-        """A thread's share of `count` values of some accumulators, so far from each other."""
+        """A thread's share of `count` values of some accumulators, so far from each other; there are no more than
+        `most`, if that is known: threads that are as many take one each."""
         builder = self._builder
         member, at_once = builder.zext(team.member, WORD), max(VALUES_AT_ONCE // place.lanes, 1)
+        if most is not None:
+            at_once = min(at_once, -(-most // team.threads))
         before, body, after = builder.block, builder.append_block("values"), builder.append_block("gathered")
         builder.branch(body)
         builder.position_at_end(body)

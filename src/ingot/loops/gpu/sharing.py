@@ -33,6 +33,7 @@ float64: more of them take more registers."""
 COLUMN_PARTS = 528
 """How many blocks share rows that lie across memory in parts at most. They have more registers, and several such blocks
 have room at once; with twice as many, sums of bfloat16 take a fifth more time."""
+MOST_PARTS = max(PARTS, FUNCTION_PARTS, COLUMN_PARTS)
 WORTH_A_LAUNCH = 1 << 19
 """Bytes that a block may read before it takes longer than another launch."""
 MOST_COUNTERS = 1024
