@@ -61,6 +61,8 @@ class OperandSlot:
 
 def literal(value: object) -> str:
     """The one text of an attribute value."""
+    if type(value) in (int, float):  # as most are
+        return repr(value)
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -45,6 +45,7 @@ from ingot.ops.promotion import Dialect, Promoted, decide
 from ingot.ops.reductions import element_count
 
 Recorder = Callable[[Op, dict[str, Any], Any], None]
+_CAST: Any = lookup("cast").build
 
 
 class Builder:
@@ -323,7 +324,7 @@ class Builder:
 
     def _cast(self, value: Handle, dtype: DataType) -> Handle:
         """A value of this definition in a type, itself if it has that already, as most have."""
-        return value if value.dtype is dtype else self.call("cast", (value, dtype))
+        return value if value.dtype is dtype else _CAST(self, value, dtype)
 
     # --- small helpers ------------------------------------------------------------------------------------------------
 

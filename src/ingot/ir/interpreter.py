@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -245,7 +245,7 @@ def _aligned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _attributes(node: Node, binding: Binding) -> dict[str, Any]:
-    return {f.name: _resolve(getattr(node.attributes, f.name), binding) for f in fields(node.attributes)}
+    return {name: _resolve(value, binding) for name, value in node.attributes.items}
 
 
 def _resolve(value: object, binding: Binding) -> Any:

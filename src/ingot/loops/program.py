@@ -13,7 +13,7 @@ Equal programs have equal digests, wherever they come from, and a program serves
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -141,6 +141,13 @@ class Program:
         lines += [f"  out{index} = {result}" for index, result in enumerate(self.outputs)]
         return "\n".join([*lines, "}"])
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.inputs, self.scalars, self.statements, self.outputs, self.has_rows))
+
     @cached_property
     def digest(self) -> str:
         return blake2b(self.text.encode(), digest_size=16).hexdigest()
@@ -211,9 +218,8 @@ class _Lowering:
             return operands[0]
         if node.op.name == "counter":
             return self._position(node)
-        attributes = tuple((f.name, getattr(node.attributes, f.name)) for f in fields(node.attributes))
-        if node.op.kind in (Kind.REDUCTION, Kind.GATHER):
-            attributes = ()  # the axes are the cluster's
+        # The axes of what runs along a row are the cluster's.
+        attributes = () if node.op.kind in (Kind.REDUCTION, Kind.GATHER) else node.attributes.items
         if node.op.kind is Kind.GATHER:
             (axis,) = self._cluster.reduced
             self._counted.setdefault(axis, len(self._counted))  # it must stay a loop of its own

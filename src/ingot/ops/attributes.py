@@ -20,6 +20,11 @@ class Attributes:
         """`name=value` for each field, in order of definition."""
         return ", ".join([f"{name}={literal(getattr(self, name))}" for name in _names_of(type(self))])
 
+    @property
+    def items(self) -> tuple[tuple[str, object], ...]:
+        """Name and value of each field, in order of definition."""
+        return tuple([(name, getattr(self, name)) for name in _names_of(type(self))])
+
 
 @cache
 def _names_of(kind: type[Attributes]) -> tuple[str, ...]:

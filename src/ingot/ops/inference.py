@@ -31,6 +31,8 @@ def broadcast_sizes(first: Size, second: Size, assume: Assume) -> Size:
 
 def broadcast_shapes(shapes: Sequence[Shape], assume: Assume) -> Shape:
     """Shapes aligned at their last dimension, as PyTorch broadcasts them."""
+    if shapes and all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
     rank = max(map(len, shapes), default=0)
     result: list[Size] = [1] * rank
     for shape in shapes:

@@ -54,6 +54,9 @@ def common_type(types: Sequence[TensorType | ScalarType], default_float: DataTyp
 
     A lower rank matters only when its category (bool, integer, float) is higher.
     """
+    dtypes = {type_.dtype for type_ in types}
+    if len(dtypes) == 1:
+        return dtypes.pop()
     result: DataType | None = None
     for rank in (_has_dimensions, _has_none, _is_scalar):
         meeting: DataType | None = None
