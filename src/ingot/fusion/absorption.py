@@ -97,13 +97,13 @@ def _take(group: Group, end: Node, chain: list[Node], rules: FusionRules) -> Non
 
 
 def _add(group: Group, chain: list[Node], placements: dict[Node, Placement], rules: FusionRules) -> None:
-    before = group.positions, group.placements, group.absorbed
-    position = group.first
-    group.positions = {**dict.fromkeys(chain, position), **group.positions}
+    before = vars(group).copy()
+    group.positions = {**dict.fromkeys(chain, group.first), **group.positions}
     group.placements = {**placements, **group.placements}
     group.absorbed = group.absorbed | set(chain)
+    group.look_again()
     try:
         group.levels()
         rules.check_whole(group)
     except Conflict:
-        group.positions, group.placements, group.absorbed = before
+        vars(group).update(before)

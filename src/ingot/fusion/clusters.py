@@ -22,7 +22,7 @@ from ingot.base.sizes import Shape
 from ingot.base.types import ScalarType, TensorType
 from ingot.fusion.absorption import absorb
 from ingot.fusion.groups import Conflict, Group, Level
-from ingot.fusion.placement import Placement, is_pick
+from ingot.fusion.placement import Placement, is_pick, reduction_placements, varies
 from ingot.fusion.rules import FusionRules
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
@@ -111,7 +111,8 @@ class _Partition:
             source = self._group_of.get(node.operands[0])
             return is_placing(node) and source is not None and source.grows
         if node.op.kind is Kind.REDUCTION or is_pick(node):
-            return self._supports(node) and bool(Group(node, 0, True).runs_along(node))
+            gathered, kept = reduction_placements(node)
+            return self._supports(node) and varies(gathered) != varies(kept)
         return node.op.kind is Kind.POINTWISE and self._supports(node)
 
     def _merge(self, group: Group, source: Group, node: Node) -> Group:

@@ -43,59 +43,14 @@ class Conflict(Exception):
     """Why two groups cannot be one."""
 
 
-class _Facts:
-    """What follows from the operations of a group and where they lie, found out once.
-
-    Where one group comes after the other in the program, what is known of both gives what is true of them together.
-    """
-
-    __slots__ = ("axes", "inputs", "levels", "operations", "placements", "positions")
-
-    def __init__(self, group: Group):
-        self.positions = group.positions
-        """The operations that this is about: a group that changes gets others."""
-        self.placements = _placements_of(group)
-        self.axes = _axes_of(self.placements)
-        self.operations = tuple([node for node in group.nodes if node.op.kind is not Kind.VIEW])
-        self.inputs: dict[Node, Placement] = {}
-        for node in group.nodes:
-            for operand in node.operands:
-                if operand not in group.placements and isinstance(operand.type, TensorType):
-                    self.inputs.setdefault(operand, group.reads(node, operand))
-        self.levels: dict[Node, Level] | None = None
-        """Found when they are first asked for."""
-
-    @staticmethod
-    def joined(merged: Group, source: Group, reader: Group, mapping: Mapping[Axis, Axis]) -> _Facts:
-        """`mapping` says which axis of the source an axis of the reader is."""
-        known, more = source._facts, reader._facts
-        found = _Facts.__new__(_Facts)
-        found.positions = merged.positions
-        found.operations = known.operations + more.operations
-        found.inputs = dict(known.inputs)
-        for node, place in more.inputs.items():
-            if node not in merged.placements and node not in found.inputs:
-                found.inputs[node] = renamed(place, mapping)
-        found.levels = None
-        if reader.gathered or not all(renamed(place, mapping) in known.placements for place in more.placements):
-            found.placements = _placements_of(merged)
-            found.axes = _axes_of(found.placements)
-        else:  # one more value that lies like others, as most do
-            found.placements, found.axes = known.placements, known.axes
-            found.levels = merged.levels_of(reader.nodes, found.axes, source.levels())
-        return found
-
-
-def _placements_of(group: Group) -> tuple[Placement, ...]:
+def _places_of(group: Group) -> tuple[Placement, ...]:
     """Where its values lie, and what its reductions run along; most lie alike."""
     return tuple(dict.fromkeys((*group.gathered.values(), *group.placements.values())))
 
 
-def _axes_of(placements: Sequence[Placement]) -> tuple[Axis, ...]:
-    if len(placements) == 1:
-        return tuple([axis for axis in placements[0] if axis is not None])
-    longest = max(placements, key=lambda placement: len(varies(placement)), default=())
-    return tuple(dict.fromkeys(axis for placement in (longest, *placements) for axis in placement if axis is not None))
+def _axes_of(places: Sequence[Placement]) -> tuple[Axis, ...]:
+    longest = places[0] if len(places) == 1 else max(places, key=lambda place: len(varies(place)))
+    return tuple(dict.fromkeys([axis for place in (longest, *places) for axis in place if axis is not None]))
 
 
 class Group:
@@ -104,6 +59,7 @@ class Group:
     def __init__(self, node: Node, position: int, grows: bool):
         self.positions = {node: position}
         """Its operations and their places in the program, in that order."""
+        self.first = self.last = position
         self.grows = grows
         self.operands: set[Group] = set()
         """Groups that must run before it."""
@@ -114,41 +70,32 @@ class Group:
         """Of each reduction and each pick of one element per row, where what it runs along lies."""
         self.absorbed: set[Node] = set()
         """Operations that are computed here besides where they belong, because that is cheaper than reading them."""
-        self._known: _Facts | None = None
         if not grows:
             return
         if node.op.kind is Kind.REDUCTION or is_pick(node):
             self.gathered[node], self.placements[node] = reduction_placements(node)
         else:
             self.placements[node] = new_placement(shape_of(node))
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Find out what follows from its operations and where they lie, which have changed."""
+        self._places = _places_of(self)
+        self.axes = _axes_of(self._places)
+        """All axes, in the order of the dimensions of the value that has most of them."""
+        self.operations = tuple([node for node in self.positions if node.op.kind is not Kind.VIEW])
+        """Its operations without views, which cost nothing."""
+        self.inputs: dict[Node, Placement] = {}
+        """The tensors that it reads from outside, in the order of their first use, and where they lie."""
+        for node in self.positions:
+            for operand in node.operands:
+                if operand not in self.placements and isinstance(operand.type, TensorType):
+                    self.inputs.setdefault(operand, self.reads(node, operand))
+        self._levels: dict[Node, Level] | None = None
 
     @property
     def nodes(self) -> Collection[Node]:
         return self.positions.keys()
-
-    @property
-    def first(self) -> int:
-        return next(iter(self.positions.values()))
-
-    @property
-    def last(self) -> int:
-        return next(reversed(self.positions.values()))
-
-    @property
-    def _facts(self) -> _Facts:
-        if self._known is None or self._known.positions is not self.positions:
-            self._known = _Facts(self)
-        return self._known
-
-    @property
-    def operations(self) -> tuple[Node, ...]:
-        """Its operations without views, which cost nothing."""
-        return self._facts.operations
-
-    @property
-    def inputs(self) -> Mapping[Node, Placement]:
-        """The tensors that it reads from outside, in the order of their first use, and where they lie."""
-        return self._facts.inputs
 
     def reads(self, node: Node, operand: Node) -> Placement:
         """Where an operand of one of its operations lies."""
@@ -158,22 +105,14 @@ class Group:
         """The axes along which a reduction runs."""
         return varies(self.gathered[reduction]) - varies(self.placements[reduction])
 
-    @property
-    def axes(self) -> tuple[Axis, ...]:
-        """All axes, in the order of the dimensions of the value that has most of them."""
-        return self._facts.axes
-
     def reduced(self) -> frozenset[Axis]:
         """The axes along which element values become row values; Conflict where reductions do not fit together."""
-        return self._reduced(self.axes)
-
-    def _reduced(self, axes: tuple[Axis, ...]) -> frozenset[Axis]:
         along = dict.fromkeys(map(self.runs_along, self.gathered))
         if not along:
             return frozenset()
         if len(along) == 1:
             return next(iter(along))
-        everything = frozenset(axes)
+        everything = frozenset(self.axes)
         for rows in along:
             others = [axes for axes in along if axes != rows]
             if all(self._is_total(reduction, rows, everything) for reduction in self.gathered) and len(others) == 1:
@@ -189,17 +128,14 @@ class Group:
 
     def levels(self) -> Mapping[Node, Level]:
         """The level of every value; Conflict where one fits none."""
-        facts = self._facts
-        if facts.levels is None:
-            facts.levels = self.levels_of(self.nodes, facts.axes, {})
-        return facts.levels
+        if self._levels is None:
+            self._levels = self._levels_of(self.positions, {})
+        return self._levels
 
-    def levels_of(
-        self, nodes: Iterable[Node], axes: tuple[Axis, ...], known: Mapping[Node, Level]
-    ) -> dict[Node, Level]:
-        """The levels of these operations, added to those of the operations before them."""
-        everything, reduced = frozenset(axes), self._reduced(axes)
-        found = dict(known)
+    def _levels_of(self, nodes: Iterable[Node], before: Mapping[Node, Level]) -> dict[Node, Level]:
+        """The levels of operations, added to those of the operations before them."""
+        everything, reduced = frozenset(self.axes), self.reduced()
+        found = dict(before)
         for node in nodes:  # operands come before their readers
             found[node] = self._level(node, reduced, everything, found)
         return found
@@ -233,14 +169,34 @@ class Group:
         merged.cuts = {**source.cuts, **self.cuts}
         merged.absorbed = self.absorbed | source.absorbed
         merged.positions = {**source.positions, **self.positions}
-        is_behind = source.last < self.first
-        if not is_behind:
-            merged.positions = dict(sorted(merged.positions.items(), key=lambda item: item[1]))
+        merged.first, merged.last = min(source.first, self.first), max(source.last, self.last)
         merged.placements = source.placements | _renamed(self.placements, mapping)
         merged.gathered = source.gathered | _renamed(self.gathered, mapping)
-        merged._known = _Facts.joined(merged, source, self, mapping) if is_behind else None
+        if source.last < self.first:
+            merged._add_up(source, self, mapping)
+        else:
+            merged.positions = dict(sorted(merged.positions.items(), key=lambda item: item[1]))
+            merged.look_again()
         merged.levels()
         return merged
+
+    def _add_up(self, source: Group, reader: Group, mapping: Mapping[Axis, Axis]) -> None:
+        """Find out about a merged group from what is known of both, where one comes after the other in the program.
+
+        `mapping` says which axis of the source an axis of the reader is.
+        """
+        self.operations = source.operations + reader.operations
+        self.inputs = dict(source.inputs)
+        for node, place in reader.inputs.items():
+            if node not in self.placements and node not in self.inputs:
+                self.inputs[node] = renamed(place, mapping)
+        lies_alike = all(renamed(place, mapping) in source._places for place in reader._places)
+        if lies_alike and not reader.gathered:  # as most values do that join
+            self._places, self.axes = source._places, source.axes
+            self._levels = self._levels_of(reader.positions, source.levels())
+        else:
+            self._places = _places_of(self)
+            self.axes, self._levels = _axes_of(self._places), None
 
 
 def _renamed(placements: dict[Node, Placement], mapping: Mapping[Axis, Axis]) -> dict[Node, Placement]:
@@ -279,11 +235,11 @@ def _same_axes(source: Group, reader: Group) -> dict[Axis, Axis]:
             if mapping.setdefault(axis, other) is not other:
                 raise Conflict("a value is read along two orders of its axes")
 
-    for node in reader.nodes:
+    for node in reader.positions:
         for operand in node.operands:
             if operand in source.placements:
                 match(source.placements[operand], reader.reads(node, operand))
-    for node in source.nodes if source.last > reader.first else ():
+    for node in source.positions if source.last > reader.first else ():
         for operand in node.operands:
             if operand in reader.placements:
                 match(source.reads(node, operand), reader.placements[operand])

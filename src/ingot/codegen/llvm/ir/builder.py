@@ -40,15 +40,16 @@ class IRBuilder:
 
     def _computed(self, type: Any, expression: str) -> Value:
         """The value of an expression without effects, written unless this block has it already."""
-        found = self.block.known.get(expression)
+        known = self.block.known
+        found = known.get(expression)
         if found is None:
-            found = self.block.known[expression] = self._assigned(type, expression)
+            found = known[expression] = self._assigned(type, expression)
         return found
 
     def _assigned(self, type: Any, expression: str) -> Value:
-        value = Value(type, self.function.new_name())
-        self.block.lines.append(f"  {value.reference} = {expression}")
-        return value
+        name = next(self.function.names)
+        self.block.lines.append(f"  {name} = {expression}")
+        return Value(type, name)
 
     # --- places -------------------------------------------------------------------------------------------------------
 
@@ -99,13 +100,13 @@ class IRBuilder:
         self.block = after
 
     def phi(self, type: Type) -> Phi:
-        value = Phi(type, self.function.new_name())
+        value = Phi(type, next(self.function.names))
         self.block.lines.append(value)
         return value
 
     def call(self, function: Value, arguments: Sequence[Value], is_pure: bool = False) -> Value:
         """`is_pure` says that a result depends on the arguments alone, and is all that comes of a call."""
-        given = ", ".join(f"{argument.type.text} {argument.reference}" for argument in arguments)
+        given = ", ".join([f"{argument.type.text} {argument.reference}" for argument in arguments])
         result = function.type.pointee.result
         expression = f"call {result.text} {function.reference}({given})"
         if result.text == "void":
@@ -115,7 +116,7 @@ class IRBuilder:
 
     def assembly(self, text: str, constraints: str, result: Type, operands: Sequence[Value]) -> Value:
         """An instruction of the processor's own that touches nothing but registers, as its assembly language has it."""
-        given = ", ".join(f"{operand.type.text} {operand.reference}" for operand in operands)
+        given = ", ".join([f"{operand.type.text} {operand.reference}" for operand in operands])
         called = f'call {result.text} asm "{text}", "{constraints}"({given}) memory(none)'
         return self._computed(result, called)
 

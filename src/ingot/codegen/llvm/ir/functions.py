@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from ingot.codegen.llvm.ir.values import FunctionType, PointerType, Type, Value
 
 
@@ -43,7 +45,6 @@ class Function(Value):
 
     __slots__ = (
         "_convention",
-        "_names",
         "_passing",
         "arguments",
         "attributes",
@@ -52,6 +53,7 @@ class Function(Value):
         "kind",
         "module",
         "name",
+        "names",
     )
 
     def __init__(self, module: Module, kind: FunctionType, name: str):
@@ -61,7 +63,8 @@ class Function(Value):
         self.attributes = "nounwind"
         self.is_internal = False
         self.blocks: list[Block] = []
-        self._names = 0
+        self.names = map("%v{}".format, count(1))
+        """One after another, names that nothing else in this function has."""
         self._convention = self._passing = ""
         module.functions[name] = self
 
@@ -70,11 +73,6 @@ class Function(Value):
         self._convention = "ptx_kernel "
         self._passing = f" byval({argument}) align 8"
         self.attributes += f' "nvvm.maxntid"="{threads}"'
-
-    def new_name(self) -> str:
-        """A name nothing else in this function has."""
-        self._names += 1
-        return f"%v{self._names}"
 
     def append_block(self, name: str = "block") -> Block:
         block = Block(f"{name}{len(self.blocks)}")

@@ -51,9 +51,11 @@ class IntType(Type):
     def __init__(self, width: int):
         self.width = width
         self.text = f"i{width}"
+        self._numbers: dict[int, Constant] = {}
 
     def __call__(self, value: int) -> Constant:
-        return Constant(self, value)
+        found = self._numbers.get(value)
+        return self._numbers.setdefault(value, Constant(self, value)) if found is None else found
 
 
 class VectorType(Type):
@@ -104,7 +106,8 @@ class Constant(Value):
     __slots__ = ()
 
     def __init__(self, type: Any, value: int | Sequence[int] | object | None):
-        super().__init__(type, _constant_text(type, value))
+        self.type = type
+        self.reference = _constant_text(type, value)
 
 
 def _constant_text(type: Any, value: Any) -> str:
@@ -113,5 +116,5 @@ def _constant_text(type: Any, value: Any) -> str:
     if value is None:
         return "zeroinitializer"
     if isinstance(type, VectorType):
-        return f"<{', '.join(f'{type.element.text} {lane}' for lane in value)}>"
+        return f"<{', '.join([f'{type.element.text} {lane}' for lane in value])}>"
     return str(int(value))
