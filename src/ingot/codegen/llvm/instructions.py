@@ -83,7 +83,7 @@ class Instructions:
 
     def _corrects(self, x: Value) -> bool:
         """Whether quotients and roots are approximated and then corrected."""
-        return x.dtype is DataType.Float and self.host.has_approximations
+        return x.dtype is DataType.Float and self.host.has_approximations and not self.host.has_divider
 
     def _may_approximate(self, x: Value) -> bool:
         return x.dtype is DataType.Float and self.host.approximates

@@ -111,6 +111,10 @@ class Bits(Lanes):
         format = SINGLE if lane.width == 32 else DOUBLE
         return Number(self.builder, self.builder.bitcast(self.value, _shaped(format.lane, self.count)))
 
+    def as_whole_number(self) -> Number:
+        """The single-precision number nearest to a signed integer."""
+        return Number(self.builder, self.builder.sitofp(self.value, _shaped(SINGLE.lane, self.count)))
+
     def narrowed(self) -> Bits:
         """The low 32 bits of every lane."""
         return Bits(self.builder, self.builder.trunc(self.value, _shaped(SINGLE.integer, self.count)))
@@ -282,16 +286,23 @@ def choose_bits(condition: Mask, yes: Bits, no: Bits) -> Bits:
 
 
 def at_most(x: Number, limit: float) -> Number:
-    """min(x, limit), NaN stays NaN: one instruction on x86."""
+    """min(x, limit), NaN stays NaN: one instruction on x86 and on newer GPUs."""
+    if x.is_single and x.host.has_extrema:
+        return intrinsic("minimum", x, x.constant(limit))
     return choose(x > limit, limit, x)
 
 
 def at_least(x: Number, limit: float) -> Number:
+    if x.is_single and x.host.has_extrema:
+        return intrinsic("maximum", x, x.constant(limit))
     return choose(x < limit, limit, x)
 
 
 def with_sign_of(magnitude: Number, sign: Number) -> Number:
-    """By bits: LLVM rounds the sign operand of its own function in other types, with routines that may not be there."""
+    """By bits: LLVM rounds the sign operand of its own function in other types, with routines that may not be there.
+    GPUs have an instruction."""
+    if magnitude.host.has_approximations:
+        return intrinsic("copysign", magnitude, sign)
     lowest = 1 << magnitude.format.integer.width - 1
     return ((magnitude.bits() & (lowest - 1)) | (sign.bits() & -lowest)).as_number()
 

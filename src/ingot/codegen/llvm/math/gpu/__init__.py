@@ -8,11 +8,11 @@
 Instructions per element on sm_90: as for every processor, accurate, approximate. NVIDIA's assembler makes functions of
 their own of quotients and roots as for every processor; these count as their common case.
 
-    exp       20   8   5        log       29  25   5
+    exp       20   8   5        log       29  21   5
     exp2      17  17   1        log2      30  26   4
     expm1     19  19   8        log10     31  27   5
     sigmoid   38  23   4        log1p     30  27   9
-    tanh      37  20  10        erf       29  20  14
+    tanh      37  20  10        erf       29  17  14
     rsqrt     30   4   4        x / y     14  14   7
     sqrt      13  10   4        by what others are divided by, too: 14   6   2
 """
