@@ -90,15 +90,17 @@ class Pass(Protocol):
 
 
 class Rewriter:
-    """Rebuilds a graph node by node, in program order."""
+    """Rebuilds a graph node by node, in program order, after so many that stay as they are."""
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: Graph, unchanged: int = 0):
         self.graph = graph
         self.changed = 0
         self._new: dict[Node, Node] = {}
         """Of nodes that have become others."""
         self._listed: dict[Node, None] = {}
         self._assumptions: dict[Assumption, None] = dict.fromkeys(graph.assumptions)
+        for node in graph.nodes[:unchanged]:
+            self._list(node)
 
     def rewritten(self, node: Node) -> Node:
         """What a node of the old graph has become."""
@@ -143,16 +145,16 @@ class Rewriter:
 
 def apply_rules(graph: Graph, rules: Rules) -> PassResult:
     """Apply rules to every node until none of them changes it any more."""
-    if all(rules.better(node) is None for node in graph.nodes):
-        return PassResult(graph, 0)
-    rewriter = Rewriter(graph)
-    for old in graph.nodes:
-        node = rewriter.with_new_operands(old)
+    rewriter: Rewriter | None = None
+    for position, old in enumerate(graph.nodes):
+        node = old if rewriter is None else rewriter.with_new_operands(old)
         while (better := rules.better(node)) is not None:
+            rewriter = rewriter or Rewriter(graph, position)
             rewriter.changed += 1
             node = better
-        rewriter.put(old, node)
-    return rewriter.finish()
+        if rewriter is not None:
+            rewriter.put(old, node)
+    return PassResult(graph, 0) if rewriter is None else rewriter.finish()
 
 
 # --- the words rules are written in -----------------------------------------------------------------------------------
