@@ -7,10 +7,21 @@
 The difference loses digits where the mean is far from the first element, measured in deviations. Gathered in float64
 that is no loss a float32 result could show: at worst, where the first element alone makes the variance, one part in
 2^52 is multiplied by the number of elements. Sums of float64 keep their two passes.
+
+Making a float64 of every element takes a GPU longer than reading bfloat16. But those have 8 digits:
+
+    y = x / 2^68                                 %1 = sum(x); t = sum(y); q = sum(x * x); r = sum(y * y)
+                                                 %5 = (q if it is finite else 2^136 r) - 2^136 t * t / n
+
+Where a few are added up in float32 before they join float64, that is exact if they differ by less than a factor of 4:
+the squares of 32 of them have 24 digits. So nothing is lost where the mean is subtracted, however large it is. Where they
+differ by more, they deviate themselves, and the rounding of their sum, 2^-21 of it, is small beside that: 2^-17 of the
+result, which has 8 digits, at worst. Elements whose squares float32 cannot hold are in r.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -19,19 +30,25 @@ from ingot.fusion.groups import Level
 from ingot.loops.program import Count, Known, Operand, Position, Program, Result, Statement, first_stage
 from ingot.ops import lookup
 
-_DOUBLE = DataType.Double
+_SINGLE, _DOUBLE = DataType.Float, DataType.Double
+_FAR = 2.0**68
+"""So far from the largest number is one of which float32 can hold the squares of many."""
+_ROUNDING = 2.0**-50
+"""Share of the sum of squares that may be left by rounding where all elements are alike. If one of them is not, more is
+left, unless there are 2^34 of them."""
 
 
-def in_one_pass(program: Program) -> Program:
-    """The program with sums of squared deviations gathered in the same pass as the mean."""
+def in_one_pass(program: Program, in_singles: bool = False) -> Program:
+    """The program with sums of squared deviations gathered in the same pass as the mean. `in_singles` says that what
+    gathers float32 adds up a few of them before they join others in float64."""
     found = {index: values for index in range(len(program.statements)) if (values := _deviates_from(program, index))}
-    return _Rewriting(program, found).run() if found else program
+    return _Rewriting(program, found, in_singles).run() if found else program
 
 
 def _deviates_from(program: Program, index: int) -> Operand | None:
     """The values whose squared deviations from their mean a statement adds up; None if it does something else."""
     statement = program.statements[index]
-    if statement.op.name != "sum" or statement.level is not Level.ROW or statement.dtype is not DataType.Float:
+    if statement.op.name != "sum" or statement.level is not Level.ROW or statement.dtype is not _SINGLE:
         return None
     squared = _made_by(program, statement.operands[0], "mul")
     if squared is None or squared.operands[0] != squared.operands[1]:
@@ -59,9 +76,10 @@ def _asks_for_positions(program: Program, operand: Operand) -> bool:
 class _Rewriting:
     """Writes a program again, statement by statement, without what nothing needs any more."""
 
-    def __init__(self, program: Program, squares: Mapping[int, Operand]):
+    def __init__(self, program: Program, squares: Mapping[int, Operand], in_singles: bool):
         self._program = program
         self._squares = squares
+        self._in_singles = in_singles
         self._statements: list[Statement] = []
         self._new: dict[int, Result] = {}
 
@@ -90,6 +108,21 @@ class _Rewriting:
         return self._new[operand.index] if isinstance(operand, Result) else operand
 
     def _squared_deviations(self, values: Operand) -> Result:
+        is_short = self._in_singles and self._are_short(values)
+        squares, product = (self._gathered_in_singles if is_short else self._gathered_in_doubles)(values)
+        row = Level.ROW
+        excess = self._write("div", row, _DOUBLE, product, Count(_DOUBLE))
+        difference = self._write("sub", row, _DOUBLE, squares, excess)
+        if is_short:
+            rounding = self._write("mul", row, _DOUBLE, squares, Known(_ROUNDING, _DOUBLE))
+            is_nothing = self._write("le", row, DataType.Bool, difference, rounding)
+            positive = self._write("where", row, _DOUBLE, is_nothing, Known(0.0, _DOUBLE), difference)
+        else:
+            positive = self._write("maximum", row, _DOUBLE, difference, Known(0.0, _DOUBLE))
+        return self._write("cast", row, _SINGLE, positive, dtype=_SINGLE)
+
+    def _gathered_in_doubles(self, values: Operand) -> tuple[Result, Result]:
+        """The sum of the squares of distances from the first element, and the square of their sum."""
         element, row = Level.ELEMENT, Level.ROW
         first = self._write("gather", row, values.dtype, values, Known(0, DataType.Int))
         wide = self._write("cast", element, _DOUBLE, values, dtype=_DOUBLE)
@@ -98,11 +131,30 @@ class _Rewriting:
         total = self._write("sum", row, _DOUBLE, distance)
         square = self._write("mul", element, _DOUBLE, distance, distance)
         squares = self._write("sum", row, _DOUBLE, square)
-        product = self._write("mul", row, _DOUBLE, total, total)
-        excess = self._write("div", row, _DOUBLE, product, Count(_DOUBLE))
-        difference = self._write("sub", row, _DOUBLE, squares, excess)
-        positive = self._write("maximum", row, _DOUBLE, difference, Known(0.0, _DOUBLE))
-        return self._write("cast", row, DataType.Float, positive, dtype=DataType.Float)
+        return squares, self._write("mul", row, _DOUBLE, total, total)
+
+    def _gathered_in_singles(self, values: Operand) -> tuple[Result, Result]:
+        """The sum of squares, and the square of the sum."""
+        element, row = Level.ELEMENT, Level.ROW
+        near = self._write("mul", element, _SINGLE, values, Known(1 / _FAR, _SINGLE))
+        total = self._write("sum", row, _DOUBLE, near)
+        squares, small_squares = (
+            self._write("sum", row, _DOUBLE, self._write("mul", element, _SINGLE, each, each)) for each in (values, near)
+        )
+        moved = self._write("mul", row, _DOUBLE, small_squares, Known(_FAR * _FAR, _DOUBLE))
+        is_finite = self._write("lt", row, DataType.Bool, squares, Known(math.inf, _DOUBLE))
+        whole = self._write("mul", row, _DOUBLE, total, Known(_FAR, _DOUBLE))
+        return (
+            self._write("where", row, _DOUBLE, is_finite, squares, moved),
+            self._write("mul", row, _DOUBLE, whole, whole),
+        )
+
+    def _are_short(self, values: Operand) -> bool:
+        """Whether they were bfloat16, as all that is read and written."""
+        made = self._statements[values.index] if isinstance(values, Result) else None
+        floats = {dtype for dtype in self._program.buffers if dtype.is_float}
+        is_widened = made is not None and made.op.name == "cast" and made.operands[0].dtype is DataType.BFloat16
+        return is_widened and floats == {DataType.BFloat16}
 
     def _write(self, name: str, level: Level, kind: DataType, *operands: Operand, **attributes: object) -> Result:
         return self._add(Statement(lookup(name), operands, tuple(attributes.items()), kind, level, 0))

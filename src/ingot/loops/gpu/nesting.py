@@ -26,7 +26,7 @@ def build_gpu_nest(program: Program, schedule: GpuSchedule) -> Nest:
     """The loops of a program under a schedule for a GPU."""
     program = in_halves(program)
     if schedule.one_pass:
-        program = in_one_pass(program)
+        program = in_one_pass(program, in_singles=schedule.form is GpuForm.TEAMS)
     builders = {GpuForm.GRID: _Grid, GpuForm.TEAMS: _Teams, GpuForm.COLUMNS: _Teams, GpuForm.TILES: TilesBuilder}
     builder = _Parts if schedule.is_split else builders[schedule.form]
     return builder(program, schedule).build()

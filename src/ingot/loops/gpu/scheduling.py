@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ingot.base.dtypes import DataType
 from ingot.fusion.groups import Level
 from ingot.loops.gpu.halves import in_halves
 from ingot.loops.gpu.keeping import kept_values
@@ -214,7 +215,7 @@ class _Choice(LoopOrder):
         """Few long rows: each over several blocks."""
         threads, parts = (PART_THREADS, PARTS) if self._is_arithmetic else (FUNCTION_THREADS, FUNCTION_PARTS)
         read = lanes * sum(self.widths[b] for b in self.inputs if self.vector.strides[b])
-        at_once = turns_of_part(read, lanes, TURNS_AT_ONCE, are_doubles=self._has_one_pass)
+        at_once = turns_of_part(read, lanes, TURNS_AT_ONCE, are_doubles=self._makes_doubles)
         turn = threads * at_once
         return self._made(
             GpuForm.TEAMS,
@@ -282,6 +283,12 @@ class _Choice(LoopOrder):
         exact, as roots are not everywhere, but they are off by an ulp and more."""
         statements = (s for s in self.program.statements if s.level is Level.ELEMENT and not s.is_reduction)
         return all(statement.op.tolerance.ulps <= 1 for statement in statements)
+
+    @property
+    def _makes_doubles(self) -> bool:
+        """Whether a row that is read once has a float64 made of each of its elements."""
+        statements = in_one_pass(self.program, in_singles=True).statements
+        return any(s.level is Level.ELEMENT and s.dtype is DataType.Double for s in statements)
 
     @property
     def _has_one_pass(self) -> bool:
