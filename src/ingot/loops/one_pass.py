@@ -14,9 +14,9 @@ Making a float64 of every element takes a GPU longer than reading bfloat16. But 
                                                  %5 = (q if it is finite else 2^136 r) - 2^136 t * t / n
 
 Where a few are added up in float32 before they join float64, that is exact if they differ by less than a factor of 4:
-the squares of 32 of them have 24 digits. So nothing is lost where the mean is subtracted, however large it is. Where they
-differ by more, they deviate themselves, and the rounding of their sum, 2^-21 of it, is small beside that: 2^-17 of the
-result, which has 8 digits, at worst. Elements whose squares float32 cannot hold are in r.
+the squares of 32 of them have 24 digits. So nothing is lost where the mean is subtracted, however large it is. Where
+they differ by more, they deviate themselves, and the rounding of their sum, 2^-21 of it, is small beside that: 2^-17 of
+the result, which has 8 digits, at worst. Elements whose squares float32 cannot hold are in r.
 """
 
 from __future__ import annotations
@@ -138,10 +138,9 @@ class _Rewriting:
         element, row = Level.ELEMENT, Level.ROW
         near = self._write("mul", element, _SINGLE, values, Known(1 / _FAR, _SINGLE))
         total = self._write("sum", row, _DOUBLE, near)
-        squares, small_squares = (
-            self._write("sum", row, _DOUBLE, self._write("mul", element, _SINGLE, each, each)) for each in (values, near)
-        )
-        moved = self._write("mul", row, _DOUBLE, small_squares, Known(_FAR * _FAR, _DOUBLE))
+        squares, others = (self._write("mul", element, _SINGLE, each, each) for each in (values, near))
+        squares, others = (self._write("sum", row, _DOUBLE, each) for each in (squares, others))
+        moved = self._write("mul", row, _DOUBLE, others, Known(_FAR * _FAR, _DOUBLE))
         is_finite = self._write("lt", row, DataType.Bool, squares, Known(math.inf, _DOUBLE))
         whole = self._write("mul", row, _DOUBLE, total, Known(_FAR, _DOUBLE))
         return (
