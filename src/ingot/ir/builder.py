@@ -296,6 +296,8 @@ class Builder:
         if promoted.compute not in op.dtypes:
             accepted = ", ".join(sorted(dtype.text for dtype in op.dtypes))
             raise DTypeError(f"{op.name} does not compute in {promoted.compute.text}; it takes {accepted}")
+        if promoted.compute is promoted.result and all(_is_in(value, promoted.compute) for value in promotable):
+            return op.build(self, **arguments)
         converted = {p.name: self._converted(op, p, arguments[p.name], promoted) for p in op.signature.parameters}
         return self._narrowed(op.build(self, **converted), promoted)
 
@@ -394,6 +396,11 @@ def _promotable(op: Op, arguments: Mapping[str, Any]) -> list[Any]:
         elif parameter.kind == "Operand" and value is not None:
             found.append(value)
     return found
+
+
+def _is_in(value: Handle | Number, dtype: DataType) -> bool:
+    """Whether an operand need not be converted."""
+    return isinstance(value, Handle) and value.dtype is dtype
 
 
 def _check_bounds(op: Op, value: Number, common: DataType) -> None:

@@ -8,7 +8,7 @@ from ingot.base.dtypes import DataType
 from ingot.base.errors import DefinitionError
 from ingot.base.numbers import Number
 from ingot.base.sizes import Shape, Size
-from ingot.base.types import ScalarType, TensorType
+from ingot.base.types import ScalarType, TensorType, TupleType
 from ingot.ir.node import Node
 
 if TYPE_CHECKING:
@@ -18,20 +18,14 @@ if TYPE_CHECKING:
 class Handle:
     """A value of a definition."""
 
-    __slots__ = ("builder", "node")
+    __slots__ = ("builder", "dtype", "node", "type")
 
     def __init__(self, builder: Builder, node: Node):
+        assert not isinstance(node.type, TupleType)
         self.builder = builder
         self.node = node
-
-    @property
-    def type(self) -> TensorType | ScalarType:
-        assert isinstance(self.node.type, TensorType | ScalarType)
-        return self.node.type
-
-    @property
-    def dtype(self) -> DataType:
-        return self.type.dtype
+        self.type: TensorType | ScalarType = node.type
+        self.dtype: DataType = node.type.dtype
 
     @property
     def shape(self) -> Shape:
