@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from ingot.base.dtypes import COMPUTED, DataType
@@ -16,6 +17,7 @@ from ingot.base.sizes import SizeExpression
 from ingot.base.types import TensorType, ValueType
 from ingot.ops import Kind, Op
 from ingot.ops.attributes import (
+    NONE,
     Attributes,
     AxesAttributes,
     AxisAttributes,
@@ -31,7 +33,7 @@ def check_attributes(op: Op, operands: Sequence[ValueType], attributes: Attribut
     """Raise VerificationError where attributes are not what the operator's record promises."""
     if type(attributes) is not op.attributes:
         raise VerificationError(f"{op.name} has {type(attributes).__name__} for its attributes")
-    for field in fields(attributes):
+    for field in fields(attributes) if attributes is not NONE else ():
         value = getattr(attributes, field.name)
         if not _IS_VALID[str(field.type)](value):
             raise VerificationError(f"{value!r} cannot be the attribute {field.name} of {op.name}")
@@ -122,6 +124,7 @@ _RANGES: dict[type[Attributes], Callable[[Any, tuple[Any, ...]], bool]] = {
 }
 
 
+@cache
 def _arity(op: Op) -> int:
     assert op.signature is not None
     named = {field.name for field in fields(op.attributes)}

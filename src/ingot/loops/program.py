@@ -157,7 +157,7 @@ class Program:
         """Types of all tensors a call passes: outputs first, then inputs."""
         return (*(output.dtype for output in self.outputs), *(given.dtype for given in self.inputs))
 
-    @property
+    @cached_property
     def stages(self) -> int:
         """Passes over the elements of a row."""
         return 1 + max((s.stage for s in self.statements if s.level is Level.ELEMENT or s.is_reduction), default=0)
@@ -170,7 +170,7 @@ class Program:
 def first_stage(statements: Sequence[Statement], operands: Iterable[Operand]) -> int:
     """The first pass in which all operands can be used: what a pass gathers is there in the next."""
     made = [statements[operand.index] for operand in operands if isinstance(operand, Result)]
-    return max((statement.stage + statement.is_reduction for statement in made), default=0)
+    return max([statement.stage + statement.is_reduction for statement in made], default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -325,7 +325,7 @@ def _is_lowerable(
     tape: Tape, target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any], results: Any
 ) -> bool:
     """Whether an operation on tensors like these has a meaning in the op table, with results like these."""
-    if lowering_for(target) is None or not _is_on_one_device(tape, (arguments, keywords), results):
+    if lowering_for(target) is None:
         return False
     fixed = arguments
     if target.overloadpacket.__name__ in _TAKES_VARIABLES:
@@ -334,22 +334,23 @@ def _is_lowerable(
     if all_of(Variable, [*fixed, keywords]):
         return False
 
+    read: list[TensorNote] = []
+
     def stand_in(register: Register) -> _Like:
-        note = tape.note(register)
-        return _Like(note.dtype, note.sizes)
+        read.append(tape.note(register))
+        return _Like.of(read[-1])
 
     given = replace_registers((tuple(arguments), keywords), stand_in)
-    made = registers_in(results)
-    return _lowers(target, tape.note(made[0]).device.type, _Arguments(given), tuple(map(stand_in, made)))
+    made = [tape.note(register) for register in registers_in(results)]
+    if not _is_on_one_device(made, read):
+        return False
+    return _lowers(target, made[0].device.type, _Arguments(given), tuple(map(_Like.of, made)))
 
 
-def _is_on_one_device(tape: Tape, given: Any, results: Any) -> bool:
+def _is_on_one_device(made: Sequence[TensorNote], read: Sequence[TensorNote]) -> bool:
     """Whether an operation takes place on the device of its results, apart from tensors that act as numbers."""
-    devices = {tape.note(register).device for register in registers_in(results)}
-    for note in map(tape.note, registers_in(given)):
-        if note.device not in devices and not note.is_number:
-            return False
-    return len(devices) == 1
+    devices = {note.device for note in made}
+    return len(devices) == 1 and all(note.device in devices or note.is_number for note in read)
 
 
 _TAKES_VARIABLES = frozenset({"add", "sub", "rsub", "mul", "div"})
@@ -361,6 +362,10 @@ one float stands for all."""
 class _Like:
     dtype: torch.dtype
     shape: tuple[Size, ...]
+
+    @staticmethod
+    def of(note: TensorNote) -> _Like:
+        return _Like(note.dtype, note.sizes)
 
 
 class _Arguments:

@@ -27,6 +27,21 @@ def _cast(operation: str) -> Callable[[IRBuilder, Any, Any], Value]:
     return write
 
 
+class _Elsewhere:
+    """Writing in another block for a while. What `contextmanager` would make takes longer than a line."""
+
+    __slots__ = ("_block", "_builder")
+
+    def __init__(self, builder: IRBuilder, block: Block):
+        self._builder, self._block = builder, block
+
+    def __enter__(self) -> None:
+        self._builder.block, self._block = self._block, self._builder.block
+
+    def __exit__(self, *_: object) -> None:
+        self._builder.block = self._block
+
+
 class IRBuilder:
     """Writes at the end of a function, or wherever it is moved to."""
 
@@ -59,12 +74,9 @@ class IRBuilder:
     def position_at_end(self, block: Block) -> None:
         self.block = block
 
-    @contextmanager
-    def at_entry(self) -> Iterator[None]:
+    def at_entry(self) -> _Elsewhere:
         """Write at the end of the function's first block."""
-        here, self.block = self.block, self.function.blocks[0]
-        yield
-        self.block = here
+        return _Elsewhere(self, self.function.blocks[0])
 
     # --- control ------------------------------------------------------------------------------------------------------
 
