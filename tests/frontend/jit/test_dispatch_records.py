@@ -1,0 +1,158 @@
+"""Records of calls that machine code answers: how many there are, how long they live, and who may use them."""
+
+import gc
+import threading
+import tracemalloc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+import ingot
+from ingot.frontend.jit.dispatch import MOST_ATTEMPTS
+from ingot.frontend.jit.function import IngotWarning
+from ingot.runtime.native.call_records import CallFunction
+from ingot.runtime.native.matching import MOST_RECORDS
+from tests.frontend.jit.comparing import same
+from tests.frontend.jit.records import ENOUGH, Block, answered, elsewhere, here, jit, multiply_add, three, warm
+
+
+def test_records_are_bounded_and_the_last_used_stay():
+    function = jit(lambda x: x * 2 + 1, dynamic=False)
+    for size in range(1, MOST_RECORDS + 9):
+        warm(function, torch.randn(size))
+    assert len(function._dispatch_owner[1]) == MOST_RECORDS
+    here(function, lambda x: x * 2 + 1, torch.randn(MOST_RECORDS + 8))
+    elsewhere(function, lambda x: x * 2 + 1, torch.randn(1))
+
+
+def test_new_objects_at_every_call_do_not_make_new_records_for_ever():
+    function = jit(lambda x, size: x.reshape(size) * 2)
+    made = lambda: torch.Size([2, 2])
+    for _ in range(ENOUGH):
+        elsewhere(function, lambda x, size: x.reshape(size) * 2, torch.randn(4), made())
+    (answered,) = function._compiled.native._answered.values()
+    assert sum(answered.attempts.values()) == MOST_ATTEMPTS
+
+
+def test_reset_forgets_records():
+    function = warm(jit(multiply_add), *three())
+    ingot.reset()
+    assert function._compiled.calls == answered(function) == len(function._dispatch_owner[1]) == 0
+    elsewhere(function, multiply_add, *three())
+    warm(function, *three())
+
+
+def test_records_go_with_what_they_are_for():
+    module = Block().eval()
+    twin = jit(module)
+    warm(twin.forward, torch.randn(4, 6))
+    gone = weakref.ref(twin.forward), weakref.ref(module.scale)
+    del module, twin
+    gc.collect()
+    assert gone[0]() is None and gone[1]() is None
+
+
+def test_threads_share_a_function():
+    function = jit(multiply_add)
+    errors = []
+
+    def work(number):
+        try:
+            for turn in range(300):
+                given = three(number % 3 + 2, turn % 5 + 2)
+                assert torch.equal(function(*given), multiply_add(*given))
+                if turn % 100 == 50:
+                    ingot.reset()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_a_program_may_forget_its_own_record_while_it_runs():
+    def forget(x):
+        return torch.mm(x, x) + 1
+
+    function = warm(jit(forget), torch.randn(4, 4))
+    record = next(iter(function._dispatch_owner[1]._records.values()))
+    gone = weakref.ref(record)
+    answer, run = next(one for one in record._kept if isinstance(one, CallFunction)), []
+    del record
+    table = function._dispatch_owner[1]
+    code: Any = getattr(answer.function, "__closure__")  # noqa: B009
+    cell = next(cell for cell in code if callable(cell.cell_contents) and cell.cell_contents.__name__ == "program")
+    program = cell.cell_contents
+
+    def resetting(*given):
+        ingot.reset()
+        run.append((len(table), gone() is not None))
+        return program(*given)
+
+    cell.cell_contents = resetting
+    x = torch.randn(4, 4)
+    same(function(x), forget(x))
+    assert run == [(0, True)]
+
+
+def test_calls_leave_nothing_behind():
+    a, b, c = three()
+    single, several = warm(jit(multiply_add), a, b, c), warm(jit(lambda a: torch.mm(a, a) + 1), a[:, :4])
+    gc.collect()
+    tracemalloc.start()
+    try:
+        counts = []
+        for _ in range(2):
+            for _ in range(10_000):
+                single(a, b, c)
+            for _ in range(1000):
+                several(a[:, :4])
+            gc.collect()
+            counts.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert counts[1] - counts[0] < 10_000
+
+
+def test_functions_that_cannot_be_compiled_are_called_by_records():
+    def branch(x, y=None):
+        return x * 2 if x.sum() > 0 else y
+
+    with pytest.warns(IngotWarning):
+        function = warm(jit(branch), torch.ones(4), y=3)
+    here(function, branch, torch.randn(4), y=3)
+    assert function(-torch.ones(4), y=3) == 3
+    with pytest.raises(TypeError):
+        function(torch.ones(4), z=3)
+    elsewhere(function, branch, torch.ones(5), y=3)
+
+
+def test_what_means_not_implemented_is_a_result_like_others():
+    def refuse(x):
+        x += 1
+        return x if x.sum() > 1000 else NotImplemented
+
+    with pytest.warns(IngotWarning):
+        function = warm(jit(refuse), torch.zeros(4))
+    x = torch.zeros(4)
+    assert function(x) is NotImplemented
+    assert x.tolist() == [1, 1, 1, 1]
+
+
+def test_exceptions_of_a_program_are_raised():
+    def fail(x):
+        return torch.linalg.cholesky(x) * 2
+
+    good = torch.eye(3)
+    function = warm(jit(fail), good)
+    before = answered(function)
+    with pytest.raises(torch.linalg.LinAlgError):
+        function(-good)
+    assert answered(function) == before + 1
+    here(function, fail, good)
