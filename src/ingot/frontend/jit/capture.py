@@ -39,6 +39,7 @@ from ingot.frontend.jit.tape import (
     Tape,
     TensorNote,
     is_mutable,
+    tags_of,
 )
 from ingot.frontend.jit.witness import Witness
 
@@ -184,7 +185,7 @@ class Recording:
     def operate(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """One operation: run it, and note it down."""
         if self.broken is None:
-            if torch.Tag.data_dependent_output in target.tags and self._is_constant(args, kwargs):
+            if torch.Tag.data_dependent_output in tags_of(target) and self._is_constant(args, kwargs):
                 self.tape.reads_constants = True
                 return target(*args, **kwargs)
             view = turned_view(target)
@@ -253,7 +254,7 @@ class Recording:
         """What is made of constants is constant, unless it is random or was never written."""
         target = event.target
         is_known = (
-            torch.Tag.nondeterministic_seeded not in target.tags and "empty" not in target.overloadpacket.__name__
+            torch.Tag.nondeterministic_seeded not in tags_of(target) and "empty" not in target.overloadpacket.__name__
         )
         if is_known and not is_write and all(operand in self._constant for operand in event.operands):
             self._constant.update(event.products)
@@ -358,9 +359,10 @@ def refusal(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[
     """Why an operation ends a recording, if it does."""
     if kwargs.get("generator") is not None or any(isinstance(given, torch.Generator) for given in args):
         return "random numbers are drawn from a generator of its own"
-    if torch.Tag.data_dependent_output in target.tags:
+    tags = tags_of(target)
+    if torch.Tag.data_dependent_output in tags:
         return f"{target} turns a tensor's value into a Python value, on which the rest may depend"
-    if torch.Tag.dynamic_output_shape in target.tags and not _has_fixed_shape(target, args):
+    if torch.Tag.dynamic_output_shape in tags and not _has_fixed_shape(target, args):
         return f"the shape of what {target} returns depends on values"
     if target.overloadpacket._qualified_op_name in _RESHAPES_IN_PLACE:
         return f"{target} changes what memory a tensor lies in"

@@ -28,7 +28,7 @@ from ingot.frontend.jit.product_ways import GENERATED, quicker_product
 from ingot.frontend.jit.products import gather_products
 from ingot.frontend.jit.regions import RegionGraph, build_region
 from ingot.frontend.jit.replaying import Replayed
-from ingot.frontend.jit.tape import Argument, Register, Surrounding, Tape, Variable, stride_order
+from ingot.frontend.jit.tape import Argument, Register, Surrounding, Tape, Variable, stride_order, tags_of
 from ingot.frontend.jit.versions import Operation, OperationKind, Version, find_versions
 from ingot.runtime.compiler import CompiledModule, JitCompiler
 
@@ -61,7 +61,7 @@ class Program:
     def has_effects(self) -> bool:
         """Whether running it twice would be another thing than running it once."""
         calls = [step.operation.event.target for step in self.steps.steps if isinstance(step, Call)]
-        draws = any(torch.Tag.nondeterministic_seeded in target.tags for target in calls)
+        draws = any(torch.Tag.nondeterministic_seeded in tags_of(target) for target in calls)
         return draws or self.steps.versions.mutates_leaves
 
     @property

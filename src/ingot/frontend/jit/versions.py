@@ -38,6 +38,7 @@ from ingot.frontend.jit.tape import (
     all_of,
     registers_in,
     replace_registers,
+    tags_of,
     written_arguments,
 )
 from ingot.ir.builder import Builder
@@ -118,7 +119,7 @@ class Operation:
         """Why a call is left to PyTorch."""
         if self.target._schema.is_mutable:
             return "writes where others can see it"
-        if torch.Tag.nondeterministic_seeded in self.target.tags:
+        if torch.Tag.nondeterministic_seeded in tags_of(self.target):
             return "draws random numbers"
         return "a library's" if lowering_for(self.target) is None else "with arguments that have no generated code"
 
@@ -238,7 +239,7 @@ def _mark_live(found: Versions) -> None:
 def _is_idle(operation: Operation) -> bool:
     """Whether a call does nothing but make a tensor from no other: nobody misses it who does not need the tensor."""
     target = operation.target
-    draws = torch.Tag.nondeterministic_seeded in target.tags
+    draws = torch.Tag.nondeterministic_seeded in tags_of(target)
     return not operation.operands and not target._schema.is_mutable and not draws and bool(operation.products)
 
 
