@@ -65,13 +65,15 @@ class Value:
 class Instructions:
     """An emitter that appends to the block its IRBuilder is at."""
 
-    def __init__(self, builder: ir.IRBuilder, lanes: int, splits_pairs: bool = False):
+    def __init__(self, builder: ir.IRBuilder, lanes: int, splits_pairs: bool = False, gathers: bool = False):
         """`splits_pairs` says in which order lanes are: bfloat16 as in memory, everything else the even elements of
         them first and then the odd ones. A word of two bfloat16 becomes two float32 by one instruction each, and
-        back, where the order of memory takes twice as many."""
+        back, where the order of memory takes twice as many. `gathers` says that sums are those of a reduction: where
+        float32 may be rough, products join them unrounded."""
         self.builder: Any = builder  # llvmlite's own annotations claim that instructions are None
         self.lanes = lanes
         self.splits_pairs = splits_pairs
+        self.gathers = gathers
 
     @property
     def host(self) -> Host:
@@ -140,14 +142,16 @@ class Instructions:
         return self.select(self.compare("lt", x, self.constant(0, x)), self.neg(x), x)
 
     def add(self, x: Value, y: Value) -> Value:
-        real = self.builder.contracted_fadd if self._contracts(x) else self.builder.fadd
+        contracts = self._contracts(x) or (self.gathers and self._may_approximate(x))
+        real = self.builder.contracted_fadd if contracts else self.builder.fadd
         return self._arithmetic(x, y, real, self.builder.add, self.builder.or_)
 
     def sub(self, x: Value, y: Value) -> Value:
         return self._arithmetic(x, y, self.builder.fsub, self.builder.sub, self.builder.xor)
 
     def mul(self, x: Value, y: Value) -> Value:
-        real = self.builder.contracted_fmul if self._contracts(x) else self.builder.fmul
+        contracts = self._contracts(x) or self._may_approximate(x)
+        real = self.builder.contracted_fmul if contracts else self.builder.fmul
         return self._arithmetic(x, y, real, self.builder.mul, self.builder.and_)
 
     def _of_halves(self, x: Value, y: Value, apply: Any) -> Value:

@@ -82,7 +82,8 @@ class Gathered:
 
     def _combined(self, instructions: Instructions, first: Value, second: Value) -> Value:
         assert self.accumulator.op.combination is not None
-        return self.accumulator.op.combination.combine(instructions, first, second)
+        gathering = Instructions(self.builder, instructions.lanes, gathers=True)
+        return self.accumulator.op.combination.combine(gathering, first, second)
 
     def _identity(self, instructions: Instructions, dtype: DataType) -> Value:
         assert self.accumulator.op.combination is not None
