@@ -138,7 +138,7 @@ class Builder:
             raise ArgumentError(f"{name} is part of every graph and is not called as an operator")
         try:
             bound = op.signature.bind(arguments, keywords or {})
-            checked = {p.name: self._checked(p, bound[p.name]) for p in op.signature.parameters}
+            checked = self._checked(op.signature.parameters, bound)
             self._depth += 1
             try:
                 result = self._apply(op, checked)
@@ -154,7 +154,8 @@ class Builder:
 
     def node(self, name: str, *operands: Handle | Number, attributes: Attributes = NONE) -> Tensor | Scalar:
         """Make one node of a primitive; its operands must have been promoted."""
-        return self.adopt(make(lookup(name), [self._operand_node(operand) for operand in operands], attributes))
+        nodes = [value.node if isinstance(value, Handle) else self.constant(value).node for value in operands]
+        return self.adopt(make(lookup(name), nodes, attributes))
 
     def adopt(self, node: Node) -> Tensor | Scalar:
         """A handle for a node, which becomes part of the graph."""
@@ -274,14 +275,19 @@ class Builder:
 
     # --- checking and promoting arguments -----------------------------------------------------------------------------
 
-    def _checked(self, parameter: Parameter, value: Any) -> Any:
-        """An argument in the form its kind promises to the operator's function."""
-        if value is None and (parameter.optional or parameter.default is None):
-            return None
-        try:
-            return CHECKS[parameter.kind](self, value)
-        except IngotError as error:
-            raise error.within(f"argument {parameter.name!r}") from None
+    def _checked(self, parameters: Sequence[Parameter], bound: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments in the form their kinds promise to the operator's function."""
+        checked: dict[str, Any] = {}
+        for parameter in parameters:
+            name = parameter.name
+            value = checked[name] = bound[name]
+            if value is None and (parameter.optional or parameter.default is None):
+                continue
+            try:
+                checked[name] = CHECKS[parameter.kind](self, value)
+            except IngotError as error:
+                raise error.within(f"argument {name!r}") from None
+        return checked
 
     def _apply(self, op: Op, arguments: dict[str, Any]) -> Any:
         assert op.build is not None and op.signature is not None
@@ -337,9 +343,6 @@ class Builder:
         if value.builder is not self:
             raise HandleError(f"{value!r} belongs to another definition")
         return value
-
-    def _operand_node(self, operand: Handle | Number) -> Node:
-        return operand.node if isinstance(operand, Handle) else self.constant(operand).node
 
     def _add_input(self, attributes: InputAttributes) -> Node:
         self._check_open()

@@ -80,17 +80,15 @@ def make(op: Op, operands: Sequence[Node] = (), attributes: Attributes = NONE) -
     node.op, node.operands, node.attributes, node.digest = op, tuple(operands), attributes, digest
     assert op.infer is not None, f"{op.name} is a composite and cannot be a node"
     node.type = op.infer([operand.type for operand in operands], attributes, assume)
-    node.assumptions = tuple(dict.fromkeys(assumptions))
+    node.assumptions = tuple(dict.fromkeys(assumptions)) if assumptions else ()
     with _lock:
         # Another thread may have made the same node meanwhile: whoever was first wins.
         return _alive.setdefault(digest, node)
 
 
 def _digest(op: Op, operands: Sequence[Node], attributes: Attributes) -> bytes:
-    hasher = blake2b(f"{op.name}({attributes.text})".encode(), digest_size=16)
-    for operand in operands:
-        hasher.update(operand.digest)
-    return hasher.digest()
+    parts = [f"{op.name}({attributes.text})".encode(), *[operand.digest for operand in operands]]
+    return blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def is_structure(node: Node, name: str) -> bool:
