@@ -38,6 +38,7 @@ from ingot.frontend.jit.tape import (
     Surrounding,
     Tape,
     TensorNote,
+    all_of,
     is_mutable,
     tags_of,
 )
@@ -199,7 +200,8 @@ class Recording:
         if target.overloadpacket._qualified_op_name in _LIFTS:
             return self._lift(target(*args, **kwargs))
         given = self._encode(list(args)), self._encode(dict(kwargs))
-        shapes = [(tensor, tensor.shape) for tensor in _tensors_in((args, kwargs))] if is_mutable(target) else []
+        changeable = all_of(torch.Tensor, (args, kwargs)) if is_mutable(target) else []
+        shapes = [(tensor, tensor.shape) for tensor in changeable]
         try:
             result = target(*args, **kwargs)
         except Exception:  # if the function catches it, what follows depends on values
@@ -247,7 +249,7 @@ class Recording:
     # --- constants ----------------------------------------------------------------------------------------------------
 
     def _is_constant(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        tensors = _tensors_in((list(args), dict(kwargs)))
+        tensors = all_of(torch.Tensor, (list(args), dict(kwargs)))
         return all(self._find(tensor) in self._constant for tensor in tensors)
 
     def _note_constants(self, event: Event, is_write: bool) -> None:
@@ -283,7 +285,7 @@ class Recording:
         return found
 
     def _operands(self, values: Any) -> list[tuple[torch.Tensor, Register]]:
-        found = [(tensor, self._find(tensor)) for tensor in _tensors_in(values)]
+        found = [(tensor, self._find(tensor)) for tensor in all_of(torch.Tensor, values)]
         return [(tensor, register) for tensor, register in found if register is not None]
 
     def _encode(self, value: Any) -> Any:
@@ -395,7 +397,7 @@ def _has_fixed_shape(target: torch._ops.OpOverload, args: Sequence[Any]) -> bool
     """Indexing has a shape that depends on values only where masks are among the indices."""
     if target.overloadpacket._qualified_op_name not in ("aten::index", "aten::index_put", "aten::index_put_"):
         return False
-    return not any(tensor.dtype in (torch.bool, torch.uint8) for tensor in _tensors_in(args[1]))
+    return not any(tensor.dtype in (torch.bool, torch.uint8) for tensor in all_of(torch.Tensor, args[1]))
 
 
 _DEVICES = frozenset({"cpu", "cuda"})
@@ -416,16 +418,6 @@ def refused_tensor(tensor: torch.Tensor) -> str | None:
 
 def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
-
-
-def _tensors_in(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return [tensor for element in value for tensor in _tensors_in(element)]
-    return []
 
 
 def _parts(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
