@@ -33,6 +33,11 @@ def on(*operators: str) -> Callable[[Rule], Rule]:
     return note
 
 
+def operators_of(rule: Rule) -> frozenset[str] | None:
+    """The operators a rule is for; None if it is for all."""
+    return _OPERATORS.get(rule)
+
+
 class Rules:
     """Rules in the order they are tried, found by the operator of a node."""
 
@@ -47,7 +52,7 @@ class Rules:
         """What the first rule that knows better puts in the place of a node."""
         rules = self._by_operator.get(node.op.name)
         if rules is None:
-            rules = tuple(rule for rule in self._rules if node.op.name in _OPERATORS.get(rule, (node.op.name,)))
+            rules = tuple(rule for rule in self._rules if node.op.name in (operators_of(rule) or (node.op.name,)))
             self._by_operator[node.op.name] = rules
         for rule in rules:
             better = rule(node)
