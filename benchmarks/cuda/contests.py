@@ -7,6 +7,7 @@ type, and a difference ends the run.
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -129,6 +130,7 @@ def _seconds_to_second_result(call: Call, device: torch.device) -> float:
         call()
         synchronize(device)
 
+    gc.collect()  # what others have left behind is nobody's to clear away now
     synchronize(device)
     with warnings.catch_warnings():
         # What runs eagerly is said in the table, with the reason.

@@ -60,7 +60,7 @@ def test_decisions_by_exact_values_do_not_matter():
     assert approximates(lambda ops, x: ops.cast(ops.where(ops.gt(x * 2.0, 1.0), ops.exp(x), ops.floor(x)), HALF))
 
 
-def test_quotients_are_left_to_the_assembler_beside_functions_of_elements():
-    assert host_for(lambda ops, x, y: ops.exp(x) / y, FLOAT, FLOAT).has_divider
-    assert not host_for(lambda ops, x, y: (x / y) / ops.sqrt(y), FLOAT, FLOAT).has_divider
-    assert not host_for(lambda ops, x, y: x / ops.exp(ops.sum(y, [1], True)), FLOAT, FLOAT).has_divider
+def test_roots_are_left_to_the_assembler_beside_functions_of_elements():
+    assert host_for(lambda ops, x, y: ops.exp(x) / ops.sqrt(y), FLOAT, FLOAT).leaves_roots
+    assert not host_for(lambda ops, x, y: (x / y) / ops.sqrt(y), FLOAT, FLOAT).leaves_roots
+    assert not host_for(lambda ops, x, y: ops.sqrt(x) / ops.exp(ops.sum(y, [1], True)), FLOAT, FLOAT).leaves_roots

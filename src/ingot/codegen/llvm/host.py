@@ -47,8 +47,8 @@ class Host:
     """Whether products of float64 may be added without being rounded first."""
     approximates: bool = False
     """Whether single precision is wanted for results of 16 bits alone, so that functions may be rougher and quicker."""
-    has_divider: bool = False
-    """Whether exact quotients and roots of float32 are left to whoever assembles the code."""
+    leaves_roots: bool = False
+    """Whether exact roots of float32 are left to whoever assembles the code."""
 
 
 def host_for(triple: str, name: str, features: Mapping[str, bool]) -> Host:

@@ -85,7 +85,7 @@ class Instructions:
 
     def _corrects(self, x: Value) -> bool:
         """Whether quotients and roots are approximated and then corrected."""
-        return x.dtype is DataType.Float and self.host.has_approximations and not self.host.has_divider
+        return x.dtype is DataType.Float and self.host.has_approximations
 
     def _may_approximate(self, x: Value) -> bool:
         return x.dtype is DataType.Float and self.host.approximates
@@ -209,7 +209,7 @@ class Instructions:
     def sqrt(self, x: Value) -> Value:
         if self._may_approximate(x):
             return Value(approximations.square_root(NumberLanes(self.builder, x.code)).value, x.dtype)
-        if self._corrects(x):
+        if self._corrects(x) and not self.host.leaves_roots:
             return Value(exact.square_root(NumberLanes(self.builder, x.code)).value, x.dtype)
         return self._intrinsic("sqrt", x)
 

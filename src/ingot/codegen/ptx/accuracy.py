@@ -24,15 +24,14 @@ def suited(host: Host, program: Program) -> Host:
     """The GPU, asked for no more than a program's results can hold.
 
     Where no tensor holds float64, only what is gathered is computed in it: products may join sums unrounded. Exact
-    quotients without a branch take half as many instructions again as the assembler's, and none of its functions, which
-    it takes long for. Arithmetic waits for memory anyway, functions of elements do not: Black-Scholes takes 312 us with
-    the assembler's and 336 without, and the driver 43 and 32 ms.
+    roots without a branch take more registers and instructions than the assembler's. Arithmetic waits for memory
+    anyway, functions of elements do not: Black-Scholes takes 314 us with the assembler's roots, and 341 without.
     """
     return replace(
         host,
         approximates=_is_of_halves(program) and not _decides_by_rough_values(program),
         contracts_doubles=DataType.Double not in program.buffers,
-        has_divider=_computes_functions(program),
+        leaves_roots=_computes_functions(program),
     )
 
 
