@@ -29,7 +29,8 @@ CHOICES = {
     "PART_THREADS": (32, 64, 1024),
     "FUNCTION_THREADS": (32, 256),
     "PART_BYTES": (1, 32, 64),
-    "COLUMN_PARTS": (2, 5, 528),
+    "COLUMN_PARTS": (2, 5, 264),
+    "COLUMN_PART_THREADS": (256, 512),
     "WORTH_A_LAUNCH": (0, 64, 1 << 18),
 }
 """By constant, values to choose from: small teams have long rows, and few registers keep nothing of them."""

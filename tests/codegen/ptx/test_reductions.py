@@ -22,6 +22,7 @@ from tests.ops.generation import data_type_of
 SMALL = {
     "PART_THREADS": 64,
     "COLUMN_THREADS": 64,
+    "COLUMN_PART_THREADS": 64,
     "MOST_THREADS": 128,
     "ENOUGH_THREADS": 512,
     "ENOUGH_BLOCKS": 4,

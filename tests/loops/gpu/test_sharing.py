@@ -54,6 +54,7 @@ def test_there_are_enough_threads_for_wide_matrices_without_parts():
         ((blocks, threads),) = grids(call, nest)
         assert blocks * threads >= ENOUGH_THREADS
         assert call.schedule.teams * call.schedule.lanes * dtype.bytes >= 128, "narrow blocks read too little at once"
+        assert call.schedule.at_once * call.schedule.lanes * dtype.bytes == 64, "what a thread has under way"
 
 
 def test_few_long_columns_go_in_parts_that_the_last_block_puts_together():
@@ -63,6 +64,17 @@ def test_few_long_columns_go_in_parts_that_the_last_block_puts_together():
     assert launch.blocks(call) * launch.lines(call) * call.schedule.threads >= ENOUGH_THREADS
     assert launch.counters(call) == call.grid and launch.counted(call) == call.parts
     assert workspace_share(call) >= call.parts * 32 * 8
+
+
+def test_whoever_puts_parts_of_columns_together_has_few_of_them():
+    for shape, dtype in (
+        ((8192, 512), DataType.BFloat16),
+        ((100_000, 64), DataType.Float),
+        ((1 << 20, 32), DataType.Float),
+    ):
+        call, _ = planned(lambda ops, x: ops.sum(x, [0]), shape, dtype)
+        assert call.schedule.is_split and call.parts <= 4 * call.schedule.team, "threads wait for one after another"
+        assert call.schedule.teams * call.schedule.lanes * dtype.bytes >= 128, "narrow blocks read too little at once"
 
 
 def test_small_matrices_are_not_worth_a_second_launch():

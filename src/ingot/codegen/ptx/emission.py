@@ -19,7 +19,8 @@ from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import Arguments, ThreadPlace
 from ingot.codegen.ptx.teams import Gathered
 from ingot.loops.gpu.launches import gpu_layout
-from ingot.loops.gpu.schedule import GpuSchedule
+from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.gpu.sharing import MOST_THREADS
 from ingot.loops.nest import Accumulate, At, Compute, Instruction, Keep, Load, Loop, Nest, Recall, Store
 from ingot.loops.program import Known
 from ingot.loops.schedule import Motion
@@ -32,7 +33,8 @@ class Emission:
         self.nest, self.schedule = nest, schedule
         layout = gpu_layout(nest, schedule)
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType(WORD)]), entry)
-        function.make_kernel(f"[{layout.count} x i64]", schedule.threads)
+        fills_processor = schedule.form is GpuForm.COLUMNS and schedule.threads == MOST_THREADS
+        function.make_kernel(f"[{layout.count} x i64]", schedule.threads, fills_processor)
         self.builder: Any = ir.IRBuilder(function)
         self.arguments = Arguments(self.builder, function.arguments[0], layout, schedule)
         start = self.builder.append_block("start")

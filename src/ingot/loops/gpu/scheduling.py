@@ -18,12 +18,11 @@ from ingot.loops.gpu.keeping import kept_values
 from ingot.loops.gpu.lines import MUCH_READ, Unit, share_of_elements
 from ingot.loops.gpu.schedule import ACCESS, WARP, GpuForm, GpuSchedule
 from ingot.loops.gpu.sharing import (
+    COLUMN_PART_THREADS,
     COLUMN_PARTS,
-    COLUMN_THREADS,
     FEW_ROWS,
     FUNCTION_PARTS,
     FUNCTION_THREADS,
-    LINE,
     MOST_COUNTED,
     MOST_COUNTERS,
     PART_THREADS,
@@ -55,6 +54,10 @@ TURNS_AT_ONCE = 4
 """Steps of a long row that run side by side."""
 MOST_GATHERED = 8
 """What a thread may gather at a time for neighbouring rows, each of which takes registers."""
+COLUMN_LANES = 4
+"""Neighbouring rows of a thread that lie across memory: with eight, a sum of bfloat16 takes a fifth longer to compile,
+and where rows go in parts it takes a tenth to a fifth more time. With half as much to an access, whole rows take twice
+as many turns together, so that as much is under way."""
 COLUMNS_BYTES = 128
 """What threads side by side should at least read of each of their rows' elements."""
 
@@ -232,7 +235,8 @@ class _Choice(LoopOrder):
     def _columns(self) -> GpuCall:
         """Rows that lie across memory, whole or in parts."""
         self.vector = self.outer[-1]
-        lanes = min(self._lanes(may_leave_rest=False), max(MOST_GATHERED // self._most_reductions, 1))
+        reductions = self._most_reductions
+        lanes = min(self._lanes(may_leave_rest=False), COLUMN_LANES, max(MOST_GATHERED // reductions, 1))
         rows = math.prod(loop.size for loop in self.outer) // lanes
         length = math.prod(loop.size for loop in self.inner)
         unit_bytes = lanes * max((self.widths[b] for b in (*self.outputs, *self.inputs)), default=1)
@@ -245,16 +249,17 @@ class _Choice(LoopOrder):
             steps = 0
         part = 0
         if not steps and columns_go_in_parts(rows, length, across, down, unit_bytes):
-            across = min(LINE, power_of_two(rows))
-            down = COLUMN_THREADS // across
+            down = COLUMN_PART_THREADS // across
             part = part_of(-(-rows // across), length, down * TURNS_AT_ONCE, COLUMN_PARTS)
-        is_full = steps * down == length if steps else length % (down * TURNS_AT_ONCE) == 0
+        are_half = lanes == COLUMN_LANES and unit_bytes < ACCESS and reductions == 1
+        turns = 2 * TURNS_AT_ONCE if are_half and not (steps or part) else TURNS_AT_ONCE
+        is_full = steps * down == length if steps else length % (down * turns) == 0
         return self._made(
             GpuForm.COLUMNS,
             lanes,
             -(-rows // across),
             threads=across * down,
-            at_once=TURNS_AT_ONCE,
+            at_once=turns,
             team=down,
             steps=steps,
             is_even=is_full and rows % across == 0,

@@ -68,11 +68,12 @@ class Function(Value):
         self._convention = self._passing = ""
         module.functions[name] = self
 
-    def make_kernel(self, argument: str, threads: int) -> None:
-        """Something to launch on a GPU, in blocks of so many threads; its one argument is passed by value."""
+    def make_kernel(self, argument: str, threads: int, fills_processor: bool = False) -> None:
+        """Something to launch on a GPU, in blocks of so many threads; its one argument is passed by value. Where one
+        block fills a multiprocessor, the assembler need not save registers to make room for another."""
         self._convention = "ptx_kernel "
         self._passing = f" byval({argument}) align 8"
-        self.attributes += f' "nvvm.maxntid"="{threads}"'
+        self.attributes += f' "nvvm.maxntid"="{threads}"' + ' "nvvm.minctasm"="1"' * fills_processor
 
     def append_block(self, name: str = "block") -> Block:
         block = Block(f"{name}{len(self.blocks)}")
