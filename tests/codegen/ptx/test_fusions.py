@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.codegen.ptx.kernels import GpuKernel
+from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
+from ingot.codegen.ptx.target import gpu
 from ingot.loops.gpu.scheduling import GpuCall
 from tests.codegen.ptx.fusions import FUSIONS
 
@@ -25,7 +26,7 @@ GOLDEN = Path(__file__).parent / "golden"
 WRITES = os.environ.get("INGOT_TEST_GOLDEN") == "write"
 COUNTED = re.compile(r"(ld|st)\.(global|shared|local)|bar|shfl|call|trap|div|rem|(?!mov|selp)\w+\..*f(16|32|64)")
 needs_assembler = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is part of NVIDIA's toolkit")
-WIDE_LOADS = ("ld.global.v4.b32", "ld.global.v2.b64", "ld.global.nc.v4.b32", "ld.global.nc.v2.b64")
+WIDE_LOAD = re.compile(r"ld\.global(\.nc|\.L1::no_allocate)?\.(v4\.b32|v2\.b64)")
 
 
 @cache
@@ -59,9 +60,21 @@ def test_instructions_and_loops_are_those_on_record(name: str):
 def test_fusions_have_the_form_that_suits_them(name: str):
     kernel, call = kernel_of(name)
     assert call.schedule.form is FUSIONS[name].form
-    assert any(load in kernel.ptx for load in WIDE_LOADS) == FUSIONS[name].is_wide
+    assert bool(WIDE_LOAD.search(kernel.ptx)) == FUSIONS[name].is_wide
     assert "call" not in profile(kernel.ptx), "functions are written where they are used"
     assert ".local" not in kernel.ptx, "everything a thread has is in registers"
+
+
+def test_what_is_only_gathered_does_not_stay_in_the_cache():
+    hinted = {name for name in FUSIONS if "L1::no_allocate" in kernel_of(name)[0].ptx}
+    assert {"sum_of_columns", "sum_of_all_half"} <= hinted
+    assert hinted.isdisjoint({"multiply_add", "softmax", "layer_norm", "softmax_of_long_rows", "transposed"})
+
+
+def test_older_gpus_have_no_hints():
+    fusion = FUSIONS["sum_of_all_half"]
+    older = compile_gpu_kernel(fusion.kernel()[0].program, fusion.kernel()[1].schedule, gpu((8, 0)))
+    assert "no_allocate" not in older.ptx
 
 
 @pytest.mark.parametrize("name", ["sum_of_columns", "sum_of_all_half", "softmax_of_long_rows", "mean_of_rows"])

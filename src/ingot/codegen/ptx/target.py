@@ -58,6 +58,19 @@ def ptx_of(text: str, host: Host) -> str:
     return _without_short_extrema(unlocked.emit(target_machine(host), optimized(text, host), assembly=True).decode())
 
 
+_VERSION = re.compile(r"^\.version (\d+)\.(\d+)$", re.MULTILINE)
+_FIRST_VERSION_WITH_HINTS = (7, 4)
+
+
+def past_the_cache(ptx: str) -> str:
+    """The same with loads of several elements that leave nothing in the first cache. LLVM has no word for that, and
+    writes PTX of a version without one for GPUs before compute capability 8.7."""
+    version = _VERSION.search(ptx)
+    if version is None or tuple(map(int, version.groups())) < _FIRST_VERSION_WITH_HINTS:
+        return ptx
+    return ptx.replace("ld.global.v", "ld.global.L1::no_allocate.v")
+
+
 _SHORT_EXTREMUM = re.compile(r"(max|min)\.([su])16[ \t]+([^,\s]+), ([^,\s]+), ([^;\s]+);")
 
 
