@@ -33,7 +33,7 @@ float64: more of them take more registers."""
 COLUMN_PART_THREADS, COLUMN_PARTS = 512, 264
 """Of a block that has part of rows that lie across memory, and how many blocks share them at most. The last one to be
 done waits for what all others have left: many threads below each other, with few parts each, wait together. Sums of
-8192 x 512 bfloat16 take 6 us, and 19 where eight threads have 32 parts each."""
+8192 x 512 bfloat16 take 6 or 7 us, and some 17 where eight threads have 32 parts each."""
 MOST_PARTS = max(PARTS, FUNCTION_PARTS, COLUMN_PARTS)
 WORTH_A_LAUNCH = 1 << 19
 """Bytes that a block may read before it takes longer than another launch."""
