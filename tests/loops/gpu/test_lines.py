@@ -25,9 +25,9 @@ def test_what_is_made_of_the_values_of_a_line_serves_two_units():
     assert share_of_elements(1 << 16, 768, NUMBERS) == Share(LINE_THREADS, 1, has_lines=True)
 
 
-def test_units_that_read_much_are_left_alone():
-    unit = Unit(widest=16, read=32, has_line_values=True)
-    assert share_of_elements(1 << 16, 768, unit).turns == 1
+def test_units_that_read_more_than_a_few_bytes_are_left_alone():
+    for read in (8, 16, 32):
+        assert share_of_elements(1 << 16, 768, Unit(widest=16, read=read, has_line_values=True)).turns == 1
 
 
 def test_where_units_are_small_there_are_more_of_them():

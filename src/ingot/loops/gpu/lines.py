@@ -21,9 +21,11 @@ MOST_LINES = 65_535
 MOST_TURNS = 4
 """How often a thread takes elements where it cannot have a whole access of them together. Where it can, once is enough:
 most cases of the comparison take 1% more time if twice, and making numbers of bytes 3% if four times."""
-FEW_BYTES = 32
+FEW_BYTES = 8
 """A unit that reads less than that has time for another, which what is made of a line's values serves, too: images of
-bytes, with a mean and a deviation for each channel, take 9% more time if a thread has one unit, and 2% if four."""
+bytes, with a mean and a deviation for each channel, take 1% more time as float32 if a thread has one unit, and 2% if
+four. As bfloat16, where a unit reads 8 bytes, it is as much time with one, and a third less to assemble; scales and
+shifts of channels take 0.5 to 3% less with one."""
 MUCH_READ = 48
 """A unit that reads as much is halved if nothing but arithmetic is done with it: 8 bytes of each of three arrays are
 enough under way. a*b*c and AdamW take 0.4% less time, and AdamW half as much to assemble; with two arrays it is 1% more
