@@ -162,6 +162,12 @@ class Program:
         """Passes over the elements of a row."""
         return 1 + max((s.stage for s in self.statements if s.level is Level.ELEMENT or s.is_reduction), default=0)
 
+    @cached_property
+    def is_arithmetic(self) -> bool:
+        """Whether no function is computed of elements: functions are what PyTorch may be more than an ulp away from."""
+        elements = (s for s in self.statements if s.level is Level.ELEMENT and not s.is_reduction)
+        return all(statement.op.tolerance.ulps <= 1 for statement in elements)
+
     def level_of(self, operand: Input | Result) -> Level:
         """How often an input or the result of a statement is computed."""
         return operand.level if isinstance(operand, Input) else self.statements[operand.index].level

@@ -16,10 +16,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 
+from ingot import DataType, GraphBuilder
 from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
 from ingot.codegen.ptx.target import gpu
+from ingot.fusion.rules import FusionRules
 from ingot.loops.gpu.scheduling import GpuCall
+from ingot.runtime.cuda.kernels import scheduled
+from ingot.runtime.plan import Plan
 from tests.codegen.ptx.fusions import FUSIONS
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -69,6 +74,17 @@ def test_what_is_only_gathered_does_not_stay_in_the_cache():
     hinted = {name for name in FUSIONS if "L1::no_allocate" in kernel_of(name)[0].ptx}
     assert {"sum_of_columns", "sum_of_all_half"} <= hinted
     assert hinted.isdisjoint({"multiply_add", "softmax", "layer_norm", "softmax_of_long_rows", "transposed"})
+
+
+def test_what_is_gathered_and_written_does():
+    builder = GraphBuilder()
+    doubled = builder.input((512, 100_000), DataType.Float) * 2.0
+    builder.output(doubled)
+    builder.output(builder.ops.sum(doubled, [1]))
+    (kernel,) = Plan(builder.build(), FusionRules(strategy="aggressive")).kernels()
+    call, _ = scheduled(kernel, [torch.empty(512, 100_000, device="meta")], {})
+    ptx = compile_gpu_kernel(kernel.program, call.schedule, gpu((9, 0))).ptx
+    assert "ld.global.v4.b32" in ptx and "no_allocate" not in ptx
 
 
 def test_older_gpus_have_no_hints():

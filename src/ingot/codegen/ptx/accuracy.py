@@ -13,7 +13,6 @@ from dataclasses import replace
 from ingot.base.dtypes import HALVES, DataType
 from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.math import FUNCTIONS
-from ingot.fusion.groups import Level
 from ingot.loops.program import Program, Result
 
 _ROUGH = {"div", "sqrt", *FUNCTIONS}
@@ -31,14 +30,8 @@ def suited(host: Host, program: Program) -> Host:
         host,
         approximates=_is_of_halves(program) and not _decides_by_rough_values(program),
         contracts_doubles=DataType.Double not in program.buffers,
-        leaves_roots=_computes_functions(program),
+        leaves_roots=not program.is_arithmetic,
     )
-
-
-def _computes_functions(program: Program) -> bool:
-    """Whether elements of float32 go through functions."""
-    elements = (s for s in program.statements if s.level is Level.ELEMENT and s.dtype is DataType.Float)
-    return any(statement.op.name in FUNCTIONS for statement in elements)
 
 
 def _is_of_halves(program: Program) -> bool:

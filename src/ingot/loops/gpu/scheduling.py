@@ -155,7 +155,7 @@ class _Choice(LoopOrder):
         )
         line, lines = self.vector.size // lanes, math.prod(self.sizes[:-1])
         share = share_of_elements(line, lines, unit)
-        if lines == 1 and lanes > 1 and unit.read >= MUCH_READ and self._is_arithmetic:
+        if lines == 1 and lanes > 1 and unit.read >= MUCH_READ and self.program.is_arithmetic:
             lanes, line = lanes // 2, self.vector.size // (lanes // 2)
         units, together = line if share.has_lines else line * lines, share.threads * share.turns
         return self._made(
@@ -212,11 +212,12 @@ class _Choice(LoopOrder):
         """How many units of a row each thread of a team is meant to take, if there are enough threads."""
         team = units // FEW_UNITS
         comes_out_even = WARP < team <= MOST_THREADS and team == power_of_two(team) and FEW_UNITS * team == units
-        return FEW_UNITS if comes_out_even and lanes > 2 and self._is_arithmetic else max(FEW_ELEMENTS // lanes, 1)
+        is_light = lanes > 2 and self.program.is_arithmetic
+        return FEW_UNITS if comes_out_even and is_light else max(FEW_ELEMENTS // lanes, 1)
 
     def _parts(self, lanes: int, rows: int, units: int) -> GpuCall:
         """Few long rows: each over several blocks."""
-        threads, parts = (PART_THREADS, PARTS) if self._is_arithmetic else (FUNCTION_THREADS, FUNCTION_PARTS)
+        threads, parts = (PART_THREADS, PARTS) if self.program.is_arithmetic else (FUNCTION_THREADS, FUNCTION_PARTS)
         read = lanes * sum(self.widths[b] for b in self.inputs if self.vector.strides[b])
         at_once = turns_of_part(read, lanes, TURNS_AT_ONCE, are_doubles=self._makes_doubles)
         turn = threads * at_once
@@ -281,13 +282,6 @@ class _Choice(LoopOrder):
         statements = in_one_pass(self.program).statements
         stages = [s.stage for s in statements if s.is_reduction and s.level is Level.ROW]
         return power_of_two(max(map(stages.count, stages)))
-
-    @property
-    def _is_arithmetic(self) -> bool:
-        """Whether no function is computed of elements. Functions are what PyTorch may round otherwise; it need not be
-        exact, as roots are not everywhere, but they are off by an ulp and more."""
-        statements = (s for s in self.program.statements if s.level is Level.ELEMENT and not s.is_reduction)
-        return all(statement.op.tolerance.ulps <= 1 for statement in statements)
 
     @property
     def _makes_doubles(self) -> bool:
