@@ -15,6 +15,8 @@ CHOICES = {
     "THREADS": (32, 128, 256),
     "LINE_THREADS": (64, 128),
     "FEW_BYTES": (0, 32),
+    "MANY_FUNCTIONS": (0, 1, 16),
+    "TURNS": (2, 3, 4),
     "MOST_THREADS": (32, 32, 64, 1024),
     "KEPT_WORDS": (1, 8, 40),
     "FEW_ELEMENTS": (8, 16),

@@ -164,9 +164,9 @@ class Program:
 
     @cached_property
     def is_arithmetic(self) -> bool:
-        """Whether no function is computed of elements: functions are what PyTorch may be more than an ulp away from."""
+        """Whether no function is computed of elements."""
         elements = (s for s in self.statements if s.level is Level.ELEMENT and not s.is_reduction)
-        return all(statement.op.tolerance.ulps <= 1 for statement in elements)
+        return not any(statement.op.is_function for statement in elements)
 
     def level_of(self, operand: Input | Result) -> Level:
         """How often an input or the result of a statement is computed."""

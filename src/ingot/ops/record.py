@@ -103,6 +103,11 @@ class Op:
         """Whether users reach it as `fd.ops.<name>`."""
         return self.build is not None
 
+    @property
+    def is_function(self) -> bool:
+        """Whether it takes more than arithmetic: then PyTorch may be more than an ulp away from the exact result."""
+        return self.tolerance.ulps > 1
+
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 

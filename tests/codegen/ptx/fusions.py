@@ -66,6 +66,10 @@ def _mean_of_rows(ops: Any, x: Any) -> Any:
     return ops.mean(ops.sum(ops.mul(x, x), [1]), [0])
 
 
+def _waves(ops: Any, x: Any) -> Any:
+    return ops.erf(ops.exp(x) * ops.log(x)) * ops.tanh(x)
+
+
 GRID, TEAMS, COLUMNS, TILES = GpuForm.GRID, GpuForm.TEAMS, GpuForm.COLUMNS, GpuForm.TILES
 HALF = DataType.BFloat16
 SQUARES = ((1024, 1024), (1024, 1024))
@@ -73,6 +77,7 @@ FUSIONS = {
     "multiply_add": Fusion(GRID, lambda ops, x, y: x * y + 1, SQUARES),
     "multiply_add_odd": Fusion(GRID, lambda ops, x, y: x * y + 1, ((1_000_003,), (1_000_003,))),
     "gelu_half": Fusion(GRID, lambda ops, x, bias: ops.gelu(x + bias), ((1024, 1024), (1024,)), HALF),
+    "functions_in_turn": Fusion(GRID, _waves, ((1 << 21,),), is_wide=False),
     "transposed": Fusion(TILES, lambda ops, x, y: x + y, SQUARES),
     "transposed_half": Fusion(TILES, lambda ops, x, y: x + y, SQUARES, HALF, is_wide=False),
     "transposed_odd": Fusion(TILES, lambda ops, x, y: x + y, ((511, 513), (511, 513)), is_wide=False),

@@ -1,8 +1,9 @@
 """Code for a GPU run on this processor: a thread of Python's for each thread of a block, one block after another.
 
 The instructions are those LLVM is given for the GPU; only what threads ask of each other (who they are, barriers,
-reading a neighbour's register) is done by Python. So everything is tried but LLVM's code generator for GPUs. Functions
-that a GPU has instructions of its own for cannot be run, apart from reciprocals, which are exact here.
+reading a neighbour's register) is done by Python, and launches never overlap. So everything is tried but LLVM's code
+generator for GPUs. Functions that a GPU has instructions of its own for cannot be run, apart from reciprocals, which
+are exact here.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ _FUNCTIONS: dict[str, Any] = {
     "llvm.nvvm.read.ptx.sreg.tid.x": ctypes.CFUNCTYPE(_NUMBER)(lambda: _here.thread),
     "llvm.nvvm.read.ptx.sreg.ctaid.x": ctypes.CFUNCTYPE(_NUMBER)(lambda: _here.block.number),
     "llvm.nvvm.read.ptx.sreg.ctaid.y": ctypes.CFUNCTYPE(_NUMBER)(lambda: _here.block.line),
+    "llvm.nvvm.griddepcontrol.wait": ctypes.CFUNCTYPE(None)(lambda: None),
     "llvm.nvvm.barrier.cta.sync.aligned.all": ctypes.CFUNCTYPE(None, _NUMBER)(lambda _: _here.block.barrier.wait()),
     "llvm.nvvm.shfl.sync.bfly.i32": ctypes.CFUNCTYPE(_NUMBER, *[_NUMBER] * 4)(_exchanged),
 }

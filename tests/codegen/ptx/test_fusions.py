@@ -93,7 +93,22 @@ def test_older_gpus_have_no_hints():
     assert "no_allocate" not in older.ptx
 
 
-@pytest.mark.parametrize("name", ["sum_of_columns", "sum_of_all_half", "softmax_of_long_rows", "mean_of_rows"])
+@pytest.mark.parametrize("name", FUSIONS)
+def test_nothing_is_read_or_written_before_the_launch_before_has_ended(name: str):
+    for entry in re.split(r"(?=\.visible \.entry )", kernel_of(name)[0].ptx)[1:]:
+        touches = [match.start() for match in re.finditer(r"\b(ld|st|atom|red)\.(global|shared|volatile|acq)", entry)]
+        assert 0 <= entry.find("griddepcontrol.wait;") < min(touches)
+        assert "$L__BB" not in entry[: entry.find("griddepcontrol.wait;")], "whichever way a thread goes"
+
+
+def test_older_gpus_wait_anyway():
+    kernel, call = FUSIONS["softmax"].kernel()
+    assert "griddepcontrol" not in compile_gpu_kernel(kernel.program, call.schedule, gpu((8, 9))).ptx
+
+
+@pytest.mark.parametrize(
+    "name", ["functions_in_turn", "sum_of_columns", "sum_of_all_half", "softmax_of_long_rows", "mean_of_rows"]
+)
 def test_the_assembler_is_told_to_leave_loops_over_elements_and_threads_as_they_are(name: str):
     blocks = re.split(r"^(\$\w+):", kernel_of(name)[0].ptx, flags=re.MULTILINE)
     texts = dict(zip(blocks[1::2], blocks[2::2], strict=True))

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from ingot.loops.gpu import lines
+from ingot.loops.gpu import lines, scheduling
 from ingot.loops.gpu.schedule import GpuForm
 from tests.codegen.ptx.here import kernel_for, numbers, run_here
 
@@ -30,6 +30,17 @@ def test_elements_one_after_the_other(size: int):
     (result,), schedule, _ = run_here(*kernel_for(lambda ops, x, y: x * y, x, y))
     assert (schedule.form, schedule.has_lines, schedule.at_once) == (GpuForm.GRID, False, 1)
     assert torch.equal(result, x * y)
+
+
+@pytest.mark.parametrize("size", [4096, 4095, 2050, 700])
+def test_elements_that_take_long_are_taken_in_turn(size: int):
+    x, y = numbers(torch.float32, size), numbers(torch.float32, size).flip(0)
+    kernel, tensors = kernel_for(lambda ops, x, y: x * y + 3.0, x, y)
+    with patch.object(lines, "ENOUGH_THREADS", 64), patch.object(scheduling, "MANY_FUNCTIONS", 0):
+        (result,), schedule, _ = run_here(kernel, tensors)
+    assert (schedule.in_turn, schedule.at_once, schedule.lanes) == (True, lines.TURNS, 2)
+    assert schedule.is_even == (size == 4096) and schedule.has_rest == (size % 2 == 1)
+    assert torch.equal(result, x * y + 3.0)
 
 
 def test_elements_that_are_apart_are_taken_one_by_one():

@@ -10,6 +10,7 @@ import torch
 from ingot import DataType, GraphBuilder
 from ingot.fusion.rules import FusionRules
 from ingot.ir.torch_types import to_torch
+from ingot.loops.gpu.lines import TURNS
 from ingot.loops.gpu.schedule import GpuSchedule
 from ingot.runtime.cuda.kernels import scheduled
 from ingot.runtime.plan import Plan
@@ -50,6 +51,18 @@ def test_of_three_arrays_eight_bytes_of_each_are_enough_for_arithmetic(dtype: Da
 def test_functions_and_several_axes_need_whole_accesses():
     assert schedule_of(lambda ops, a, b, c: ops.exp(a * b * c), (1 << 20,), 3).lanes == 4
     assert schedule_of(product, (64, 64), 3, padding=64).lanes == 4
+
+
+@pytest.mark.parametrize(("dtype", "functions", "lanes"), [(FLOAT, 4, 4), (BFLOAT16, 4, 8), (DOUBLE, 8, 2)])
+def test_many_functions_are_computed_of_half_units_in_turn(dtype: DataType, functions: int, lanes: int):
+    def waves(count: int) -> Any:
+        return lambda ops, x: x if not count else ops.sin(waves(count - 1)(ops, x) + 1.0)
+
+    much, less = (schedule_of(waves(count), (1 << 22,), 1, dtype) for count in (functions, functions - 1))
+    assert (much.lanes, much.at_once, much.in_turn) == (lanes // 2, TURNS, True)
+    assert (less.lanes, less.at_once, less.in_turn) == (lanes, 1, False)
+    little = schedule_of(waves(functions), (1 << 16,), 1, dtype)
+    assert (little.lanes, little.at_once, little.in_turn) == (lanes // 2, 1, False)
 
 
 @pytest.mark.parametrize("columns", [2048, 4096, 8192])

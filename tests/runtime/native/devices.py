@@ -2,7 +2,7 @@
 
 Its context and its stream are what the test says, its memory is torch's on the CPU, and launching a function calls it
 at once: the handle of a function is the address of a kernel of the launcher's own interface. What was launched, with
-what and where, and whether as a graph of one kernel, can be read afterwards.
+what and where, and whether as a graph of one kernel or with an attribute, can be read afterwards.
 """
 
 import ctypes
@@ -30,7 +30,8 @@ _CALLS = ("create", "add_kernel", "instantiate", "set_kernel")
 """Those for graphs that may fail, each with a code of its own."""
 _ASKED = _GRAPH_CODES + len(_CALLS)
 _KEPT = ARGUMENTS + 1
-"""Words that are kept of a launch: its arguments, and whether it was a graph."""
+"""Words that are kept of a launch: its arguments, and how it was made."""
+_PLAIN, _GRAPH, _OVERLAPPING = range(3)
 _NODES = _ASKED + _KEPT * _MOST_LAUNCHES
 _NODE_WORDS = 9
 _MOST_GRAPHS = 32
@@ -60,11 +61,11 @@ class Machine:
         self._words = (ctypes.c_int64 * _WORDS).from_address(where)
         self._words[_CONTEXT], self._words[_FAILING] = CONTEXT, -1
         self._words[_STREAM] = STREAM
-        names = ("current_context", "push_context", "launch", "is_capturing", "current_stream")
+        names = ("current_context", "push_context", "launch", "launch_with", "is_capturing", "current_stream")
         direct = DirectWay.through(_allocator_of_the_cpu())
         tensors = TensorFunctions.find(direct if is_direct else None)
         assert direct is not None and tensors is not None, "torch must have them on the machines that run the tests"
-        get, push, launch, is_capturing, stream = (Foreign(library.address(name), 32) for name in names)
+        get, push, launch, launch_with, is_capturing, stream = (Foreign(library.address(name), 32) for name in names)
         names = (
             "stream_priority",
             "exchange_mode",
@@ -75,7 +76,11 @@ class Machine:
             "launch_graph",
         )
         graphs = GraphFunctions(*(Foreign(library.address(name), 32) for name in names))
-        self.functions = DeviceFunctions(get, push, launch, is_capturing, stream, tensors, graphs)
+        self.functions = DeviceFunctions(get, push, launch, launch_with, is_capturing, stream, tensors, graphs)
+
+    def lose_launches_with_attributes(self):
+        """As with drivers that cannot make them."""
+        self.functions = replace(self.functions, launch_with=None)
 
     def site(self, counters=0, **replaced):
         """Where records of this device run; some of its functions for tensors may be others."""
@@ -108,7 +113,7 @@ class Machine:
         self._emit_launch_graph(library)
 
     def _emit_launch(self, library):
-        """launch(function, grid, block, shared bytes, stream, parameters, extra, whether it is a graph's)"""
+        """launch(function, grid, block, shared bytes, stream, parameters, extra, how it is made)"""
         launch = library.routine("launch_any", _KEPT)
         number = launch.load(self._memory, _LAUNCHES)
         with launch.when(launch.compare(number, "==", launch.load(self._memory, _FAILING))):
@@ -120,8 +125,26 @@ class Machine:
         launch.call_address(launch.parameters[0], launch.load(launch.parameters[9]))
         launch.give_back()
         plain = library.routine("launch", ARGUMENTS)
-        plain.give_back(plain.call(launch, *plain.parameters, 0))
+        plain.give_back(plain.call(launch, *plain.parameters, _PLAIN))
         self._launch_any = launch
+        self._emit_launch_with(library)
+
+    def _emit_launch_with(self, library):
+        """launch_with(description, function, parameters, extra)"""
+        routine = library.routine("launch_with", 4)
+        description, function, parameters, extra = routine.parameters
+        *pairs, stream, attribute, count = (routine.load(description, word) for word in range(7))
+        extents = self._halves(routine, pairs)
+        number, value = (routine.load(attribute, word) for word in range(2))
+        for found, wanted in ((count, 1), (number, 6), (value, 1), (extents.pop(), 0)):
+            with routine.when(routine.compare(found, "!=", wanted)):
+                routine.give_back(1)
+        routine.give_back(routine.call(self._launch_any, function, *extents, stream, parameters, extra, _OVERLAPPING))
+
+    def _halves(self, routine, pairs):
+        return [
+            half for pair in pairs for half in (routine.common_bits(pair, (1 << 32) - 1), routine.shift_right(pair, 32))
+        ]
 
     def _emit_graphs(self, library):
         """A graph is where its one node is, and so are the node and the executable graph."""
@@ -154,11 +177,9 @@ class Machine:
         routine = library.routine("launch_graph", 2)
         node, stream = routine.parameters
         function, *pairs, parameters, extra, kernel, context = (routine.load(node, word) for word in range(_NODE_WORDS))
-        halves = [
-            half for pair in pairs for half in (routine.common_bits(pair, (1 << 32) - 1), routine.shift_right(pair, 32))
-        ]
+        halves = self._halves(routine, pairs)
         other = routine.united_bits(routine.united_bits(extra, kernel), routine.united_bits(context, halves.pop()))
-        routine.give_back(routine.call(self._launch_any, function, *halves, stream, parameters, other, 1))
+        routine.give_back(routine.call(self._launch_any, function, *halves, stream, parameters, other, _GRAPH))
 
     # --- what it answers ----------------------------------------------------------------------------------------------
 
@@ -207,7 +228,16 @@ class Machine:
     @property
     def are_graphs(self):
         """Whether each of the launches was a graph."""
-        return [bool(self._words[_ASKED + number * _KEPT + ARGUMENTS]) for number in range(self.launch_count)]
+        return [way == _GRAPH for way in self._ways]
+
+    @property
+    def overlap(self):
+        """Whether each of the launches was allowed to overlap with the one before it."""
+        return [way == _OVERLAPPING for way in self._ways]
+
+    @property
+    def _ways(self):
+        return [self._words[_ASKED + number * _KEPT + ARGUMENTS] for number in range(self.launch_count)]
 
     @property
     def graph_count(self):

@@ -43,10 +43,10 @@ def three(shape=(32, 64)):
     return [torch.randn(shape) for _ in range(3)]
 
 
-def device_call(machine, tensors, convention=Convention.LIST, fallback=None, **replaced):
+def device_call(machine, tensors, convention=Convention.LIST, fallback=None, overlaps=False, **replaced):
     """A native function of one record: a * b + c of tensors like these, launched on a machine."""
     kernel = multiply_add_kernel()
-    launch = Launch(kernel.address("multiply_add"), GRID, BLOCK, SHARED)
+    launch = Launch(kernel.address("multiply_add"), GRID, BLOCK, SHARED, overlaps=overlaps)
     patches = tuple(Patch(FIRST_ADDRESS + number, number) for number in range(4))
     step = DeviceStep((launch,), (0, 0, tensors[0].numel(), 0, 0, 0, 0), patches)
     call = FusedCall(3, 1, convention, fallback)
@@ -96,6 +96,40 @@ def test_a_kernel_is_launched_on_the_current_stream_with_its_grid_and_words(mach
     assert stream == CURRENT_STREAM
     assert call.fallback.calls == []
     assert call.statistics.executions == call.statistics.launches == machine.launch_count == 1
+
+
+def test_a_kernel_that_waits_by_itself_may_overlap_with_the_launch_before_it(machine):
+    tensors = three()
+    waiting, other = (device_call(machine, tensors, overlaps=overlaps) for overlaps in (True, False))
+    for call in (waiting, other, waiting):
+        assert torch.equal(call(tensors)[0], tensors[0] * tensors[1] + tensors[2])
+    assert machine.overlap == [True, False, True]
+    launch = Launch(multiply_add_kernel().address("multiply_add"), GRID, BLOCK, SHARED)
+    assert machine.launches == [(launch, CURRENT_STREAM)] * 3
+
+
+def test_a_captured_launch_is_one_that_every_driver_can_capture(machine):
+    tensors = three()
+    call = device_call(machine, tensors, overlaps=True)
+    for is_captured in (True, False):
+        machine.capture(is_captured)
+        assert torch.equal(call(tensors)[0], tensors[0] * tensors[1] + tensors[2])
+    assert machine.overlap == [False, True]
+
+
+def test_launches_do_not_overlap_where_the_driver_has_no_words_for_it(machine):
+    machine.lose_launches_with_attributes()
+    tensors = three()
+    call = device_call(machine, tensors, overlaps=True)
+    assert torch.equal(call(tensors)[0], tensors[0] * tensors[1] + tensors[2])
+    assert machine.overlap == [False] and machine.launch_count == 1
+
+
+def test_a_failing_launch_that_may_overlap_goes_to_the_fallback(machine):
+    tensors = three()
+    call = device_call(machine, tensors, fallback=Fallback("slow"), overlaps=True)
+    machine.fail_launch(0, 719)
+    assert call(tensors) == "slow" and machine.launch_count == 0 and call.statistics.executions == 0
 
 
 def test_results_are_new_ordinary_tensors_of_torch(machine):

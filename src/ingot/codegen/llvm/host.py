@@ -43,6 +43,8 @@ class Host:
     """Whether an instruction gives the larger or smaller of two float32, and NaN if either is."""
     computes_halves: bool = False
     """Whether instructions add and multiply both half types."""
+    overlaps_launches: bool = False
+    """Whether a kernel can be on its way while the one before it ends, and instructions wait for that end."""
     contracts_doubles: bool = False
     """Whether products of float64 may be added without being rounded first."""
     approximates: bool = False

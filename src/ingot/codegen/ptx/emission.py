@@ -40,6 +40,8 @@ class Emission:
         start = self.builder.append_block("start")
         self.builder.branch(start)
         self.builder.position_at_end(start)
+        if module.host.overlaps_launches:
+            intrinsics.follow_launch(self.builder)
         self.outside = ThreadPlace(self.builder, self.arguments, schedule)
         self.gathered: dict[int, Gathered] = {}
         self._kept: dict[tuple[int, int], Value] = {}
@@ -64,13 +66,16 @@ class Emission:
         places: list[ThreadPlace] = []
         for step, is_full in enumerate(surely):
             unit = self.builder.add(first, self.arguments.index(step * apart))
-            place = self._entered(outside, loop, unit, units, is_full)
+            place = self.entered_one(outside, loop, unit, units, is_full)
             if step and is_full and surely[0] and len(loop.axes) == 1:
                 place.before, place.along, place.ahead = places[-1], loop.axes[0], apart * loop.lanes
             places.append(place)
         return places
 
-    def _entered(self, outside: ThreadPlace, loop: Loop, unit: ir.Value, units: ir.Value, is_full: bool) -> ThreadPlace:
+    def entered_one(
+        self, outside: ThreadPlace, loop: Loop, unit: ir.Value, units: ir.Value, is_full: bool
+    ) -> ThreadPlace:
+        """The place of a unit; threads that have none there are at the last one."""
         builder, index = self.builder, self.arguments.index
         is_inside = None
         if not is_full:

@@ -46,6 +46,15 @@ def doubling(builder: Any, first: int, end: int) -> Iterator[ir.Value]:
 
 
 @contextmanager
+def counting(builder: Any, end: int) -> Iterator[ir.Value]:
+    """The same over a number that counts from 0."""
+    body, number = _looping(builder, 0)
+    yield number
+    following = builder.add(number, _INDEX(1))
+    _end_loop(builder, body, number, following, builder.icmp_unsigned("<", following, _INDEX(end)))
+
+
+@contextmanager
 def halving(builder: Any, first: int) -> Iterator[ir.Value]:
     """The same over a number that is halved, until it is 1."""
     body, number = _looping(builder, first)
@@ -74,6 +83,12 @@ def _end_loop(builder: Any, body: Any, number: Any, following: ir.Value, goes_on
 def barrier(builder: Any) -> None:
     """All threads of the block arrive before any goes on; what they wrote to shared memory is seen by all."""
     _intrinsic(builder, "llvm.nvvm.barrier.cta.sync.aligned.all", ir.VoidType(), _INDEX(0))
+
+
+def follow_launch(builder: Any) -> None:
+    """Wait until the launch before this one on its stream has ended, and all it wrote is seen. Nothing that others may
+    write can be touched before."""
+    _intrinsic(builder, "llvm.nvvm.griddepcontrol.wait", ir.VoidType())
 
 
 def trap(builder: Any) -> None:

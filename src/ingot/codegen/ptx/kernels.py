@@ -95,8 +95,14 @@ class _GridEmission(Emission):
             loop = replace(loop, axes=loop.axes[-1:])
         units = self.units(loop.axes, loop.lanes)
         first = builder.add(builder.mul(block, index(schedule.threads * loop.at_once)), thread)
-        surely = [schedule.is_even] * loop.at_once
-        self.run_side_by_side(self.entered(outside, loop, first, schedule.threads, units, surely), loop.body)
+        if schedule.in_turn:
+            with intrinsics.counting(builder, loop.at_once) as number:
+                unit = builder.add(first, builder.mul(self.wide(number), index(schedule.threads)))
+                place = self.entered_one(outside, loop, unit, units, schedule.is_even)
+                self.run_side_by_side([place], loop.body)
+        else:
+            surely = [schedule.is_even] * loop.at_once
+            self.run_side_by_side(self.entered(outside, loop, first, schedule.threads, units, surely), loop.body)
         if schedule.has_rest:
             self._rest(loop, builder.add(builder.mul(block, index(schedule.threads)), thread))
         builder.ret_void()

@@ -39,6 +39,7 @@ def gpu(capability: tuple[int, int]) -> Host:
         packs_bfloat16=capability >= (8, 0),
         has_extrema=capability >= (8, 0),
         computes_halves=capability >= (9, 0),
+        overlaps_launches=capability >= (9, 0),
     )
 
 

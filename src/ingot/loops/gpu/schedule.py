@@ -68,6 +68,8 @@ class GpuSchedule:
     alike: tuple[int, ...] = ()
     """For each buffer the first one with the same strides, in bytes, so that distances in both are computed once; known
     in the grid form alone: other forms would hold them too long."""
+    in_turn: bool = False
+    """Whether a thread takes elements in the grid form one time after another, by the same code; else side by side."""
     counts_blocks: bool = False
     """Whether blocks count themselves, so that the last one to be done can put together what all have left."""
 
@@ -82,7 +84,7 @@ class GpuSchedule:
 
     @property
     def is_unrolled(self) -> bool:
-        """Whether a thread's code has no loops: it takes its elements so often, and no more."""
+        """Whether a thread takes its elements so often, and no more: how often is in its code."""
         return self.form in (GpuForm.GRID, GpuForm.TILES) or self.steps > 0
 
     @property
@@ -99,7 +101,8 @@ class GpuSchedule:
         names = [f"out{i}" for i in range(len(program.outputs))] + [f"in{i}" for i in range(len(program.inputs))]
         moves = ", ".join(f"{name} {motion.value}" for name, motion in zip(names, self.motions, strict=True))
         shares = {
-            GpuForm.GRID: f"{self.at_once} times each{' on a line' if self.has_lines else ''}",
+            GpuForm.GRID: f"{self.at_once} times each{' in turn' if self.in_turn else ''}"
+            f"{' on a line' if self.has_lines else ''}",
             GpuForm.TEAMS: f"teams of {self.team}, {self.steps or 'counted'} steps",
             GpuForm.COLUMNS: f"teams of {self.team}, {self.steps or 'counted'} steps",
             GpuForm.TILES: f"{self.tile} x {self.tile} elements each",

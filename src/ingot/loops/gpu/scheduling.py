@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ingot.base.dtypes import DataType
+from ingot.base.dtypes import HALVES, DataType
 from ingot.fusion.groups import Level
 from ingot.loops.gpu.halves import in_halves
 from ingot.loops.gpu.keeping import kept_values
-from ingot.loops.gpu.lines import MUCH_READ, Unit, share_of_elements
+from ingot.loops.gpu.lines import MANY_FUNCTIONS, MUCH_READ, TURNS, Unit, is_enough, share_of_elements
 from ingot.loops.gpu.schedule import ACCESS, WARP, GpuForm, GpuSchedule
 from ingot.loops.gpu.sharing import (
     COLUMN_PART_THREADS,
@@ -155,8 +155,14 @@ class _Choice(LoopOrder):
         )
         line, lines = self.vector.size // lanes, math.prod(self.sizes[:-1])
         share = share_of_elements(line, lines, unit)
-        if lines == 1 and lanes > 1 and unit.read >= MUCH_READ and self.program.is_arithmetic:
-            lanes, line = lanes // 2, self.vector.size // (lanes // 2)
+        in_turn = False
+        if lines == 1 and lanes > 1:
+            computes_much = self._computes_much(lanes)
+            if computes_much or (unit.read >= MUCH_READ and self.program.is_arithmetic):
+                lanes, line = lanes // 2, self.vector.size // (lanes // 2)
+            in_turn = computes_much and is_enough(line, TURNS)
+        if in_turn:
+            share = replace(share, turns=TURNS)
         units, together = line if share.has_lines else line * lines, share.threads * share.turns
         return self._made(
             GpuForm.GRID,
@@ -167,6 +173,7 @@ class _Choice(LoopOrder):
             is_even=units % together == 0,
             has_rest=self.vector.size % lanes != 0,
             has_lines=share.has_lines,
+            in_turn=in_turn,
         )
 
     def _tiles(self, number: int, turned: list[int]) -> GpuCall:
@@ -268,6 +275,14 @@ class _Choice(LoopOrder):
             part=part,
         )
 
+    def _computes_much(self, elements: int) -> bool:
+        """Whether a thread computes many functions of so many elements; those of 16-bit programs are half as long."""
+        functions = sum(
+            s.level is Level.ELEMENT and not s.is_reduction and s.op.is_function for s in self.program.statements
+        )
+        are_short = all(dtype in HALVES for dtype in self.program.buffers if dtype.is_float)
+        return functions * elements >= MANY_FUNCTIONS * (2 if are_short else 1)
+
     def _counts_blocks(self, grid: int, part: int) -> bool:
         """Whether blocks leave each other something, and are few enough to count: for each group of rows that goes in
         parts, or all of them for a total."""
@@ -337,6 +352,7 @@ class _Choice(LoopOrder):
         is_even: bool = False,
         has_rest: bool = False,
         has_lines: bool = False,
+        in_turn: bool = False,
         one_pass: bool = False,
         tile: int = 0,
         turned: Sequence[int] = (),
@@ -367,6 +383,7 @@ class _Choice(LoopOrder):
             turned=tuple(turned),
             is_split=part > 0,
             alike=tuple(map(self.strides.index, self.strides)) if form is GpuForm.GRID else (),
+            in_turn=in_turn,
             counts_blocks=self._counts_blocks(grid, part),
         )
         alignments = tuple(

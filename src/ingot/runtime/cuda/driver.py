@@ -44,6 +44,7 @@ PROTOTYPES: Mapping[str, tuple[type, ...]] = {
 }
 """The functions that are called, by their documented names, and the types of their arguments. All return a code."""
 NATIVE = (
+    "cuLaunchKernelEx",
     "cuStreamGetPriority",
     "cuGraphCreate",
     "cuGraphAddKernelNode",

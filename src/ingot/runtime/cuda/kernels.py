@@ -109,7 +109,8 @@ def gpu_words(call: GpuCall, layout: WordLayout, buffers: int) -> list[int]:
 def _launch(call: GpuCall, function: LoadedFunction, launch: GpuLaunch) -> Launch:
     grid = launch.blocks(call), launch.lines(call), 1
     threads = launch.schedule(call.schedule).threads
-    return Launch(function.handle, grid, (threads, 1, 1), executables=executables_of(function.handle).address)
+    executables = executables_of(function.handle).address
+    return Launch(function.handle, grid, (threads, 1, 1), executables=executables, overlaps=function.overlaps)
 
 
 def compiled_for(program: Program, call: GpuCall, index: int) -> GpuKernel:

@@ -34,6 +34,8 @@ _RELAXED_CAPTURE = 2
 """Options, attributes and modes, as the driver numbers them."""
 _DYNAMIC_SHARED_MEMORY = ".extern .shared"
 """How PTX declares shared memory whose size a launch decides."""
+_WAIT_FOR_LAUNCH = "griddepcontrol.wait;"
+"""How PTX says that the launch before has to end first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class LoadedFunction:
     """Of each block, besides what a launch asks for."""
     threads: int
     """The most that a block can have, with the registers it needs."""
+    overlaps: bool
+    """Whether it waits for the launch before it by itself, so that it may be on its way while that one ends."""
 
 
 class Modules:
@@ -170,6 +174,7 @@ def _function(driver: Driver, module: c_void_p, ptx: str, entry: str, device: in
         local_bytes=ask(_LOCAL_BYTES),
         shared_bytes=shared_bytes,
         threads=ask(_THREADS),
+        overlaps=_WAIT_FOR_LAUNCH in ptx,
     )
 
 

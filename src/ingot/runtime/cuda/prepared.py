@@ -30,6 +30,8 @@ class Launch:
     """Dynamic shared memory of a block."""
     executables: int = 0
     """Where native code keeps the graphs that it launches it by; 0 if it shall launch it as it is."""
+    overlaps: bool = False
+    """Whether it may be on its way while the launch before it ends, because it waits for that by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,8 @@ from ingot.runtime.native.routines import Condition, Foreign, Library, Routine, 
 
 _DLPACK_CUDA = 2
 """The number of CUDA among DLPack's kinds of devices."""
+_AS_GRAPH, _OVERLAPPING, _BY_ITSELF = range(3)
+"""How launches are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class DeviceFunctions:
     current_context: Foreign
     push_context: Foreign
     launch: Foreign
+    launch_with: Foreign | None
+    """By which a launch is given attributes, if there is such a function."""
     is_capturing: Foreign
     current_stream: Foreign
     tensors: TensorFunctions
@@ -67,7 +71,12 @@ class DeviceFunctions:
             get, push, launch, is_capturing = (Foreign(address_of(name), 32) for name in names)
         except CudaError:
             return None
-        return cls(get, push, launch, is_capturing, exchange.current_stream, tensors, GraphFunctions.of_cuda())
+        try:
+            launch_with = Foreign(address_of("cuLaunchKernelEx"), 32)
+        except CudaError:
+            launch_with = None
+        stream, graphs = exchange.current_stream, GraphFunctions.of_cuda()
+        return cls(get, push, launch, launch_with, is_capturing, stream, tensors, graphs)
 
 
 class DeviceLaunchingEmitter:
@@ -211,7 +220,7 @@ class DeviceLaunchingEmitter:
         record, slots, stream = routine.parameters
         words, parameters = routine.stack(routine.load(record, records.MOST_WORDS)), routine.stack(1)
         routine.store(words, parameters)
-        is_plain = 1 if self._functions.graphs is None else self._is_plain(routine, record, stream)
+        way = self._way(routine, record, stream)
         steps = routine.load(record, records.STEPS)
         with routine.loop(routine.load(record, records.STEP_COUNT)) as index:
             step = routine.add(steps, routine.multiply(index, records.STEP_WORDS * 8))
@@ -219,33 +228,51 @@ class DeviceLaunchingEmitter:
             launches = routine.load(step, device_records.STEP_LAUNCHES)
             with routine.loop(routine.load(step, device_records.STEP_LAUNCH_COUNT)) as number:
                 launch = routine.add(launches, routine.multiply(number, device_records.LAUNCH_WORDS * 8))
-                code = routine.call(launch_one, launch, stream, parameters, is_plain)
+                code = routine.call(launch_one, launch, stream, parameters, way)
                 with routine.when(routine.compare(code, "!=", 0)):
                     routine.give_back(code)
         routine.give_back(0)
         return routine
 
-    def _is_plain(self, routine: Routine, record: Value, stream: Value) -> Word:
-        """Whether launches are not to be graphs: because they are captured, and will be part of another, or because the
-        device has so much to do that it does not wait for the host."""
+    def _way(self, routine: Routine, record: Value, stream: Value) -> Word:
+        """How launches are made. Those that are captured will be part of a graph, and are what any driver can capture;
+        others are graphs, unless the device has so much to do that it does not wait for the host."""
         most = routine.multiply(routine.load(record, records.STEP_COUNT), MOST_BYTES)
         is_large = routine.compare(routine.load(record, records.BYTES_MOVED), ">", most)
-        return routine.choose(routine.either(is_large, self._is_captured(routine, stream)), 1, 0)
+        others = routine.choose(is_large, _OVERLAPPING, _AS_GRAPH)
+        return routine.choose(self._is_captured(routine, stream), _BY_ITSELF, others)
 
     def _launch_one(self) -> Routine:
-        """launch_one(launch, stream, parameters, is plain): as a graph where that can be, or as it is; 0, or a code."""
-        graphs = self._functions.graphs
+        """launch_one(launch, stream, parameters, way): as a graph where that can be, or else so that it overlaps with
+        the launch before it, where that can be; 0, or a code."""
+        graphs, launch_with = self._functions.graphs, self._functions.launch_with
         launch_graph = None if graphs is None else GraphLaunchingEmitter(self._library, graphs).emit()
         routine = self._library.routine("launch_one", 4)
-        launch, stream, parameters, is_plain = routine.parameters
+        launch, stream, parameters, way = routine.parameters
         if launch_graph is not None:
-            with routine.when(routine.compare(is_plain, "==", 0)):
+            with routine.when(routine.compare(way, "==", _AS_GRAPH)):
                 code = routine.call(launch_graph, launch, stream, parameters)
                 with routine.when(routine.compare(code, "!=", PLAIN)):
                     routine.give_back(code)
-        described = [routine.load(launch, word) for word in range(device_records.LAUNCH_ARGUMENTS)]
-        routine.give_back(routine.call(self._functions.launch, *described, stream, parameters, 0))
+        if launch_with is not None:
+            attribute = routine.load(launch, device_records.LAUNCH_ATTRIBUTE)
+            is_possible = routine.compare(attribute, "!=", 0)
+            with routine.when(routine.both(is_possible, routine.compare(way, "!=", _BY_ITSELF))):
+                described = self._with_attribute(routine, launch, stream, attribute)
+                routine.give_back(routine.call(launch_with, described, routine.load(launch), parameters, 0))
+        arguments = [routine.load(launch, word) for word in range(device_records.LAUNCH_ARGUMENTS)]
+        routine.give_back(routine.call(self._functions.launch, *arguments, stream, parameters, 0))
         return routine
+
+    def _with_attribute(self, routine: Routine, launch: Value, stream: Value, attribute: Value) -> Word:
+        """A launch as the driver takes it together with one attribute."""
+        first = device_records.LAUNCH_EXTENTS
+        extents = [routine.load(launch, first + word) for word in range(device_records.EXTENTS_WORDS)]
+        words = [*extents, stream, attribute, 1]
+        described = routine.stack(len(words))
+        for number, word in enumerate(words):
+            routine.store(word, described, number)
+        return described
 
     # --- results ------------------------------------------------------------------------------------------------------
 

@@ -28,10 +28,15 @@ TENSOR_WORDS = 4
 # What a step on a device has instead of an entry.
 STEP_LAUNCHES, STEP_LAUNCH_COUNT = STEP_ENTRY, STEP_IS_PARALLEL
 # A launch, as the driver takes it: function, grid and block along three axes each, and bytes of shared memory. Then
-# where its executable graphs are, or 0, and all but the function again, as a graph's node has it: in halves of words.
+# where its executable graphs are, or 0, and all but the function again in halves of words, as a graph's node and a
+# launch with attributes have it; and where the attribute is that lets it overlap with the launch before, or 0.
 LAUNCH_ARGUMENTS = 8
-LAUNCH_EXECUTABLES, LAUNCH_EXTENTS = 8, 9
-LAUNCH_WORDS = 13
+LAUNCH_EXECUTABLES, LAUNCH_EXTENTS, EXTENTS_WORDS, LAUNCH_ATTRIBUTE = 8, 9, 4, 13
+LAUNCH_WORDS = 14
+
+_OVERLAPS = 6
+_ATTRIBUTE = (ctypes.c_int64 * 9)(_OVERLAPS, 1)
+"""An attribute of a launch as the driver takes it: its number, and a value in as many words as any has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,8 @@ def _launch_words(launch: Launch) -> list[int]:
     extents = (*launch.grid, *launch.block, launch.shared_bytes)
     halves = (*extents, 0)
     paired = [low | high << 32 for low, high in zip(halves[::2], halves[1::2], strict=True)]
-    return [launch.function, *extents, launch.executables, *paired]
+    attribute = ctypes.addressof(_ATTRIBUTE) if launch.overlaps else 0
+    return [launch.function, *extents, launch.executables, *paired, attribute]
 
 
 def _tensor_words(tensor: Prototype) -> list[int]:

@@ -35,7 +35,7 @@ _RELAXED_CAPTURE = 2
 """The mode in which a thread may make a graph while another captures one."""
 # A kernel node as the driver takes it: the function, its grid, block and shared memory in four words, where its
 # parameters are, and three words for other ways to say the same.
-_PARAMETERS, _NODE_WORDS = 5, 9
+_PARAMETERS, _NODE_WORDS = 1 + device_records.EXTENTS_WORDS, 9
 
 
 @dataclass(frozen=True, slots=True)
