@@ -21,6 +21,7 @@ pytestmark = pytest.mark.cuda
 GPU = torch.device("cuda", 0)
 ROWS, COLUMNS = 1024, 2048
 CALLS = 300
+SMALL = 256, 256
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +33,18 @@ def whole_numbers(*shape: int) -> torch.Tensor:
     return torch.randint(-8, 8, shape, device=GPU).float()
 
 
-def compiled(function: Any, *inputs: torch.Tensor) -> Any:
-    """The function, called often enough to be answered natively."""
+def called_often(function: Any, *inputs: torch.Tensor) -> Any:
+    """The function compiled, and called often enough to be answered natively."""
     call = ingot.jit(function)
     for _ in range(4):
         call(*[x.clone() for x in inputs])
-    assert sum(x.nbytes for x in inputs) > MOST_BYTES
     return call
+
+
+def compiled(function: Any, *inputs: torch.Tensor) -> Any:
+    """The same for inputs so large that launches are no graphs."""
+    assert sum(x.nbytes for x in inputs) > MOST_BYTES
+    return called_often(function, *inputs)
 
 
 def test_kernels_wait_by_themselves_where_devices_can_overlap_them():
@@ -118,3 +124,61 @@ def test_copies_to_the_host_wait_for_the_last_launch():
         there.copy_(call(x + number), non_blocking=True)
         torch.cuda.current_stream().synchronize()
         assert torch.equal(there, (x.flip(0) + number + 1).cpu())
+
+
+# --- captured ---------------------------------------------------------------------------------------------------------
+
+
+def captured(body: Any) -> Any:
+    """What a body gives that is captured in a graph, on a stream of its own which it is told, after some replays."""
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.graph(graph, stream=stream):
+        result = body(stream)
+    for _ in range(5):
+        graph.replay()
+    torch.cuda.synchronize()
+    return result
+
+
+@pytest.mark.parametrize("shape", [(ROWS, COLUMNS), SMALL])
+def test_chains_are_replayed_in_their_order(shape: tuple[int, int]):
+    x = whole_numbers(*shape)
+    call = called_often(lambda x: x.flip(0) + 1, x)
+
+    def chain(stream: torch.cuda.Stream) -> torch.Tensor:
+        found = x
+        for _ in range(99):
+            found = call(found)
+        return found
+
+    assert torch.equal(captured(chain), x.flip(0) + 99)
+
+
+def test_copies_come_between_captured_launches():
+    x = whole_numbers(*SMALL)
+    call = called_often(lambda x: x.flip(0) + 1, x)
+
+    def copied(stream: torch.cuda.Stream) -> torch.Tensor:
+        there = torch.empty_like(x)
+        there.copy_(call(x))
+        cleared = torch.empty_like(x).zero_()
+        return call(there) + call(cleared) + call(torch.relu(there))
+
+    assert torch.equal(captured(copied), x + 2 + 1 + torch.relu(x.flip(0) + 1).flip(0) + 1)
+
+
+def test_captured_launches_on_two_streams_wait_for_each_other():
+    x, other = whole_numbers(*SMALL), torch.cuda.Stream()
+    call = called_often(lambda x: x.flip(0) + 1, x)
+
+    def forked(stream: torch.cuda.Stream) -> torch.Tensor:
+        first = call(x)
+        other.wait_stream(stream)
+        with torch.cuda.stream(other):
+            there = call(call(first))
+        here = call(first)
+        stream.wait_stream(other)
+        return call(there) + here
+
+    assert torch.equal(captured(forked), x + 4 + x + 2)

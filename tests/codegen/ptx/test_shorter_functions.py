@@ -49,3 +49,18 @@ def test_what_is_rounded_to_bfloat16_at_once_may_be_rougher(name: str):
     assert functions(lambda ops, x: [apply(ops, x)], FLOAT) == {name}
     assert functions(lambda ops, x: [apply(ops, x)], capability=(7, 0)) == {name}
     assert functions(lambda ops, x: [apply(ops, x), apply(ops, x) * 3]) == {name}, "used before it is rounded, too"
+
+
+def softmax_like(ops: Any, x: Any, shifts: bool = True, other: bool = False) -> Any:
+    powers = ops.exp(x - ops.amax(x, [1], True) if shifts else x)
+    return [powers / ops.sum(powers * 2.0 if other else powers, [1], True)]
+
+
+def test_softmax_divides_roughly_and_nothing_else_does():
+    assert "rough_div" in functions(softmax_like, FLOAT)
+    assert "rough_div" in functions(lambda ops, x: [ops.softmax(x, 1)], FLOAT)
+    assert "rough_div" in functions(lambda ops, x: [ops.softmax(ops.where(x > 0, x, -1.0), 1)], FLOAT)
+    for changes in ({"shifts": False}, {"other": True}):
+        assert "rough_div" not in functions(lambda ops, x, changes=changes: softmax_like(ops, x, **changes), FLOAT)
+    assert "rough_div" not in functions(lambda ops, x: [x / ops.sum(x, [1], True)], FLOAT)
+    assert "rough_div" not in functions(lambda ops, x: softmax_like(ops, ops.cast(x, DataType.Double)), FLOAT)

@@ -69,6 +69,9 @@ class FakeDriver:
     def cuInit(self, flags):
         self._note("cuInit", flags)
 
+    def cuDriverGetVersion(self, version):
+        version[0] = 12080
+
     def cuGetErrorName(self, code, text):
         if code in NAMES:
             text[0] = NAMES[code]

@@ -62,6 +62,7 @@ def test_devices_are_described(install):
     install(FakeDriver(devices=2))
     assert device(0) == Device(0, (9, 0), 232448)
     assert device(1) == Device(1, (9, 1), 232448)
+    assert driver().version() == 12080
     with pytest.raises(CudaError, match=r"cuDeviceGet failed with an unknown error \(101\)"):
         device(2)
 

@@ -76,11 +76,15 @@ class Machine:
             "launch_graph",
         )
         graphs = GraphFunctions(*(Foreign(library.address(name), 32) for name in names))
-        self.functions = DeviceFunctions(get, push, launch, launch_with, is_capturing, stream, tensors, graphs)
+        self.functions = DeviceFunctions(get, push, launch, launch_with, True, is_capturing, stream, tensors, graphs)
 
     def lose_launches_with_attributes(self):
         """As with drivers that cannot make them."""
         self.functions = replace(self.functions, launch_with=None)
+
+    def lose_captures_with_attributes(self):
+        """As with drivers that cannot capture them."""
+        self.functions = replace(self.functions, captures_attributes=False)
 
     def site(self, counters=0, **replaced):
         """Where records of this device run; some of its functions for tensors may be others."""

@@ -108,13 +108,16 @@ def test_a_kernel_that_waits_by_itself_may_overlap_with_the_launch_before_it(mac
     assert machine.launches == [(launch, CURRENT_STREAM)] * 3
 
 
-def test_a_captured_launch_is_one_that_every_driver_can_capture(machine):
+@pytest.mark.parametrize("captures_attributes", [True, False])
+def test_a_captured_launch_is_one_that_the_driver_can_capture(machine, captures_attributes):
+    if not captures_attributes:
+        machine.lose_captures_with_attributes()
     tensors = three()
     call = device_call(machine, tensors, overlaps=True)
     for is_captured in (True, False):
         machine.capture(is_captured)
         assert torch.equal(call(tensors)[0], tensors[0] * tensors[1] + tensors[2])
-    assert machine.overlap == [False, True]
+    assert machine.overlap == [captures_attributes, True]
 
 
 def test_launches_do_not_overlap_where_the_driver_has_no_words_for_it(machine):

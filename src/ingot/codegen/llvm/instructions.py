@@ -169,7 +169,7 @@ class Instructions:
         """Integers only by a divisor other than 0, which `supports` sees to. Division by -1 is negation: for the lowest
         integer the instruction for division would end the process."""
         if x.dtype is DataType.Float and self.host.has_approximations and isinstance(y.code, ir.Spread):
-            return self._shared_quotient(x, y.code.single)
+            return self._shared_quotient(x, y.code.single, is_rough=self.host.approximates)
         if self._may_approximate(x) and x.narrow and y.narrow and self.host.computes_halves and self.lanes % 2 == 0:
             return self.quotient_of_bfloat16(x.narrow, y.narrow)
         if self._may_approximate(x):
@@ -186,11 +186,17 @@ class Instructions:
         divisor = self.select(negates, self.constant(1, y), y)
         return self.select(negates, self.neg(x), Value(self.builder.sdiv(x.code, divisor.code), x.dtype))
 
-    def _shared_quotient(self, x: Value, divisor: ir.Value) -> Value:
+    def rough_div(self, x: Value, y: Value) -> Value:
+        """float32, right to 2 ulp, on a GPU."""
+        if isinstance(y.code, ir.Spread):
+            return self._shared_quotient(x, y.code.single, is_rough=True)
+        return self.div(x, y)
+
+    def _shared_quotient(self, x: Value, divisor: ir.Value, is_rough: bool) -> Value:
         """A GPU divides in a dozen instructions; what of them depends on the divisor alone is done once."""
         spread = lambda part: NumberLanes(self.builder, self.splat(part.value))
         shared = Divisor.of(NumberLanes(self.builder, divisor)).spread(spread)
-        divided = shared.rough_quotient if self.host.approximates else shared.quotient
+        divided = shared.rough_quotient if is_rough else shared.quotient
         return Value(divided(NumberLanes(self.builder, x.code)).value, x.dtype)
 
     def quotient_of_bfloat16(self, x: Value, y: Value) -> Value:

@@ -1,9 +1,14 @@
-"""Functions of which a program that may be computed roughly needs less than all.
+"""Functions of which a program needs less than all.
+
+    %2 = exp(%0 - %1); %4 = div(%2, %3)     becomes    %4 = rough_div(%2, %3), where %1 is amax(%0) and %3 is sum(%2)
+
+Softmax divides what is right to 2 ulp by a sum of thousands of such numbers. Its quotient is as good if it is right to
+2 ulp as well, and takes a quarter of the instructions. The largest element's is exact: 1 is divided there.
 
     %1 = erf(%0); %2 = add(1, %1)           becomes    %2 = one_and_erf(%0)
     %1 = erf(%0); %2 = cast(%1): bf16       becomes    %1 = erf_to_8_bits(%0); %2 = cast(%1): bf16
 
-gelu and others like it add 1 to erf or tanh. The sum takes fewer instructions than the function does, as nothing near
+This is for programs that may be computed roughly, as those of 16-bit numbers may. gelu and others like it add 1 to erf or tanh. The sum takes fewer instructions than the function does, as nothing near
 zero has to be exact, and is better where the two nearly cancel. And what is rounded to bfloat16 at once may be off by
 an eighth of a unit in its last place before. Nothing is taken out: what only led to a sum, nobody asks for any more.
 """
@@ -15,20 +20,35 @@ from dataclasses import replace
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm.host import Host
+from ingot.codegen.llvm.instructions import Instructions
 from ingot.codegen.llvm.math import SUMS_WITH_ONE, TO_8_BITS
 from ingot.loops.program import Known, Operand, Program, Result, Statement
 from ingot.ops.record import Op
 
 
 def with_shorter_functions(program: Program, host: Host) -> Program:
-    """The same program for a GPU, if that may be rough."""
+    """The same program for a GPU."""
     if not host.approximates:
-        return program
+        return replace(program, statements=tuple(_share_of_row(program, each) for each in program.statements))
     statements = program.statements
     if host.packs_bfloat16:
         only_rounded = _only_rounded(program)
         statements = [_rounded(each) if index in only_rounded else each for index, each in enumerate(statements)]
     return replace(program, statements=tuple(_sum_with_one(program, statement) for statement in statements))
+
+
+def _share_of_row(program: Program, statement: Statement) -> Statement:
+    """A statement, in other words where it is the last of softmax's."""
+    if statement.op.name != "div" or statement.dtype is not DataType.Float:
+        return statement
+    powers, total = (_made(program, operand) for operand in statement.operands)
+    if powers is None or total is None or powers.op.name != "exp" or total.op.name != "sum":
+        return statement
+    difference = _made(program, powers.operands[0])
+    largest = _made(program, difference.operands[1]) if difference is not None and difference.op.name == "sub" else None
+    if total.operands != statement.operands[:1] or largest is None or largest.op.name != "amax":
+        return statement
+    return replace(statement, op=replace(statement.op, name="rough_div", emit=Instructions.rough_div))
 
 
 def _only_rounded(program: Program) -> set[int]:
@@ -61,8 +81,13 @@ def _is_one(operand: Operand) -> bool:
 
 
 def _function(program: Program, operand: Operand, names: Mapping[str, object]) -> Statement | None:
-    made = program.statements[operand.index] if isinstance(operand, Result) else None
+    made = _made(program, operand)
     return made if made is not None and made.op.name in names else None
+
+
+def _made(program: Program, operand: Operand) -> Statement | None:
+    """The statement that an operand is the result of."""
+    return program.statements[operand.index] if isinstance(operand, Result) else None
 
 
 def _named(op: Op, pattern: str) -> Op:

@@ -23,6 +23,7 @@ from ingot.runtime.native.once import OncePerKey, once
 
 PROTOTYPES: Mapping[str, tuple[type, ...]] = {
     "cuInit": (c_uint,),
+    "cuDriverGetVersion": (POINTER(c_int),),
     "cuGetErrorName": (c_int, POINTER(c_char_p)),
     "cuGetErrorString": (c_int, POINTER(c_char_p)),
     "cuDeviceGetCount": (POINTER(c_int),),
@@ -126,6 +127,12 @@ class Driver:
         if name not in self._functions:
             raise CudaError(f"this driver has no {name}; update it")
         return ctypes.cast(self._functions[name], c_void_p).value or 0
+
+    def version(self) -> int:
+        """Of CUDA, as far as the driver knows it: 13000 for 13.0."""
+        version = c_int()
+        self.call("cuDriverGetVersion", byref(version))
+        return version.value
 
     def device_count(self) -> int:
         count = c_int()

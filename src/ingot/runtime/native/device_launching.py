@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingot.base.errors import CudaError
-from ingot.runtime.cuda.driver import address_of
+from ingot.runtime.cuda.driver import address_of, driver
 from ingot.runtime.native import device_records, records
 from ingot.runtime.native.addresses import TensorExchange, python_function
 from ingot.runtime.native.answering import (
@@ -41,6 +41,8 @@ from ingot.runtime.native.routines import Condition, Foreign, Library, Routine, 
 
 _DLPACK_CUDA = 2
 """The number of CUDA among DLPack's kinds of devices."""
+_FIRST_TO_CAPTURE_ATTRIBUTES = 13000
+"""The version of a driver that is known to make graphs of launches that overlap. Those before 12.3 cannot."""
 _AS_GRAPH, _OVERLAPPING, _BY_ITSELF = range(3)
 """How launches are made."""
 
@@ -54,6 +56,8 @@ class DeviceFunctions:
     launch: Foreign
     launch_with: Foreign | None
     """By which a launch is given attributes, if there is such a function."""
+    captures_attributes: bool
+    """Whether a launch that has attributes can be captured."""
     is_capturing: Foreign
     current_stream: Foreign
     tensors: TensorFunctions
@@ -75,8 +79,9 @@ class DeviceFunctions:
             launch_with = Foreign(address_of("cuLaunchKernelEx"), 32)
         except CudaError:
             launch_with = None
+        captures_attributes = driver().version() >= _FIRST_TO_CAPTURE_ATTRIBUTES
         stream, graphs = exchange.current_stream, GraphFunctions.of_cuda()
-        return cls(get, push, launch, launch_with, is_capturing, stream, tensors, graphs)
+        return cls(get, push, launch, launch_with, captures_attributes, is_capturing, stream, tensors, graphs)
 
 
 class DeviceLaunchingEmitter:
@@ -235,12 +240,13 @@ class DeviceLaunchingEmitter:
         return routine
 
     def _way(self, routine: Routine, record: Value, stream: Value) -> Word:
-        """How launches are made. Those that are captured will be part of a graph, and are what any driver can capture;
-        others are graphs, unless the device has so much to do that it does not wait for the host."""
+        """How launches are made. Those that are captured will be part of another graph, and are what the driver can
+        capture; others are graphs, unless the device has so much to do that it does not wait for the host."""
         most = routine.multiply(routine.load(record, records.STEP_COUNT), MOST_BYTES)
         is_large = routine.compare(routine.load(record, records.BYTES_MOVED), ">", most)
         others = routine.choose(is_large, _OVERLAPPING, _AS_GRAPH)
-        return routine.choose(self._is_captured(routine, stream), _BY_ITSELF, others)
+        captured = _OVERLAPPING if self._functions.captures_attributes else _BY_ITSELF
+        return routine.choose(self._is_captured(routine, stream), captured, others)
 
     def _launch_one(self) -> Routine:
         """launch_one(launch, stream, parameters, way): as a graph where that can be, or else so that it overlaps with

@@ -77,7 +77,7 @@ _LOWEST, _HIGHEST = -126, 127
 
 
 def _whole_power(x: Number, octaves: Fraction) -> tuple[Number, Number]:
-    """The whole number n at or below x * octaves, and 2^n.
+    """-n and 2^n for the whole number n at or below x * octaves.
 
     n is found between 0 and 1, where an instruction saturates: beyond the reach of exponents r = x * octaves - n grows,
     and 2^r vanishes or overflows in its place, so that denormal and infinite results need nothing more. The sum with
@@ -87,7 +87,7 @@ def _whole_power(x: Number, octaves: Fraction) -> tuple[Number, Number]:
     share = fma_within_one(x, octaves / reach, (-_LOWEST - Fraction(1, 2)) / reach)
     lowest = x.format.rounder + (x.format.bias + _LOWEST)
     n_rounder = fma(share, float(reach), lowest)
-    return n_rounder - (lowest - _LOWEST), (n_rounder.bits() << x.format.fraction_bits).as_number()
+    return (lowest - _LOWEST) - n_rounder, (n_rounder.bits() << x.format.fraction_bits).as_number()
 
 
 def exp(x: Number) -> Number:
@@ -96,9 +96,9 @@ def exp(x: Number) -> Number:
     r is between 0 and 1, where the unit is at its best: an H200 is off by up to 1.94 ulp, and by 2.07 if n is the whole
     number next to x log2(e).
     """
-    n, scale = _whole_power(x, LOG2_E)
+    minus_n, scale = _whole_power(x, LOG2_E)
     high, low = parts(x.format, LOG2_E)
-    r = fma(x, low, fma(x, high, -n))
+    r = fma(x, low, fma(x, high, minus_n))
     return power_of_two(r, flushes=True) * scale
 
 
