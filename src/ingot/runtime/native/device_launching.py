@@ -73,13 +73,13 @@ class DeviceFunctions:
         try:
             names = ("cuCtxGetCurrent", "cuCtxPushCurrent", "cuLaunchKernel", "cuStreamIsCapturing")
             get, push, launch, is_capturing = (Foreign(address_of(name), 32) for name in names)
+            captures_attributes = driver().version() >= _FIRST_TO_CAPTURE_ATTRIBUTES
         except CudaError:
             return None
         try:
             launch_with = Foreign(address_of("cuLaunchKernelEx"), 32)
         except CudaError:
             launch_with = None
-        captures_attributes = driver().version() >= _FIRST_TO_CAPTURE_ATTRIBUTES
         stream, graphs = exchange.current_stream, GraphFunctions.of_cuda()
         return cls(get, push, launch, launch_with, captures_attributes, is_capturing, stream, tensors, graphs)
 

@@ -18,6 +18,7 @@ from ingot.runtime.native.addresses import torch_function
 from ingot.runtime.native.devices import device_kind
 from ingot.runtime.native.prototypes import Prototype, prototype
 from ingot.runtime.native.records import STEP_ENTRY, STEP_IS_PARALLEL, Patch, Placed
+from ingot.runtime.native.routines import make_immortal
 
 # The words of a site.
 CONTEXT, KIND, INDEX, KEYS, INFERENCE_KEYS, DEVICE_MASK, DEVICE_BITS, TENSOR_COUNT, TENSORS, COUNTERS = range(10)
@@ -37,6 +38,7 @@ LAUNCH_WORDS = 14
 _OVERLAPS = 6
 _ATTRIBUTE = (ctypes.c_int64 * 9)(_OVERLAPS, 1)
 """An attribute of a launch as the driver takes it: its number, and a value in as many words as any has."""
+make_immortal(_ATTRIBUTE)
 
 
 @dataclass(frozen=True, slots=True)
