@@ -12,7 +12,17 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.tape import Event, Made, Register, Surrounding, Tape, TensorNote, registers_in, renumbered
+from ingot.frontend.jit.tape import (
+    Event,
+    Made,
+    Register,
+    Surrounding,
+    Tape,
+    TensorNote,
+    is_mutable,
+    registers_in,
+    renumbered,
+)
 
 _aten: Any = torch.ops.aten
 
@@ -31,7 +41,7 @@ class FrozenTape:
         written = {
             tape.note(register).storage
             for event in tape.events
-            if event.target._schema.is_mutable
+            if is_mutable(event.target)
             for register in event.operands
         }
         weights = {

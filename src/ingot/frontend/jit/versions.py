@@ -36,6 +36,7 @@ from ingot.frontend.jit.tape import (
     TensorNote,
     Variable,
     all_of,
+    is_mutable,
     registers_in,
     replace_registers,
     tags_of,
@@ -117,7 +118,7 @@ class Operation:
     @property
     def why_called(self) -> str:
         """Why a call is left to PyTorch."""
-        if self.target._schema.is_mutable:
+        if is_mutable(self.target):
             return "writes where others can see it"
         if torch.Tag.nondeterministic_seeded in tags_of(self.target):
             return "draws random numbers"
@@ -240,7 +241,7 @@ def _is_idle(operation: Operation) -> bool:
     """Whether a call does nothing but make a tensor from no other: nobody misses it who does not need the tensor."""
     target = operation.target
     draws = torch.Tag.nondeterministic_seeded in tags_of(target)
-    return not operation.operands and not target._schema.is_mutable and not draws and bool(operation.products)
+    return not operation.operands and not is_mutable(target) and not draws and bool(operation.products)
 
 
 # --- kinds of events --------------------------------------------------------------------------------------------------

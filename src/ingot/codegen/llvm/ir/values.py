@@ -47,6 +47,10 @@ class DoubleType(Type):
     text = "double"
 
 
+_COMMON = 4096
+"""Whole numbers below are written again and again, and made once."""
+
+
 class IntType(Type):
     def __init__(self, width: int):
         self.width = width
@@ -54,6 +58,8 @@ class IntType(Type):
         self._numbers: dict[int, Constant] = {}
 
     def __call__(self, value: int) -> Constant:
+        if not 0 <= value < _COMMON:
+            return Constant(self, value)
         found = self._numbers.get(value)
         return self._numbers.setdefault(value, Constant(self, value)) if found is None else found
 
