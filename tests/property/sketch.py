@@ -32,7 +32,7 @@ READS_SIGN_OF_NAN = frozenset({"signbit"})
 """The sign of a NaN that arithmetic made is unspecified, so these are applied to inputs only."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Value:
     """A tensor of the sketch with the numbers its sizes will turn out to be."""
 
@@ -126,7 +126,8 @@ class Sketch:
 
     def unused_values(self) -> list[Value]:
         used = {operand for node in self.builder._nodes for operand in node.operands}
-        return [value for value in dict.fromkeys(self.values) if value.handle.node not in used]
+        once = {id(value.handle): value for value in self.values}  # handles have no truth that tells whether they equal
+        return [value for value in once.values() if value.handle.node not in used]
 
     def number_of(self, size: Size) -> int:
         return sizes.evaluate(size, self._sizes)
