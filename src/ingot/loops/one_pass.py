@@ -62,7 +62,7 @@ def _deviates_from(program: Program, index: int) -> Operand | None:
 
 
 def _made_by(program: Program, operand: Operand, name: str) -> Statement | None:
-    statement = program.statements[operand.index] if isinstance(operand, Result) else None
+    statement = program.maker_of(operand)
     return statement if statement is not None and statement.op.name == name else None
 
 

@@ -18,7 +18,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
-from ingot.base.dtypes import DataType
+from ingot.base.dtypes import HALVES, DataType
 from ingot.base.numbers import Number
 from ingot.base.types import ScalarType, literal
 from ingot.fusion.clusters import Cluster, Read, Source
@@ -163,10 +163,25 @@ class Program:
         return 1 + max((s.stage for s in self.statements if s.level is Level.ELEMENT or s.is_reduction), default=0)
 
     @cached_property
+    def functions(self) -> int:
+        """How many functions are computed of each element."""
+        elements = (s for s in self.statements if s.level is Level.ELEMENT and not s.is_reduction)
+        return sum(statement.op.is_function for statement in elements)
+
+    @property
     def is_arithmetic(self) -> bool:
         """Whether no function is computed of elements."""
-        elements = (s for s in self.statements if s.level is Level.ELEMENT and not s.is_reduction)
-        return not any(statement.op.is_function for statement in elements)
+        return self.functions == 0
+
+    @cached_property
+    def is_of_halves(self) -> bool:
+        """Whether all floating-point numbers in memory have 16 bits, and there are such."""
+        floats = {dtype for dtype in self.buffers if dtype.is_float}
+        return bool(floats) and floats <= HALVES
+
+    def maker_of(self, operand: Operand) -> Statement | None:
+        """The statement that an operand is the result of."""
+        return self.statements[operand.index] if isinstance(operand, Result) else None
 
     def level_of(self, operand: Input | Result) -> Level:
         """How often an input or the result of a statement is computed."""

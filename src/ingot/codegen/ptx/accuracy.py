@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingot.base.dtypes import HALVES, DataType
+from ingot.base.dtypes import DataType
 from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.loops.program import Program, Result
@@ -28,16 +28,10 @@ def suited(host: Host, program: Program) -> Host:
     """
     return replace(
         host,
-        approximates=_is_of_halves(program) and not _decides_by_rough_values(program),
+        approximates=program.is_of_halves and not _decides_by_rough_values(program),
         contracts_doubles=DataType.Double not in program.buffers,
         leaves_roots=not program.is_arithmetic,
     )
-
-
-def _is_of_halves(program: Program) -> bool:
-    """Whether all floating-point numbers in memory have 16 bits, and there are such."""
-    floats = {dtype for dtype in program.buffers if dtype.is_float}
-    return bool(floats) and floats <= HALVES
 
 
 def _decides_by_rough_values(program: Program) -> bool:

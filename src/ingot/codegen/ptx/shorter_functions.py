@@ -16,7 +16,7 @@ before. Nothing is taken out: what only led to a sum, nobody asks for any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from ingot.base.dtypes import DataType
@@ -29,9 +29,10 @@ from ingot.ops.record import Op
 
 def with_shorter_functions(program: Program, host: Host) -> Program:
     """The same program for a GPU."""
+    statements: Sequence[Statement] = program.statements
     if not host.approximates:
-        return replace(program, statements=tuple(_share_of_row(program, each) for each in program.statements))
-    statements = program.statements
+        shorter = tuple(_share_of_row(program, statement) for statement in statements)
+        return program if shorter == statements else replace(program, statements=shorter)
     if host.packs_bfloat16:
         only_rounded = _only_rounded(program)
         statements = [_rounded(each) if index in only_rounded else each for index, each in enumerate(statements)]
@@ -42,12 +43,11 @@ def _share_of_row(program: Program, statement: Statement) -> Statement:
     """A statement, in other words where it is the last of softmax's."""
     if statement.op.name != "div" or statement.dtype is not DataType.Float:
         return statement
-    powers, total = (_made(program, operand) for operand in statement.operands)
-    if powers is None or total is None or powers.op.name != "exp" or total.op.name != "sum":
-        return statement
-    difference = _made(program, powers.operands[0])
-    largest = _made(program, difference.operands[1]) if difference is not None and difference.op.name == "sub" else None
-    if total.operands != statement.operands[:1] or largest is None or largest.op.name != "amax":
+    dividend, divisor = statement.operands
+    powers, total = _made_by(program, dividend, {"exp"}), _made_by(program, divisor, {"sum"})
+    difference = powers and _made_by(program, powers.operands[0], {"sub"})
+    largest = difference and _made_by(program, difference.operands[1], {"amax"})
+    if largest is None or total is None or total.operands != (dividend,):
         return statement
     return replace(statement, op=replace(statement.op, name="rough_div", emit=Instructions.rough_div))
 
@@ -71,7 +71,7 @@ def _sum_with_one(program: Program, statement: Statement) -> Statement:
     if statement.op.name != "add" or statement.dtype is not DataType.Float:
         return statement
     first, second = statement.operands
-    function = _function(program, second if _is_one(first) else first, SUMS_WITH_ONE)
+    function = _made_by(program, second if _is_one(first) else first, SUMS_WITH_ONE)
     if function is None or not (_is_one(first) or _is_one(second)) or function.level is not statement.level:
         return statement
     return replace(statement, op=_named(function.op, "one_and_{}"), operands=function.operands)
@@ -81,14 +81,10 @@ def _is_one(operand: Operand) -> bool:
     return isinstance(operand, Known) and operand.value == 1
 
 
-def _function(program: Program, operand: Operand, names: Mapping[str, object]) -> Statement | None:
-    made = _made(program, operand)
+def _made_by(program: Program, operand: Operand, names: Container[str]) -> Statement | None:
+    """The statement that an operand is the result of, if it is one of these operators."""
+    made = program.maker_of(operand)
     return made if made is not None and made.op.name in names else None
-
-
-def _made(program: Program, operand: Operand) -> Statement | None:
-    """The statement that an operand is the result of."""
-    return program.statements[operand.index] if isinstance(operand, Result) else None
 
 
 def _named(op: Op, pattern: str) -> Op:

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy
 
 from ingot.base.dtypes import HALVES, DataType
-from ingot.loops.program import Known, Operand, Program, Result, Statement, first_stage
+from ingot.loops.program import Known, Operand, Program, Statement, first_stage
 
 _EXACT_AFTER_ROUNDING = {"add", "sub", "mul", "neg"}
 
@@ -38,7 +38,7 @@ def in_halves(program: Program) -> Program:
 
 def _narrowed(program: Program, statement: Statement) -> Statement | None:
     """A rounding cast as the operation that it rounds; None if it has to stay what it is."""
-    made = _made_by(program, statement.operands[0]) if statement.op.name == "cast" else None
+    made = program.maker_of(statement.operands[0]) if statement.op.name == "cast" else None
     if made is None or statement.dtype not in HALVES or made.op.name not in _EXACT_AFTER_ROUNDING:
         return None
     operands = tuple(_before_widening(program, operand, statement.dtype) for operand in made.operands)
@@ -51,7 +51,7 @@ def _before_widening(program: Program, operand: Operand, dtype: DataType) -> Ope
     """What a float32 operand was widened from; None if it was not."""
     if isinstance(operand, Known):
         return _exactly(operand, dtype)
-    made = _made_by(program, operand)
+    made = program.maker_of(operand)
     if made is None or made.op.name != "cast" or operand.dtype is not DataType.Float:
         return None
     (source,) = made.operands
@@ -65,7 +65,3 @@ def _exactly(constant: Known, dtype: DataType) -> Known | None:
     else:
         is_exact = int(single.view(numpy.uint32)) & 0xFFFF == 0
     return Known(float(single), dtype) if is_exact and float(single) == constant.value else None
-
-
-def _made_by(program: Program, operand: Operand) -> Statement | None:
-    return program.statements[operand.index] if isinstance(operand, Result) else None

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ingot.base.dtypes import HALVES, DataType
+from ingot.base.dtypes import DataType
 from ingot.fusion.groups import Level
 from ingot.loops.gpu.halves import in_halves
 from ingot.loops.gpu.keeping import kept_values
@@ -277,11 +277,7 @@ class _Choice(LoopOrder):
 
     def _computes_much(self, elements: int) -> bool:
         """Whether a thread computes many functions of so many elements; those of 16-bit programs are half as long."""
-        functions = sum(
-            s.level is Level.ELEMENT and not s.is_reduction and s.op.is_function for s in self.program.statements
-        )
-        are_short = all(dtype in HALVES for dtype in self.program.buffers if dtype.is_float)
-        return functions * elements >= MANY_FUNCTIONS * (2 if are_short else 1)
+        return self.program.functions * elements >= MANY_FUNCTIONS * (2 if self.program.is_of_halves else 1)
 
     def _counts_blocks(self, grid: int, part: int) -> bool:
         """Whether blocks leave each other something, and are few enough to count: for each group of rows that goes in
