@@ -31,7 +31,8 @@ class Row:
     nbytes: int
     """What has to move: every input read once, every result written once."""
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
-    """What the first call took longer than later ones, by contestant."""
+    """What compiling took, by contestant: what a first call took longer than later ones or, where a contestant says it
+    itself, that."""
     triad: float | None = None
     own_streams: float | None = None
     """Speed of the triad, and of a loop with as many arrays as the case itself, in the same rounds."""

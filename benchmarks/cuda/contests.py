@@ -1,8 +1,8 @@
 """Who computes a case on a device: eager PyTorch, torch.compile and ingot.jit, each ready to be called.
 
-In: a case and its inputs. Out: calls without arguments, what became of the case in ingot.jit, and how long each
-contestant took to its second result. What always holds: ingot.jit's results have been compared with eager's in a wider
-type, and a difference ends the run.
+In: a case and its inputs. Out: calls without arguments, what became of the case in ingot.jit and how long that took to
+compile, and how long each contestant took to its second result. What always holds: ingot.jit's results have been
+compared with eager's in a wider type, and a difference ends the run.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class DeviceContest:
     calls: dict[str, Call]
     second_result: dict[str, float]
     """Seconds until the second result, by contestant."""
+    compile_seconds: float
+    """What ingot.jit took to compile, by its own account: everything from what it had recorded to loaded kernels."""
     elements: int
     nbytes: int
     kernels: int
@@ -51,6 +53,7 @@ def prepare(case: Case, inputs: Sequence[torch.Tensor], with_compile: bool) -> D
     function: Any = jit(case.eager)
     calls: dict[str, Call] = {EAGER: partial(case.eager, *inputs)}
     second = {JIT: _seconds_to_second_result(lambda: function(*inputs), device)}
+    compile_seconds = sum(kind.compile_seconds for kind in function._compiled.specialisations.values())
     if with_compile:
         compiled = fresh_compile(case.eager)
         second[COMPILE] = _seconds_to_second_result(lambda: compiled(*inputs), device)
@@ -61,7 +64,7 @@ def prepare(case: Case, inputs: Sequence[torch.Tensor], with_compile: bool) -> D
             check.require_close(result)
     calls[JIT] = partial(function, *inputs)
     kernels, reason = generated_kernels(function, device)
-    return DeviceContest(calls, second, inputs[0].numel(), nbytes, kernels, reason)
+    return DeviceContest(calls, second, compile_seconds, inputs[0].numel(), nbytes, kernels, reason)
 
 
 class Check:
