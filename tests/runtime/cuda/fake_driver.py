@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import re
 import threading
 import time
 from typing import Any
@@ -15,6 +14,8 @@ from typing import Any
 from ingot.runtime.cuda.driver import PROTOTYPES, Driver
 
 INVALID_VALUE, NO_DEVICE, INVALID_DEVICE, INVALID_CONTEXT, INVALID_PTX, NOT_FOUND = 1, 100, 101, 201, 218, 500
+CAPTURE_UNSUPPORTED = 900
+RELAXED, NON_BLOCKING = 2, 1
 NAMES = {INVALID_VALUE: b"CUDA_ERROR_INVALID_VALUE", INVALID_PTX: b"CUDA_ERROR_INVALID_PTX"}
 ATTRIBUTES = {75: 9, 76: 0, 97: 232448}
 FUNCTION_ATTRIBUTES = {0: 1024, 1: 448, 3: 16, 4: 40}
@@ -32,7 +33,10 @@ class FakeDriver:
         self.captured: set[int | None] = set()
         """Streams that are being captured."""
         self.allocated: list[tuple[int, int]] = []
-        """Variables of modules: where they are, and their bytes."""
+        """Memory of the device: where it is, and its bytes."""
+        self.streams: dict[int, int] = {}
+        """Streams that were made, and their flags."""
+        self._unfinished: set[int] = set()
         self._threads = threading.local()
         self._handles = itertools.count(0x7000)
         self._context_of: dict[int, int] = {}
@@ -131,14 +135,30 @@ class FakeDriver:
         function[0] = self._new()
         return 0
 
-    def cuModuleGetGlobal(self, address, size, module, name):
-        found = re.search(rf"{name.decode()}\[(\d+)\]", self._image_of[module])
-        if found is None:
-            return NOT_FOUND
-        size[0] = int(found[1])
+    def cuMemAlloc(self, address, size):
+        if self._threads.mode != RELAXED:
+            return CAPTURE_UNSUPPORTED
         address[0] = 0x100000 * (1 + len(self.allocated))
-        self.allocated.append((address[0], size[0]))
+        self.allocated.append((address[0], size))
         return 0
+
+    def cuStreamCreate(self, stream, flags):
+        stream[0] = self._new()
+        self.streams[stream[0]] = flags
+
+    def cuMemsetD8Async(self, address, value, size, stream):
+        if self.streams.get(stream) != NON_BLOCKING:
+            return CAPTURE_UNSUPPORTED
+        self._note("cuMemsetD8Async", address, value, size)
+        self._unfinished.add(stream)
+        return 0
+
+    def cuStreamSynchronize(self, stream):
+        self._unfinished.discard(stream)
+
+    def cuStreamDestroy(self, stream):
+        assert stream not in self._unfinished
+        del self.streams[stream]
 
     def cuStreamIsCapturing(self, stream, status):
         if not self.contexts:

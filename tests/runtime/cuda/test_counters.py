@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from ingot.base.errors import CudaError
 from ingot.loops.gpu.sharing import MOST_COUNTERS
 from ingot.runtime.cuda.counters import COUNTER_BYTES, MOST_STREAMS, Counters
 from tests.runtime.cuda.fake_driver import FakeDriver
@@ -55,6 +56,32 @@ def test_memory_for_them_is_taken_unseen_by_captures_and_no_two_overlap(fake):
     assert 1 < len(fake.allocated) < 5
     modes = [call[1] for call in fake.named("cuThreadExchangeStreamCaptureMode")]
     assert modes == [2, 0] * len(fake.allocated)
+    assert [call[1:] for call in fake.named("cuMemsetD8Async")] == [(begin, 0, room) for begin, room in fake.allocated]
+    assert not fake.streams, "streams that have done their work are gone"
+
+
+def test_a_device_without_memory_is_an_error_that_says_what_to_do(fake):
+    fake.codes["cuMemAlloc"] = 2
+    with pytest.raises(CudaError, match="free memory of the device"):
+        Counters(0).for_launch(STREAM, 1)
+    del fake.codes["cuMemAlloc"]
+    assert Counters(0).for_launch(STREAM, 1)
+
+
+@pytest.mark.cuda
+def test_on_a_device_they_are_zero_even_if_made_while_a_graph_is_captured():
+    import torch
+
+    counters, graph, source = Counters(0), torch.cuda.CUDAGraph(), torch.ones(4, device="cuda")
+    with torch.cuda.graph(graph):
+        doubled = source * 2
+        place = counters.for_launch(torch.cuda.current_stream().cuda_stream, MOST_COUNTERS)
+    graph.replay()
+    assert doubled.tolist() == [2.0] * 4
+    found = (ctypes.c_ubyte * (MOST_COUNTERS * COUNTER_BYTES))(*[1] * (MOST_COUNTERS * COUNTER_BYTES))
+    copy = ctypes.CDLL("libcuda.so.1").cuMemcpyDtoH_v2
+    assert copy(found, ctypes.c_uint64(place), ctypes.c_size_t(len(found))) == 0
+    assert not any(found)
 
 
 def test_a_stream_of_each_thread_is_several_streams(fake):

@@ -5,7 +5,7 @@ block to be counted makes them that. Launches of one stream follow each other, s
 that is captured in a CUDA graph has some of its own for ever: graphs run on any stream, several at a time, and nobody
 says when one is gone. That is 4 bytes, or a few hundred, for each captured call.
 
-Memory for them is a variable of a module: the driver makes it 0, at any time, even while a graph is being captured.
+Memory for them is the driver's, not torch's: what torch allocates while a graph is being captured belongs to the graph.
 """
 
 from __future__ import annotations

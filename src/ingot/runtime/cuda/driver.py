@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +36,15 @@ PROTOTYPES: Mapping[str, tuple[type, ...]] = {
     "cuThreadExchangeStreamCaptureMode": (POINTER(c_int),),
     "cuModuleLoadDataEx": (POINTER(c_void_p), c_void_p, c_uint, POINTER(c_int), POINTER(c_void_p)),
     "cuModuleGetFunction": (POINTER(c_void_p), c_void_p, c_char_p),
-    "cuModuleGetGlobal": (POINTER(c_uint64), POINTER(c_size_t), c_void_p, c_char_p),
     "cuModuleUnload": (c_void_p,),
     "cuFuncGetAttribute": (POINTER(c_int), c_int, c_void_p),
     "cuFuncSetAttribute": (c_void_p, c_int, c_int),
+    "cuMemAlloc": (POINTER(c_uint64), c_size_t),
+    "cuMemsetD8Async": (c_uint64, c_ubyte, c_size_t, c_void_p),
+    "cuStreamCreate": (POINTER(c_void_p), c_uint),
+    "cuStreamDestroy": (c_void_p,),
     "cuStreamIsCapturing": (c_void_p, POINTER(c_int)),
+    "cuStreamSynchronize": (c_void_p,),
     "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, POINTER(c_void_p), c_void_p),
 }
 """The functions that are called, by their documented names, and the types of their arguments. All return a code."""
@@ -59,7 +63,8 @@ _SYMBOLS = {
     for name in (
         "cuCtxPushCurrent",
         "cuCtxPopCurrent",
-        "cuModuleGetGlobal",
+        "cuMemAlloc",
+        "cuStreamDestroy",
         "cuGraphAddKernelNode",
         "cuGraphExecKernelNodeSetParams",
     )

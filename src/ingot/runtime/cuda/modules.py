@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import byref, c_int, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from ingot.runtime.native.once import OncePerKey, once
 _LOG_BYTES = 8192
 _INFORMATION_LOG, _INFORMATION_LOG_BYTES, _ERROR_LOG, _ERROR_LOG_BYTES = range(3, 7)
 _THREADS, _SHARED_BYTES, _LOCAL_BYTES, _REGISTERS, _DYNAMIC_SHARED_BYTES = 0, 1, 3, 4, 8
-_RELAXED_CAPTURE = 2
+_RELAXED_CAPTURE, _NON_BLOCKING = 2, 1
 """Options, attributes and modes, as the driver numbers them."""
 _DYNAMIC_SHARED_MEMORY = ".extern .shared"
 """How PTX declares shared memory whose size a launch decides."""
@@ -114,12 +114,17 @@ def _load(driver: Driver, ptx: str, entries: Sequence[str], device: int, name: s
 
 
 def zeroed_memory(device: int, nbytes: int) -> int:
-    """The address of new memory of a device that is 0, and that stays: a variable of a module."""
-    found = driver()
-    ptx = f".version 6.0\n.target sm_70\n.address_size 64\n.visible .global .align 16 .b8 memory[{nbytes}];\n"
-    address, size = c_uint64(), c_size_t()
+    """The address of new memory of a device that is 0, and that stays.
+
+    A stream of its own makes it 0: every other one may be captured just now, or have to wait for one that is.
+    """
+    found, address, stream = driver(), c_uint64(), c_void_p()
     with found.current(found.context(device)), _unseen_by_capture(found):
-        found.call("cuModuleGetGlobal", byref(address), byref(size), _module(found, ptx), b"memory")
+        found.call("cuMemAlloc", byref(address), nbytes)
+        found.call("cuStreamCreate", byref(stream), _NON_BLOCKING)
+        found.call("cuMemsetD8Async", address, 0, nbytes, stream)
+        found.call("cuStreamSynchronize", stream)
+        found.call("cuStreamDestroy", stream)
     return address.value
 
 
