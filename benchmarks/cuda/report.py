@@ -23,8 +23,8 @@ may be further from that than a tolerance and twice eager's largest distance.
 
 A kernel is compiled by ingot from what it has recorded of a function: graph passes, fusion, schedule, LLVM and the
 driver's assembler. Second results are counted from the function alone, for both compilers: recording or tracing it,
-compiling, and both runs. torch.compile keeps what it warms up in the process, ingot has nothing to warm up; whatever
-either could find on disk is switched off.
+compiling, and both runs. ingot compiles each case three times from nothing, and medians count; torch.compile does so
+once, since it would find parts again. What either could find on disk is switched off.
 
 ![Speed in parts of what a copy reaches](cuda-benchmark.svg)
 """

@@ -115,6 +115,7 @@ class Compiled(Dispatched):
         """Be as if never called."""
         with self._lock:
             self.native.forget()
+            self.compiler.clear()
             self.specialisations.clear()
             self._shortcuts.clear()
             self._aside.clear()

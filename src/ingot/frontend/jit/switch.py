@@ -33,7 +33,10 @@ def disable() -> Iterator[None]:
 
 
 def reset() -> None:
-    """Forget all recordings and what was compiled of them, as if no compiled function had ever been called."""
+    """Forget all recordings and what was planned from them, as if no compiled function had ever been called.
+
+    Kernels stay, for they are right for whoever needs the same again.
+    """
     for compiled in list(EVERYTHING):
         compiled.forget()
 
