@@ -42,7 +42,7 @@ def evaluate(name: str, host: Host, *operands: torch.Tensor) -> torch.Tensor:
     words = [*(operand.data_ptr() for operand in (*operands, result)), first.numel()]
     stream = torch.cuda.current_stream(first.device).cuda_stream
     grid = (-(-first.numel() // THREADS), 1, 1)
-    modules.launch(function.handle, grid, (THREADS, 1, 1), 0, (ctypes.c_int64 * len(words))(*words), stream)
+    modules.launch(function.handle, grid, (THREADS, 1, 1), (ctypes.c_int64 * len(words))(*words), stream)
     return result
 
 

@@ -17,7 +17,7 @@ INVALID_VALUE, NO_DEVICE, INVALID_DEVICE, INVALID_CONTEXT, INVALID_PTX, NOT_FOUN
 CAPTURE_UNSUPPORTED = 900
 RELAXED, NON_BLOCKING = 2, 1
 NAMES = {INVALID_VALUE: b"CUDA_ERROR_INVALID_VALUE", INVALID_PTX: b"CUDA_ERROR_INVALID_PTX"}
-ATTRIBUTES = {75: 9, 76: 0, 97: 232448}
+ATTRIBUTES = {75: 9, 76: 0}
 FUNCTION_ATTRIBUTES = {0: 1024, 1: 448, 3: 16, 4: 40}
 
 
@@ -177,9 +177,6 @@ class FakeDriver:
 
     def cuFuncGetAttribute(self, value, attribute, function):
         value[0] = FUNCTION_ATTRIBUTES[attribute]
-
-    def cuFuncSetAttribute(self, function, attribute, value):
-        self._note("cuFuncSetAttribute", attribute, value)
 
     def cuLaunchKernel(self, function, *rest):
         grid, block, (shared_bytes, stream, parameters, extra) = rest[:3], rest[3:6], rest[6:]

@@ -80,7 +80,7 @@ def test_each_device_has_its_own(install):
     assert functions[0] is functions[2] and functions[1] is functions[3] and functions[0] is not functions[1]
     assert fake.named("cuModuleLoadDataEx") == [("cuModuleLoadDataEx", 1050), ("cuModuleLoadDataEx", 1051)]
     for function in functions[:2]:
-        modules.launch(function.handle, (1, 1, 1), (32, 1, 1), 0, WORDS, 0)
+        modules.launch(function.handle, (1, 1, 1), (32, 1, 1), WORDS, 0)
     assert len(fake.launched_words) == 2
     assert fake.contexts == []
 
@@ -88,9 +88,9 @@ def test_each_device_has_its_own(install):
 def test_launch_passes_everything_on(install):
     fake, modules = install(FakeDriver()), Modules()
     (function,) = modules.load(PTX, ["entry0"], 0, "mul")
-    modules.launch(function.handle, (70000, 2, 3), (128, 4, 2), 1024, WORDS, 0x7F0012345678)
+    modules.launch(function.handle, (70000, 2, 3), (128, 4, 2), WORDS, 0x7F0012345678)
     assert fake.named("cuLaunchKernel") == [
-        ("cuLaunchKernel", function.handle, (70000, 2, 3), (128, 4, 2), 1024, 0x7F0012345678)
+        ("cuLaunchKernel", function.handle, (70000, 2, 3), (128, 4, 2), 0, 0x7F0012345678)
     ]
     assert fake.launched_words == [[5, -6, 2**60]]
 
@@ -100,16 +100,8 @@ def test_launch_where_the_context_is_current_changes_none(install):
     (function,) = modules.load(PTX, ["entry0"], 0, "mul")
     fake.contexts.append(function.context)
     pushed = len(fake.named("cuCtxPushCurrent"))
-    modules.launch(function.handle, (1, 1, 1), (32, 1, 1), 0, WORDS, 0)
+    modules.launch(function.handle, (1, 1, 1), (32, 1, 1), WORDS, 0)
     assert len(fake.named("cuCtxPushCurrent")) == pushed
-
-
-def test_shared_memory_is_opted_into_by_kernels_that_have_launches_decide(install):
-    fake, modules = install(FakeDriver()), Modules()
-    modules.load(PTX, ["entry0"], 0, "without")
-    assert not fake.named("cuFuncSetAttribute")
-    modules.load(PTX + ".extern .shared .align 16 .b8 memory[];", ["entry0"], 0, "with")
-    assert fake.named("cuFuncSetAttribute") == [("cuFuncSetAttribute", 8, 232448 - 448)]
 
 
 def test_wrong_ptx_is_an_error_with_the_log_and_the_ptx(install):
@@ -136,7 +128,7 @@ def test_failed_launch_names_the_kernel(install):
     (function,) = modules.load(PTX, ["entry0"], 0, "softmax")
     fake.codes = {"cuLaunchKernel": INVALID_VALUE}
     with pytest.raises(CudaError, match=r"cuLaunchKernel failed with CUDA_ERROR_INVALID_VALUE") as error:
-        modules.launch(function.handle, (1, 1, 1), (9999, 1, 1), 0, WORDS, 0)
+        modules.launch(function.handle, (1, 1, 1), (9999, 1, 1), WORDS, 0)
     assert "kernel softmax on cuda:0" in str(error.value) and kept_ptx(error) == PTX
     assert fake.contexts == []
 

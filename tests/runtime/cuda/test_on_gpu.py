@@ -44,27 +44,6 @@ done:
     ret;
 }
 """
-SHARED = """
-.version 7.0
-.target sm_70
-.address_size 64
-.extern .shared .align 16 .b8 memory[];
-.visible .entry through_the_end(.param .align 8 .b8 words[24])
-{
-    .reg .b64 %to, %last;
-    .reg .b32 %begin, %at, %bytes, %value;
-    ld.param.u64 %to, [words];
-    ld.param.u64 %last, [words+8];
-    cvt.u32.u64 %bytes, %last;
-    mov.u32 %begin, memory;
-    add.u32 %at, %begin, %bytes;
-    mov.u32 %value, 1234;
-    st.volatile.shared.u32 [%at], %value;
-    ld.volatile.shared.u32 %value, [%at];
-    st.global.u32 [%to], %value;
-    ret;
-}
-"""
 
 
 def words(*values: int) -> ctypes.Array[ctypes.c_int64]:
@@ -76,14 +55,13 @@ def double(x: torch.Tensor, result: torch.Tensor, ptx: str = DOUBLE) -> None:
     (function,) = load(ptx, ["double_it"], x.device.index, "double")
     grid = (-(-x.numel() // 128), 1, 1)
     stream = torch.cuda.current_stream(x.device).cuda_stream
-    launch(function.handle, grid, (128, 1, 1), 0, words(result.data_ptr(), x.data_ptr(), x.numel()), stream)
+    launch(function.handle, grid, (128, 1, 1), words(result.data_ptr(), x.data_ptr(), x.numel()), stream)
 
 
 def test_device_is_what_torch_says():
     assert is_available()
     said, found = torch.cuda.get_device_properties(0), device(0)
     assert found.capability == (said.major, said.minor)
-    assert found.shared_bytes_per_block == said.shared_memory_per_block_optin
 
 
 def test_kernel_runs_on_the_current_stream():
@@ -116,7 +94,7 @@ def test_thread_that_never_used_cuda_can_launch():
 
     def run() -> None:
         try:
-            launch(function.handle, (1, 1, 1), (128, 1, 1), 0, given, 0)
+            launch(function.handle, (1, 1, 1), (128, 1, 1), given, 0)
         except CudaError as error:
             faults.append(error)
 
@@ -152,17 +130,6 @@ def test_kernel_can_be_loaded_and_launched_while_a_graph_is_captured():
         assert torch.equal(result, x * 2)
 
 
-def test_shared_memory_of_a_block_can_be_all_there_is():
-    result = torch.zeros(1, dtype=torch.int32, device="cuda")
-    (function,) = load(SHARED, ["through_the_end"], 0, "shared")
-    most = device(0).shared_bytes_per_block
-    stream = torch.cuda.current_stream().cuda_stream
-    launch(function.handle, (1, 1, 1), (1, 1, 1), most, words(result.data_ptr(), most - 4, 0), stream)
-    assert result.item() == 1234
-    with pytest.raises(CudaError, match=r"cuLaunchKernel failed with CUDA_ERROR_\w+ .*\n  in kernel shared on cuda:0"):
-        launch(function.handle, (1, 1, 1), (1, 1, 1), most + 4, words(result.data_ptr(), 0, 0), stream)
-
-
 def test_resources_of_a_function_are_known():
     (function,) = load(DOUBLE, ["double_it"], 0, "double")
     assert 4 <= function.registers <= 64
@@ -181,7 +148,7 @@ def test_launch_that_no_device_can_do_is_an_error_and_later_ones_run():
     x, result = torch.randn(100, device="cuda"), torch.zeros(100, device="cuda")
     (function,) = load(DOUBLE, ["double_it"], 0, "double")
     with pytest.raises(CudaError, match=r"CUDA_ERROR_INVALID_VALUE(.|\n)*kernel double on cuda:0"):
-        launch(function.handle, (1, 1, 1), (4096, 1, 1), 0, words(0, 0, 0), 0)
+        launch(function.handle, (1, 1, 1), (4096, 1, 1), words(0, 0, 0), 0)
     double(x, result)
     assert torch.equal(result, x * 2)
 

@@ -225,8 +225,8 @@ class Machine:
         for number in range(self.launch_count):
             first = _ASKED + number * _KEPT
             function, *extents, shared, stream, _, extra = self._words[first : first + ARGUMENTS]
-            assert extra == 0
-            made.append((Launch(function, tuple(extents[:3]), tuple(extents[3:]), shared), stream))
+            assert shared == extra == 0
+            made.append((Launch(function, tuple(extents[:3]), tuple(extents[3:])), stream))
         return made
 
     @property

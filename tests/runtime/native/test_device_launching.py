@@ -29,7 +29,7 @@ from tests.runtime.native.kernels import (
     multiply_add_kernel,
 )
 
-GRID, BLOCK, SHARED = (7, 5, 3), (128, 4, 2), 4096
+GRID, BLOCK = (7, 5, 3), (128, 4, 2)
 CURRENT_STREAM = (2 << 32) + STREAM
 """Of device 0 among CUDA's."""
 
@@ -46,7 +46,7 @@ def three(shape=(32, 64)):
 def device_call(machine, tensors, convention=Convention.LIST, fallback=None, overlaps=False, **replaced):
     """A native function of one record: a * b + c of tensors like these, launched on a machine."""
     kernel = multiply_add_kernel()
-    launch = Launch(kernel.address("multiply_add"), GRID, BLOCK, SHARED, overlaps=overlaps)
+    launch = Launch(kernel.address("multiply_add"), GRID, BLOCK, overlaps=overlaps)
     patches = tuple(Patch(FIRST_ADDRESS + number, number) for number in range(4))
     step = DeviceStep((launch,), (0, 0, tensors[0].numel(), 0, 0, 0, 0), patches)
     call = FusedCall(3, 1, convention, fallback)
@@ -92,7 +92,7 @@ def test_a_kernel_is_launched_on_the_current_stream_with_its_grid_and_words(mach
     (result,) = call([a, b, c])
     assert torch.equal(result, a * b + c)
     (launch, stream) = machine.launches[0]
-    assert launch == Launch(multiply_add_kernel().address("multiply_add"), GRID, BLOCK, SHARED)
+    assert launch == Launch(multiply_add_kernel().address("multiply_add"), GRID, BLOCK)
     assert stream == CURRENT_STREAM
     assert call.fallback.calls == []
     assert call.statistics.executions == call.statistics.launches == machine.launch_count == 1
@@ -104,7 +104,7 @@ def test_a_kernel_that_waits_by_itself_may_overlap_with_the_launch_before_it(mac
     for call in (waiting, other, waiting):
         assert torch.equal(call(tensors)[0], tensors[0] * tensors[1] + tensors[2])
     assert machine.overlap == [True, False, True]
-    launch = Launch(multiply_add_kernel().address("multiply_add"), GRID, BLOCK, SHARED)
+    launch = Launch(multiply_add_kernel().address("multiply_add"), GRID, BLOCK)
     assert machine.launches == [(launch, CURRENT_STREAM)] * 3
 
 

@@ -21,7 +21,7 @@ from ingot.runtime.native.records import Patch, Record, TensorGuard
 from tests.runtime.native.devices import STREAM, Machine
 from tests.runtime.native.kernels import FIRST_ADDRESS, Fallback, FusedCall, integer_kernels
 
-GRID, BLOCK, SHARED = (7, 5, 3), (128, 4, 2), 4096
+GRID, BLOCK = (7, 5, 3), (128, 4, 2)
 HALVES = (1 << 31) - 1, 65535, 65535
 """The largest grid there is."""
 OF_CUDA = 2 << 32
@@ -38,7 +38,7 @@ class Copying:
 
     def __init__(self, machine, name="copy", grid=GRID, times=1, fallback=None, site=None, bytes_moved=0):
         self.executables = Executables()
-        launch = Launch(integer_kernels().address(name), grid, BLOCK, SHARED, self.executables.address)
+        launch = Launch(integer_kernels().address(name), grid, BLOCK, self.executables.address)
         step = DeviceStep((launch,) * times, (0, 0, 8, 0, 0), (Patch(FIRST_ADDRESS, 0), Patch(FIRST_ADDRESS + 1, 1)))
         self.launch, self.call = launch, FusedCall(1, 1, fallback=fallback)
         guard, result = TensorGuard(torch.int64, (8,), (1,)), prototype((8,), torch.int64)

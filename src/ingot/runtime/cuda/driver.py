@@ -38,7 +38,6 @@ PROTOTYPES: Mapping[str, tuple[type, ...]] = {
     "cuModuleGetFunction": (POINTER(c_void_p), c_void_p, c_char_p),
     "cuModuleUnload": (c_void_p,),
     "cuFuncGetAttribute": (POINTER(c_int), c_int, c_void_p),
-    "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuMemAlloc": (POINTER(c_uint64), c_size_t),
     "cuMemsetD8Async": (c_uint64, c_ubyte, c_size_t, c_void_p),
     "cuStreamCreate": (POINTER(c_void_p), c_uint),
@@ -72,7 +71,7 @@ _SYMBOLS = {
 """Names in the library where they differ from the documented ones: without the suffix these are functions of old."""
 PER_THREAD_STREAM = 2
 """The handle that stands for a stream of whichever thread uses it."""
-_MAJOR, _MINOR, _SHARED_BYTES_PER_BLOCK = 75, 76, 97
+_MAJOR, _MINOR = 75, 76
 """The numbers under which the driver is asked for what a `Device` says."""
 _MAY_BE_OLDER = "it may be the fault of a kernel launched earlier: run with CUDA_LAUNCH_BLOCKING=1 to see of which"
 _ADVICE = {
@@ -95,8 +94,6 @@ class Device:
     """Its number, as torch counts."""
     capability: tuple[int, int]
     """The generation of its machine code: (9, 0) for sm_90."""
-    shared_bytes_per_block: int
-    """The most that a thread block may have of shared memory, if it asks for it."""
 
 
 class Driver:
@@ -156,7 +153,7 @@ class Driver:
             self.call("cuDeviceGetAttribute", byref(value), attribute, handle)
             return value.value
 
-        return Device(index, (ask(_MAJOR), ask(_MINOR)), ask(_SHARED_BYTES_PER_BLOCK))
+        return Device(index, (ask(_MAJOR), ask(_MINOR)))
 
     def context(self, index: int) -> int:
         """The primary context of a device. It is held as long as the process lives, as torch does."""

@@ -166,5 +166,5 @@ def launch(
     if prepared.counters_word is not None:
         words[prepared.counters_word] = counters_of(on.index).for_launch(stream, prepared.counters)
     for each in prepared.launches:
-        launch_function(each.function, each.grid, each.block, each.shared_bytes, words, stream)
+        launch_function(each.function, each.grid, each.block, words, stream)
     return outputs

@@ -29,11 +29,9 @@ from ingot.runtime.native.once import OncePerKey, once
 
 _LOG_BYTES = 8192
 _INFORMATION_LOG, _INFORMATION_LOG_BYTES, _ERROR_LOG, _ERROR_LOG_BYTES = range(3, 7)
-_THREADS, _SHARED_BYTES, _LOCAL_BYTES, _REGISTERS, _DYNAMIC_SHARED_BYTES = 0, 1, 3, 4, 8
+_THREADS, _SHARED_BYTES, _LOCAL_BYTES, _REGISTERS = 0, 1, 3, 4
 _RELAXED_CAPTURE, _NON_BLOCKING = 2, 1
 """Options, attributes and modes, as the driver numbers them."""
-_DYNAMIC_SHARED_MEMORY = ".extern .shared"
-"""How PTX declares shared memory whose size a launch decides."""
 _WAIT_FOR_LAUNCH = "griddepcontrol.wait;"
 """How PTX says that the launch before has to end first."""
 
@@ -55,7 +53,7 @@ class LoadedFunction:
     local_bytes: int
     """Of each thread, in the device's memory: registers that did not fit."""
     shared_bytes: int
-    """Of each block, besides what a launch asks for."""
+    """Of each block: what the kernel declares, for launches ask for no more."""
     threads: int
     """The most that a block can have, with the registers it needs."""
     overlaps: bool
@@ -82,15 +80,13 @@ class Modules:
         self._functions.update((function.handle, function) for function in functions)
         return functions
 
-    def launch(
-        self, function: int, grid: Extent, block: Extent, shared_bytes: int, words: ctypes.Array[Any], stream: int
-    ) -> None:
+    def launch(self, function: int, grid: Extent, block: Extent, words: ctypes.Array[Any], stream: int) -> None:
         """Put a function, by its handle, on a stream of its device. The words are copied: they may change at once."""
         loaded, found = self._functions[function], driver()
         parameters = (c_void_p * 1)(ctypes.addressof(words))
         try:
             with found.current(loaded.context):
-                found.call("cuLaunchKernel", function, *grid, *block, shared_bytes, stream, parameters, None)
+                found.call("cuLaunchKernel", function, *grid, *block, 0, stream, parameters, None)
         except CudaError as error:
             raise _about(error, loaded.name, loaded.device, loaded.ptx) from None
 
@@ -163,11 +159,6 @@ def _function(driver: Driver, module: c_void_p, ptx: str, entry: str, device: in
         driver.call("cuFuncGetAttribute", byref(value), attribute, handle)
         return value.value
 
-    shared_bytes = ask(_SHARED_BYTES)
-    if _DYNAMIC_SHARED_MEMORY in ptx:
-        # Without being asked the driver allows 48 KB. It is a bound alone: a launch occupies what it asks for.
-        allowed = driver.device(device).shared_bytes_per_block - shared_bytes
-        driver.call("cuFuncSetAttribute", handle, _DYNAMIC_SHARED_BYTES, allowed)
     return LoadedFunction(
         handle.value or 0,
         entry,
@@ -177,7 +168,7 @@ def _function(driver: Driver, module: c_void_p, ptx: str, entry: str, device: in
         ptx,
         registers=ask(_REGISTERS),
         local_bytes=ask(_LOCAL_BYTES),
-        shared_bytes=shared_bytes,
+        shared_bytes=ask(_SHARED_BYTES),
         threads=ask(_THREADS),
         overlaps=_WAIT_FOR_LAUNCH in ptx,
     )

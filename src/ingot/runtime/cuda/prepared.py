@@ -26,8 +26,6 @@ class Launch:
     """Thread blocks."""
     block: Extent
     """Threads of each."""
-    shared_bytes: int = 0
-    """Dynamic shared memory of a block."""
     executables: int = 0
     """Where native code keeps the graphs that it launches it by; 0 if it shall launch it as it is."""
     overlaps: bool = False

@@ -28,9 +28,10 @@ STREAM_WORDS = 2
 TENSOR_WORDS = 4
 # What a step on a device has instead of an entry.
 STEP_LAUNCHES, STEP_LAUNCH_COUNT = STEP_ENTRY, STEP_IS_PARALLEL
-# A launch, as the driver takes it: function, grid and block along three axes each, and bytes of shared memory. Then
-# where its executable graphs are, or 0, and all but the function again in halves of words, as a graph's node and a
-# launch with attributes have it; and where the attribute is that lets it overlap with the launch before, or 0.
+# A launch, as the driver takes it: function, grid and block along three axes each, and bytes of shared memory beyond
+# those it declares, which are 0. Then where its executable graphs are, or 0, and all but the function again in halves
+# of words, as a graph's node and a launch with attributes have it; and where the attribute is that lets it overlap with
+# the launch before, or 0.
 LAUNCH_ARGUMENTS = 8
 LAUNCH_EXECUTABLES, LAUNCH_EXTENTS, EXTENTS_WORDS, LAUNCH_ATTRIBUTE = 8, 9, 4, 13
 LAUNCH_WORDS = 14
@@ -78,7 +79,7 @@ class DeviceSite:
 
 
 def _launch_words(launch: Launch) -> list[int]:
-    extents = (*launch.grid, *launch.block, launch.shared_bytes)
+    extents = (*launch.grid, *launch.block, 0)
     halves = (*extents, 0)
     paired = [low | high << 32 for low, high in zip(halves[::2], halves[1::2], strict=True)]
     attribute = ctypes.addressof(_ATTRIBUTE) if launch.overlaps else 0
