@@ -11,20 +11,14 @@ from torch import nn
 from torch.nn import functional
 
 import ingot
-from ingot.frontend.jit import trial
 from tests.frontend.jit.comparing import check, complaints, is_compiled, same
 
-pytestmark = pytest.mark.cuda
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("no_trials")]
 
 GPU = torch.device("cuda", 0)
 Pair = tuple[Callable[..., Any], Callable[..., Any]]
 """A compiled function of a tensor and a plain one."""
 jit: Any = ingot.jit  # what it gives has more than what it was given
-
-
-@pytest.fixture(autouse=True)
-def no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "ROUNDS", 0)
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

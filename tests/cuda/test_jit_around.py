@@ -31,11 +31,6 @@ def draw(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, device=GPU)
 
 
-@pytest.fixture
-def no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "ROUNDS", 0)
-
-
 def kind_of(compiled: Any) -> Any:
     (found,) = compiled._compiled.specialisations.values()
     return found

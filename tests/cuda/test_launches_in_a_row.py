@@ -16,17 +16,12 @@ import ingot
 from ingot.runtime.cuda.driver import device
 from ingot.runtime.native.graph_launching import MOST_BYTES
 
-pytestmark = pytest.mark.cuda
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("no_trials")]
 
 GPU = torch.device("cuda", 0)
 ROWS, COLUMNS = 1024, 2048
 CALLS = 300
 SMALL = 256, 256
-
-
-@pytest.fixture(autouse=True)
-def no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingot.frontend.jit.trial.ROUNDS", 0)
 
 
 def whole_numbers(*shape: int) -> torch.Tensor:

@@ -10,19 +10,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ingot.frontend.jit import trial
 from ingot.frontend.jit.planning import Call
 from tests.frontend.jit.comparing import check, is_compiled
 
-pytestmark = pytest.mark.cuda
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("no_trials")]
 
 GPU = torch.device("cuda", 0)
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
-
-
-@pytest.fixture(autouse=True)
-def no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "ROUNDS", 0)
 
 
 class Widening(nn.Module):

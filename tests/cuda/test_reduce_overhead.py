@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn import functional
 
 import ingot
-from ingot.frontend.jit import trial
 
 pytestmark = pytest.mark.cuda
 
@@ -21,8 +20,7 @@ CALLS = 6
 
 
 @pytest.fixture(autouse=True)
-def without_gradients_or_trials(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(trial, "ROUNDS", 0)
+def without_gradients_or_trials(no_trials: None):
     with torch.no_grad():
         yield
 

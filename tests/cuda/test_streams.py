@@ -41,13 +41,13 @@ def assert_right(found: Any, x: torch.Tensor) -> None:
 
 
 @pytest.fixture(params=["definition", "jit"])
-def function(request, monkeypatch) -> Any:
+def function(request) -> Any:
     """A fusion or a compiled function, called often enough to be answered natively."""
     if request.param == "definition":
         fd = definition()
         call = lambda x: fd.execute([x])
     else:
-        monkeypatch.setattr("ingot.frontend.jit.trial.ROUNDS", 0)
+        request.getfixturevalue("no_trials")
         call = ingot.jit(expected)
     for _ in range(4):
         x = torch.randn(64, 100, device=GPU)

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from ingot.loops.nest import Nest
 
 THREADS, FAULT, GRAIN = range(3)
+PARTS = GRAIN
+"""What the word of the grain is on a GPU."""
 _FIRST_SIZE = 3
 
 

@@ -268,14 +268,13 @@ _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 def _words(call: Call, layout: WordLayout, buffers: int) -> tuple[int, ...]:
     words = words_of(call, layout, buffers)
-    words[THREADS] = 1
+    words[THREADS], words[GRAIN] = 1, call.grain
     return tuple(words)
 
 
 def words_of(call: Call | GpuCall, layout: WordLayout, buffers: int) -> list[int]:
     """The words for sizes, blocks and strides."""
     words = [0] * layout.count
-    words[GRAIN] = call.grain
     for axis, (size, block) in enumerate(zip(call.sizes, call.blocks, strict=True)):
         words[layout.size(axis)], words[layout.block(axis)] = size, block
         for buffer in range(buffers):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingot.frontend.jit import trial
-
 
 @pytest.fixture(autouse=True)
-def no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "ROUNDS", 0)
+def without_trials(no_trials: None) -> None:
+    pass

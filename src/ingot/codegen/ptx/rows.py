@@ -19,7 +19,7 @@ from ingot.codegen.ptx.emission import Emission
 from ingot.codegen.ptx.place import ThreadPlace
 from ingot.codegen.ptx.teams import Gathered, Team
 from ingot.codegen.ptx.workspace import Workspace
-from ingot.loops.arguments import GRAIN
+from ingot.loops.arguments import PARTS
 from ingot.loops.gpu.launches import GpuLaunch
 from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
 from ingot.loops.gpu.sharing import MOST_PARTS
@@ -228,7 +228,7 @@ class RowEmission(Emission):
         """Which number this block is counted by, and how many are."""
         if is_total:
             return _INDEX(0), self._as_index(self._blocks_of_rows)
-        return self._as_index(self._block), self._as_index(self.arguments.word(GRAIN))
+        return self._as_index(self._block), self._as_index(self.arguments.word(PARTS))
 
     def _gather_left(self, gathered: Mapping[int, Gathered], place: ThreadPlace, is_total: bool) -> None:
         """Each thread's share of what launches, or other blocks of this one, have left."""
@@ -240,7 +240,7 @@ class RowEmission(Emission):
             self.workspace.gather(gathered, place, everybody, WORD(0), WORD(1), count)
             return
         # The parts are counted by the host: dividing numbers of 64 bits takes a GPU a hundred instructions.
-        parts = self.arguments.word(GRAIN)
+        parts = self.arguments.word(PARTS)
         self.workspace.gather(gathered, place, self.team, self._first_row, self._rows, parts, MOST_PARTS)
 
     def _finished(self, place: ThreadPlace, index: int, for_all: bool) -> Value:

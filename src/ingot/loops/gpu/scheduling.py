@@ -93,11 +93,6 @@ class GpuCall:
         return -(-length // self.part) if self.part else 1
 
     @property
-    def grain(self) -> int:
-        """What the word of that name says on a GPU: the parts of each row."""
-        return self.parts
-
-    @property
     def blocks(self) -> tuple[int, ...]:
         """Of the axes that go in blocks: the sides of squares, or what goes together of all axes of a row."""
         tile, found = self.schedule.tile, [0] * len(self.sizes)

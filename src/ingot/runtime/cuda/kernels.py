@@ -20,7 +20,7 @@ from ingot.codegen.llvm.host import Host
 from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
 from ingot.codegen.ptx.target import OLDEST, gpu
 from ingot.ir.torch_types import to_torch
-from ingot.loops.arguments import WordLayout
+from ingot.loops.arguments import PARTS, WordLayout
 from ingot.loops.gpu.dividing import divisor_along, divisor_word
 from ingot.loops.gpu.launches import GpuLaunch, gpu_layout, launches_of, left_by_launches, workspace_share
 from ingot.loops.gpu.schedule import GpuSchedule
@@ -99,6 +99,7 @@ def prepare(
 def gpu_words(call: GpuCall, layout: WordLayout, buffers: int) -> list[int]:
     """The words that follow from sizes and strides."""
     words = words_of(call, layout, buffers)
+    words[PARTS] = call.parts
     if layout.has_workspace:
         words[layout.workspace_share] = workspace_share(call)
     for axis in layout.divided:
