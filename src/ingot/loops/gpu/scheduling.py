@@ -48,8 +48,9 @@ FEW_ELEMENTS, MOST_ELEMENTS = 16, 32
 saves the barrier, and where a block has no more threads."""
 FEW_UNITS = 2
 """What arithmetic alone needs a thread to take of a row of float32, or of narrower elements, if threads come out even:
-layer_norm of 8192 columns takes 1 to 2% less time than with four units, and a third less to assemble. With functions it
-takes up to 4% more, with one unit 30%, and with threads to spare 26%."""
+layer_norm of 8192 columns takes 1 to 2% less time than with four units, and a third less to assemble. With functions
+softmax takes 2% more, or a fifth where rows are few, and logsumexp a quarter; with one unit 30%, and with threads to
+spare 26%."""
 TURNS_AT_ONCE = 4
 """Steps of a long row that run side by side."""
 MOST_GATHERED = 8
