@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_map
 from ingot import jit
 from ingot.frontend.jit import trial
 from ingot.frontend.jit.arguments import describe
+from ingot.frontend.jit.function import MOST_SPECIALISATIONS
 from tests.opinfo.comparing import difference
 from tests.opinfo.database import FUNCTION, OUT, Call, calls, with_out
 from tests.opinfo.observing import Observation, copied, observe
@@ -59,9 +60,15 @@ def try_operator(
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if call.variant not in jitted or jitted[call.variant]._compiled.given_up is not None:
+            if call.variant not in jitted or not _takes_more(jitted[call.variant]):
                 jitted[call.variant] = jit(_calling(call.function))
             yield try_call(jitted[call.variant], call, compares_values, device)
+
+
+def _takes_more(jitted: Any) -> bool:
+    """Whether a compiled function would record another kind of call, and not leave it to eager PyTorch."""
+    compiled = jitted._compiled
+    return compiled.given_up is None and len(compiled.specialisations) < MOST_SPECIALISATIONS
 
 
 def try_call(jitted: Any, call: Call, compares_values: bool = True, device: str = "cpu") -> Verdict:
@@ -114,7 +121,8 @@ def _is_deterministic(call: Call, expected: Observation) -> bool:
 
 
 def _calls_by_kind(jitted: Any) -> dict[int, int]:
-    return {id(kind): kind.calls for kind in jitted._compiled.specialisations.values()}
+    compiled = jitted._compiled
+    return {id(kind): compiled.calls_of(kind) for kind in compiled.specialisations.values()}
 
 
 def _fate(jitted: Any, call: Call, before: dict[int, int], device: str) -> tuple[str, str]:
@@ -122,7 +130,7 @@ def _fate(jitted: Any, call: Call, before: dict[int, int], device: str) -> tuple
     compiled = jitted._compiled
     if compiled.given_up is not None:
         return EAGER, compiled.given_up
-    used = [kind for kind in compiled.specialisations.values() if before.get(id(kind)) != kind.calls]
+    used = [kind for kind in compiled.specialisations.values() if before.get(id(kind)) != compiled.calls_of(kind)]
     if not used:
         refused = describe(tuple(call.args), dict(call.kwargs)).refused
         return EAGER, refused or "no recording was kept"
