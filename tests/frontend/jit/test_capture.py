@@ -101,6 +101,17 @@ def _constant_written(x: torch.Tensor) -> torch.Tensor:
     return constant
 
 
+def _look_around_a_row(x: torch.Tensor) -> torch.Tensor:
+    row = (x + 1)[2]
+    row.mul_(2)
+    return row.as_strided((4, 3), (1, 5), 0) + 1
+
+
+def _look_around_an_input(x: torch.Tensor) -> torch.Tensor:
+    x.mul_(2)
+    return x.as_strided((4, 5), (5, 1), 0) + 1
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -115,6 +126,8 @@ def _constant_written(x: torch.Tensor) -> torch.Tensor:
         _out,
         _swap,
         _constant_written,
+        _look_around_a_row,
+        _look_around_an_input,
     ],
 )
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ In: a tape. Out: operations in program order, each of one kind:
     call   everything else: it runs as PyTorch runs it, on real tensors, in program order
 
 An operation that writes in place is pure where nobody can tell: it makes a new version of the register, if no other
-register that shares the memory is used afterwards. A register that existed before the call and has a new version at the
-end is written back. All other writes are calls.
+register that shares the memory is used afterwards, and nothing looks at the memory around. A register that existed
+before the call and has a new version at the end is written back. All other writes are calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache
@@ -51,6 +51,10 @@ from ingot.ops import Kind
 _JOINING = frozenset({"cat", "stack"})
 _WITH_WORKSPACE = frozenset({"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"})
 """Operators that also join what only their derivatives would read."""
+
+
+_LOOKING_AROUND = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
+"""Operators whose result may have elements of the memory that a tensor lies in which are not the tensor's."""
 
 
 class OperationKind(Enum):
@@ -147,7 +151,7 @@ class Versions:
 def find_versions(tape: Tape, called: frozenset[int] = frozenset()) -> Versions:
     """The operations of a tape on versions. The events of `called` are to be calls, whatever else they could be."""
     found = Versions(tape)
-    uses = _last_uses(tape)
+    uses = _Uses.of(tape)
     for index, event in enumerate(tape.events):
         _add_operation(found, index, event, uses, index in called)
     found.results = {_current(found, register) for register in registers_in(tape.results)}
@@ -155,7 +159,7 @@ def find_versions(tape: Tape, called: frozenset[int] = frozenset()) -> Versions:
     return found
 
 
-def _add_operation(found: Versions, index: int, event: Event, uses: Sequence[int], is_called: bool) -> None:
+def _add_operation(found: Versions, index: int, event: Event, uses: _Uses, is_called: bool) -> None:
     tape = found.tape
     mutated = _mutated(event)
     kind, target, arguments, keywords = OperationKind.CALL, event.target, event.arguments, event.keywords
@@ -270,7 +274,7 @@ def _is_fresh(tape: Tape, event: Event) -> bool:
 
 
 def _functional(
-    tape: Tape, index: int, event: Event, target: Register, uses: Sequence[int]
+    tape: Tape, index: int, event: Event, target: Register, uses: _Uses
 ) -> tuple[torch._ops.OpOverload, tuple[Any, ...], dict[str, Any]] | None:
     """The operation whose result an in-place operation writes, if nobody can tell a new version from a write."""
     found = functional_form(event.target)
@@ -283,8 +287,10 @@ def _functional(
         is_alias = other_note.storage == note.storage and other != target.index
         is_earlier = not isinstance(other_note.origin, Made) or other_note.origin.event <= index
         # What it reads may be what it has just written; the order in which PyTorch goes decides.
-        if is_alias and is_earlier and (uses[other] > index or other in operands):
+        if is_alias and is_earlier and (uses.of_register[other] > index or other in operands):
             return None
+    if uses.of_memory_around.get(note.storage, -1) > index:
+        return None
     if _overlaps_itself(note) or (note.storage in _leaf_storages(tape) and not note.is_leaf):
         return None
     if any(register.index != target.index for register in event.products):
@@ -309,15 +315,27 @@ def _leaf_storages(tape: Tape) -> set[int]:
     return {note.storage for note in tape.tensors if note.is_leaf}
 
 
-def _last_uses(tape: Tape) -> list[int]:
-    """Per register, the last event that reads or writes it; results are read after all events."""
-    uses = [-1] * len(tape.tensors)
-    for index, event in enumerate(tape.events):
-        for register in event.operands:
-            uses[register.index] = index
-    for register in registers_in(tape.results):
-        uses[register.index] = len(tape.events)
-    return uses
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """The last events that use something."""
+
+    of_register: Sequence[int]
+    """Those that read or write it; results are read after all events."""
+    of_memory_around: Mapping[int, int]
+    """Those that look at all of the memory that a tensor lies in, by the memory's number."""
+
+    @staticmethod
+    def of(tape: Tape) -> _Uses:
+        uses, around = [-1] * len(tape.tensors), dict[int, int]()
+        for index, event in enumerate(tape.events):
+            looks_around = event.target.overloadpacket.__name__ in _LOOKING_AROUND
+            for register in event.operands:
+                uses[register.index] = index
+                if looks_around:
+                    around[tape.note(register).storage] = index
+        for register in registers_in(tape.results):
+            uses[register.index] = len(tape.events)
+        return _Uses(uses, around)
 
 
 # --- whether the op table has it --------------------------------------------------------------------------------------
