@@ -287,6 +287,14 @@ def test_nan_and_infinities_in_comparing_functions():
         lowered(name, values)
 
 
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 0, 1, 2, 3, -1, -2, 1.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_powers_of_special_values(dtype, exponent):
+    values = torch.tensor([NAN, 1.0, INF, -INF, 0.0, -0.0, -2.0, 4.0], dtype=dtype)
+    is_no_root = dtype is torch.float16 and abs(exponent) == 0.5  # what is a root for all others
+    (left if is_no_root else lowered)("pow.Tensor_Scalar", values, exponent)
+
+
 # --- what has no meaning here -----------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from ingot.base.dtypes import DataType
 from ingot.base.numbers import convert_number
 from ingot.frontend.aten.table import (
+    GPU_ROWS,
     as_operator,
     converted,
     lowers,
@@ -88,7 +89,7 @@ for operator, names in {
     "truediv": "div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide.Tensor true_divide.Scalar",
     "fmod": "fmod.Tensor fmod.Scalar",
     "remainder": "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor",
-    "pow": "pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar",
+    "pow": "pow.Tensor_Tensor pow.Scalar",
     "eq": "eq.Tensor eq.Scalar",
     "ne": "ne.Tensor ne.Scalar not_equal.Tensor not_equal.Scalar",
     "lt": "lt.Tensor lt.Scalar less.Tensor less.Scalar",
@@ -168,6 +169,19 @@ def _require_divisor(b: Builder, x: Any, y: Any) -> DataType:
     if dtype.is_integer and not isinstance(y, Handle) and y == 0:
         unsupported("an integer is divided by zero")
     return dtype
+
+
+@lowers("pow.Tensor_Scalar")
+def _pow(b: Builder, x: Handle, exponent: Any) -> Any:
+    """For powers of 0.5 and -0.5 PyTorch takes roots, but not of float16 on CPUs: those of -inf and -0.0 differ."""
+    if x.dtype is DataType.Half and not isinstance(exponent, Handle) and abs(exponent) == 0.5:
+        unsupported("roots of float16 as powers are not lowered")
+    return b.pow(x, exponent)
+
+
+@lowers("pow.Tensor_Scalar", rows=GPU_ROWS)
+def _pow_on_gpu(b: Builder, x: Handle, exponent: Any) -> Any:
+    return b.pow(x, exponent)
 
 
 @lowers("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
