@@ -295,6 +295,17 @@ def test_powers_of_special_values(dtype, exponent):
     (left if is_no_root else lowered)("pow.Tensor_Scalar", values, exponent)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_norms_of_single_numbers_are_their_distance_from_zero(dtype):
+    limits = torch.finfo(dtype)
+    values = torch.tensor([limits.max, -limits.max, limits.tiny, -limits.tiny, -0.0, NAN, -INF, 3.0], dtype=dtype)
+    for order in (2, 1, INF, -INF):
+        lowered("linalg_vector_norm.default", values.view(8, 1), order, [1])
+        lowered("linalg_vector_norm.default", values.view(1, 8, 1), order, [0, -1], True)
+        lowered("linalg_vector_norm.default", values[0], order)
+        lowered("norm.ScalarOpt_dim", values.view(8, 1), order, [-1], False)
+
+
 # --- what has no meaning here -----------------------------------------------------------------------------------------
 
 

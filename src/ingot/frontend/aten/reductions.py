@@ -193,6 +193,9 @@ def _norm_of_all(b: Builder, x: Any, order: float) -> Any:
 
 
 def _norm(b: Builder, x: Any, order: float, dim: Any, keepdim: bool) -> Any:
+    axes = several_axes(dim, len(x.shape)) or range(len(x.shape))
+    if order == 2 and all(x.shape[axis] == 1 for axis in axes):
+        order = 1  # PyTorch takes single numbers as they are, whose squares could be too large or too small
     if order == 2:
         return b.sqrt(b.sum(x * x, dim, keepdim))
     if order == 1:
