@@ -155,6 +155,7 @@ def test_targets_allow_more_to_full_reductions():
     assert found["over torch.compile"].is_met
     assert found["host time of a small call"].is_met
     assert found["time to compile a kernel"].reached == pytest.approx(40.0)
+    assert found["second result over torch.compile's"].reached == pytest.approx(20.0)
     assert found["second result over torch.compile's, geometric mean"].reached == pytest.approx(20.0)
 
 
