@@ -56,19 +56,37 @@ def seconds(call: Call, repeats: int = 1) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def race(contestants: Mapping[str, Contestant], effort: Effort, clock: Clock = seconds) -> dict[str, Timing]:
+class Race:
     """Every contestant measured in every round. Each is called before the first round, so that nothing is new to it."""
-    repeats: dict[str, int] = {}
-    for name, contestant in contestants.items():
-        _prepare(contestant)
-        contestant.call()
-        repeats[name] = _calls_in_a_turn(contestant.call, effort.shortest_turn, clock)
-    rounds: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(effort.rounds):
+
+    def __init__(self, contestants: Mapping[str, Contestant], effort: Effort, clock: Clock = seconds):
+        self._contestants = contestants
+        self._effort = effort
+        self._clock = clock
+        self._repeats: dict[str, int] = {}
         for name, contestant in contestants.items():
             _prepare(contestant)
-            rounds[name].append(clock(contestant.call, repeats[name]))
-    return {name: Timing(tuple(spent)) for name, spent in rounds.items()}
+            contestant.call()
+            self._repeats[name] = _calls_in_a_turn(contestant.call, effort.shortest_turn, clock)
+        self._spent: dict[str, list[float]] = {name: [] for name in contestants}
+
+    def run(self) -> None:
+        """All rounds of the effort; once more, where it is called again."""
+        for _ in range(self._effort.rounds):
+            for name, contestant in self._contestants.items():
+                _prepare(contestant)
+                self._spent[name].append(self._clock(contestant.call, self._repeats[name]))
+
+    @property
+    def timings(self) -> dict[str, Timing]:
+        return {name: Timing(tuple(spent)) for name, spent in self._spent.items()}
+
+
+def race(contestants: Mapping[str, Contestant], effort: Effort, clock: Clock = seconds) -> dict[str, Timing]:
+    """What a race gives that is run once."""
+    once = Race(contestants, effort, clock)
+    once.run()
+    return once.timings
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:

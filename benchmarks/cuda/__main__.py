@@ -13,9 +13,10 @@ import torch
 from rich.console import Console
 
 import benchmarks.cuda
+from benchmarks.cuda.cases import CASES
 from benchmarks.cuda.clocks import device_clock
 from benchmarks.cuda.contests import first_use
-from benchmarks.cuda.groups import COPY, DTYPES, GROUPS, SMALL_GROUP, Bench
+from benchmarks.cuda.groups import COPY, DTYPES, SMALL_GROUP, Bench, host_rounds, measure_large
 from benchmarks.cuda.report import kernels_text, page, picture, sheets
 from benchmarks.measuring import Effort, race
 from benchmarks.results import COMPILE, Results, Row, Speed, machine, save
@@ -51,13 +52,15 @@ def measure(bench: Bench, groups: Sequence[str], first: dict[str, float]) -> Res
     """All rows of some groups, each told as it is done."""
     copy = race({COPY: bench.copy}, bench.effort, device_clock(bench.device))[COPY]
     speed = Speed(COPY, 2 * bench.copy_bytes / copy.best, 2 * bench.copy_bytes / copy.median)
-    rows: dict[str, tuple[Row, ...]] = {}
-    for group in groups:
+    measured: dict[str, Sequence[Row]] = {}
+    for dtype in (group for group in groups if group in DTYPES):
         done: list[Row] = []
-        for job in GROUPS[group](bench):
-            done.append(job())
-            print(f"{group}, {done[-1].name}: right, {kernels_text(done[-1])}", file=sys.stderr, flush=True)
-        rows[group] = tuple(done)
+        for case in bench.wanted(CASES):
+            done.append(measure_large(case, dtype, bench))
+            print(f"{dtype}, {done[-1].name}: right, {kernels_text(done[-1])}", file=sys.stderr, flush=True)
+        measured[dtype] = done
+    print("what the host does: compiling, and small calls", file=sys.stderr, flush=True)
+    rows = host_rounds(measured, SMALL_GROUP in groups, bench)
     return Results(machine() | _about(bench.device), (speed,), first, rows)
 
 

@@ -25,10 +25,6 @@ from ingot import jit
 from ingot.runtime.cuda.kernels import gpu_kernels
 from ingot.runtime.cuda.modules import modules
 
-TRIES = 5
-"""How often ingot.jit compiles a case. It does the same each time, and whatever else the processor is busy with only
-ever adds to that: the least counts. For second results the first one counts, as for torch.compile, which would find
-parts of its first time again."""
 WIDER = {torch.bfloat16: torch.float32, torch.float16: torch.float32, torch.float32: torch.float64}
 TOLERANCES = {torch.bfloat16: 1e-2, torch.float16: 2e-3, torch.float32: 1e-5}
 """How far a result may be from what the wider type gives, in parts of it, beyond eager's own largest distance."""
@@ -42,7 +38,7 @@ class DeviceContest:
     second_result: dict[str, float]
     """Seconds until the second result, by contestant."""
     compile_seconds: float
-    """The least that ingot.jit took to compile, by its own account: from what it had recorded to loaded kernels."""
+    """What ingot.jit took to compile, by its own account: from what it had recorded to loaded kernels."""
     elements: int
     nbytes: int
     kernels: int
@@ -63,16 +59,13 @@ def prepare(case: Case, inputs: Sequence[torch.Tensor], with_compile: bool) -> D
         compiled = fresh_compile(case.eager)
         second[COMPILE] = _seconds_to_second_result(lambda: compiled(*inputs), device)
         calls[COMPILE] = partial(compiled, *inputs)
-    tries = [first, *(Try(case, inputs) for _ in range(TRIES - 1))]
-    compile_seconds = min(one.compile_seconds for one in tries)
-    function = tries[-1].function
     for number in range(JIT_CALLS):
-        result = function(*inputs)
+        result = first.function(*inputs)
         if number in (0, JIT_CALLS - 1):
             check.require_close(result)
-    calls[JIT] = partial(function, *inputs)
-    kernels, reason = generated_kernels(function, device)
-    return DeviceContest(calls, second, compile_seconds, inputs[0].numel(), nbytes, kernels, reason)
+    calls[JIT] = partial(first.function, *inputs)
+    kernels, reason = generated_kernels(first.function, device)
+    return DeviceContest(calls, second, first.compile_seconds, inputs[0].numel(), nbytes, kernels, reason)
 
 
 class Try:
