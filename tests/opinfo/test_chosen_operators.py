@@ -133,6 +133,19 @@ def test_more_exact_results_than_eagers_are_right():
     assert problem_of(rounded, lambda x: x.sum() + 8, x) != ""
 
 
+def test_memory_that_eager_does_not_write_may_hold_anything():
+    def partly(x):
+        seed = torch.empty((), dtype=torch.int64)
+        if not torch.are_deterministic_algorithms_enabled():
+            seed.fill_(7)  # what happens to be there, time after time
+        return x * 2, seed
+
+    x = torch.randn(3)
+    assert problem_of(partly, lambda x: (x * 2, torch.tensor(8)), x) == ""
+    assert "dtype" in problem_of(partly, lambda x: (x * 2, torch.tensor(8.0)), x)
+    assert "elements differ" in problem_of(lambda x: (x * 2, torch.tensor(7)), lambda x: (x * 2, torch.tensor(8)), x)
+
+
 def test_missing_errors_are_seen():
     def refuses(x):
         raise ValueError("no")
