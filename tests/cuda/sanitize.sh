@@ -12,7 +12,8 @@ cd "$(dirname "$0")/../.."
 python=${PYTHON:-.venv/bin/python}
 export PYTORCH_NO_CUDA_MEMORY_CACHING=1 INGOT_TEST_EXAMPLES=${INGOT_TEST_EXAMPLES:-40}
 chosen='generated_code_gives or every_bit or every_layout or begins_anywhere or several_axes or every_subset'
-chosen+=' or transposes or infinities or any_and_all or positions or overlapping or (every_length and float32)'
+chosen+=' or transposes or infinities or any_and_all or positions or overlapping or either_sign'
+chosen+=' or (every_length and float32)'
 [ $# -gt 0 ] || set -- memcheck racecheck
 for tool in "$@"; do
     compute-sanitizer --tool "$tool" --error-exitcode 9 --kernel-name kns=entry \

@@ -70,6 +70,15 @@ def test_a_variance_far_from_zero():
         assert_right(lambda ops, x, axes=axes: ops.var(x, axes), lambda x, axes=axes: x.var(axes), x, 16)
 
 
+@pytest.mark.parametrize("columns", [4, 8, 12])
+def test_zeros_of_either_sign_have_the_same_one_every_time(columns: int):
+    zeros = torch.zeros(4000, columns, dtype=torch.float64, device=GPU)
+    zeros[torch.rand(zeros.shape, device=GPU) < 0.5] *= -1.0
+    module = compiled(lambda ops, x: ops.amax(x, [0]), zeros)
+    signs = {tuple(launched(module, zeros)[0].signbit().tolist()) for _ in range(20)}
+    assert len(signs) == 1
+
+
 def test_streams_do_not_share_what_launches_leave():
     tensors = [torch.randn(1 << 22, device=GPU) for _ in range(4)]
     module: CompiledModule = compiled(lambda ops, x: ops.var(x, [0]), tensors[0])

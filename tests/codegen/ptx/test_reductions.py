@@ -16,7 +16,7 @@ from ingot.fusion.rules import FusionRules
 from ingot.loops.gpu import launches, scheduling, sharing
 from ingot.loops.gpu.schedule import GpuForm
 from ingot.runtime.plan import Plan
-from tests.codegen.ptx.here import run_here
+from tests.codegen.ptx.here import kernel_for, run_here
 from tests.ops.generation import data_type_of
 
 SMALL = {
@@ -115,3 +115,17 @@ def test_threads_put_rows_together(
             (found,), schedule, launched = run_here(kernel, [x], degrees)
         assert schedule.form is form and schedule.is_split == ("PARTS" in choice) and launched == count
         torch.testing.assert_close(found, expected.to(found.dtype), rtol=1e-6 if reduction.is_corrected else 0, atol=0)
+
+
+@pytest.mark.parametrize("body", [lambda ops, x: ops.amax(x, [0]), lambda ops, x: ops.amin(x, [0])], ids=["max", "min"])
+def test_the_sign_of_a_zero_does_not_depend_on_who_writes_last(body: Any):
+    zeros = torch.zeros(300, 8, dtype=torch.float64)
+    zeros[torch.rand(zeros.shape, generator=torch.Generator().manual_seed(1)) < 0.5] *= -1.0
+    kernel, tensors = kernel_for(body, zeros)
+    signs = set()
+    for _ in range(8):
+        with constants(COUNTED):
+            (found,), schedule, _ = run_here(kernel, tensors)
+        assert schedule.form is COLUMNS and not found.any()
+        signs.add(tuple(found.signbit().tolist()))
+    assert len(signs) == 1

@@ -5,14 +5,16 @@
               8   9  10  11
 
 Those of a team within one warp exchange what they have gathered: each gives half of its rows away and combines the
-other half, as long as it has several, so that little is exchanged, and no two threads hold the same. Then all warps
-leave their values in shared memory, and the upper half of them takes over those of the lower half, and so on, until the
-uppermost has them all, there, for whoever wants whole rows. The order is always the same, so results are, too.
+other half, as long as it has several, so that little is exchanged, and no two threads hold the same; with a single one
+left they do. Then all warps leave their values in shared memory, one thread for each, and the upper half of them takes
+over those of the lower half, and so on, until the uppermost has them all, there, for whoever wants whole rows. The
+order is always the same, so results are, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from ingot.codegen.llvm import ir
@@ -132,7 +134,7 @@ class ColumnTeam(Team):
 
     def _combine_lines(self, line: ir.Value, own: ir.Value, shared_out: Gathered) -> None:
         """What all lines have left, where the first has left its own. Several threads of a line may have the same rows:
-        so they combine in registers, and write the same."""
+        so they combine in registers."""
         builder = self.builder
         with intrinsics.halving(builder, self._lines // 2) as half:
             with builder.if_then(builder.icmp_unsigned("<", line, half)):
@@ -142,8 +144,14 @@ class ColumnTeam(Team):
             intrinsics.barrier(builder)
 
     def _write(self, place: ir.Value, gathered: Gathered) -> None:
-        code = in_memory(Instructions(self.builder, gathered.rows), gathered.total())
-        self.builder.store(code, place, align=_aligned(gathered))
+        """The first of the threads with the same rows does it: which zero is larger, 0 or -0, they may see differently,
+        since one thread's second operand is another's first."""
+        builder = self.builder
+        others = self._distances[(self._rows // gathered.rows).bit_length() - 1 :]
+        is_first = builder.icmp_unsigned("==", builder.and_(self.thread, _INDEX(sum(others))), _INDEX(0))
+        with builder.if_then(is_first) if others else nullcontext():
+            code = in_memory(Instructions(builder, gathered.rows), gathered.total())
+            builder.store(code, place, align=_aligned(gathered))
 
     def _read(self, place: ir.Value, gathered: Gathered) -> Value:
         code = self.builder.load(place, align=_aligned(gathered))
