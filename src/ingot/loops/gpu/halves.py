@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-import numpy
-
 from ingot.base.dtypes import HALVES, DataType
+from ingot.base.numbers import convert_number
 from ingot.loops.program import Known, Operand, Program, Statement, first_stage
 
 _EXACT_AFTER_ROUNDING = {"add", "sub", "mul", "neg"}
@@ -59,9 +58,5 @@ def _before_widening(program: Program, operand: Operand, dtype: DataType) -> Ope
 
 
 def _exactly(constant: Known, dtype: DataType) -> Known | None:
-    single = numpy.float32(constant.value)
-    if dtype is DataType.Half:
-        is_exact = numpy.float32(numpy.float16(single)) == single
-    else:
-        is_exact = int(single.view(numpy.uint32)) & 0xFFFF == 0
-    return Known(float(single), dtype) if is_exact and float(single) == constant.value else None
+    narrow = convert_number(constant.value, dtype)
+    return Known(narrow, dtype) if narrow == constant.value else None
