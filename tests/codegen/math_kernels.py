@@ -69,11 +69,13 @@ def evaluate(name: str, *inputs: numpy.ndarray, width: int | None, host: Host = 
 def single_errors(got: numpy.ndarray, exact: numpy.ndarray) -> numpy.ndarray:
     """Distance of single-precision results from exact values given in double precision, in ulp of the exact value.
 
-    Infinite where one is NaN and the other is not. An overflowed result counts as 2^128.
+    Infinite where one is NaN and the other is not. An overflowed result counts as 2^128. Exact values are so to a unit
+    in their last place or two, and on which side of a power of 2 they lie, where steps change, may be wrong: next to
+    one the larger step counts.
     """
     with numpy.errstate(all="ignore"):
         exact = numpy.where(numpy.abs(exact) >= 2.0**128 * (1 - 2.0**-25), numpy.copysign(numpy.inf, exact), exact)
-        _, exponent = numpy.frexp(exact)
+        _, exponent = numpy.frexp(exact * (1 + 2.0**-51))
         step = numpy.ldexp(1.0, numpy.maximum(exponent - 1, -126) - 23)
         finite = lambda values: numpy.where(numpy.isinf(values), numpy.copysign(2.0**128, values), values)
         step = numpy.where(numpy.isinf(exact), 2.0**104, step)
