@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from ctypes import byref, c_int
+from ctypes import byref, c_int, c_uint64, c_void_p
 
 from ingot.loops.gpu.sharing import MOST_COUNTERS
 from ingot.runtime.cuda.driver import PER_THREAD_STREAM, driver
-from ingot.runtime.cuda.modules import zeroed_memory
 from ingot.runtime.native.once import OncePerKey
 
 COUNTER_BYTES = 4
 _CHUNK = 16 * MOST_COUNTERS * COUNTER_BYTES
+_NON_BLOCKING = 1
+"""A stream that waits for no other, as the driver numbers it."""
 MOST_STREAMS = 128
 """That native code knows; what others launch goes through Python."""
 
@@ -64,10 +65,25 @@ class Counters:
 
     def _take(self, count: int) -> int:
         if self._next + count * COUNTER_BYTES > self._end:
-            self._next = zeroed_memory(self._device, _CHUNK)
+            self._next = _zeroed_memory(self._device, _CHUNK)
             self._end = self._next + _CHUNK
         found, self._next = self._next, self._next + count * COUNTER_BYTES
         return found
+
+
+def _zeroed_memory(device: int, nbytes: int) -> int:
+    """The address of new memory of a device that is 0, and that stays.
+
+    A stream of its own makes it 0: every other one may be captured just now, or have to wait for one that is.
+    """
+    found, address, stream = driver(), c_uint64(), c_void_p()
+    with found.current(found.context(device)), found.unseen_by_capture():
+        found.call("cuMemAlloc", byref(address), nbytes)
+        found.call("cuStreamCreate", byref(stream), _NON_BLOCKING)
+        found.call("cuMemsetD8Async", address, 0, nbytes, stream)
+        found.call("cuStreamSynchronize", stream)
+        found.call("cuStreamDestroy", stream)
+    return address.value
 
 
 _of_devices: OncePerKey[int, Counters] = OncePerKey()

@@ -73,6 +73,7 @@ PER_THREAD_STREAM = 2
 """The handle that stands for a stream of whichever thread uses it."""
 _MAJOR, _MINOR = 75, 76
 """The numbers under which the driver is asked for what a `Device` says."""
+_RELAXED_CAPTURE = 2
 _MAY_BE_OLDER = "it may be the fault of a kernel launched earlier: run with CUDA_LAUNCH_BLOCKING=1 to see of which"
 _ADVICE = {
     2: "free memory of the device, for example with torch.cuda.empty_cache()",
@@ -182,6 +183,17 @@ class Driver:
             yield
         finally:
             self.call("cuCtxPopCurrent", byref(found))
+
+    @contextmanager
+    def unseen_by_capture(self) -> Iterator[None]:
+        """A block whose calls do not spoil a CUDA graph that is being captured, here or in another thread: a capture
+        forbids to allocate, unless told that it is none of its business."""
+        mode = c_int(_RELAXED_CAPTURE)
+        self.call("cuThreadExchangeStreamCaptureMode", byref(mode))
+        try:
+            yield
+        finally:
+            self.call("cuThreadExchangeStreamCaptureMode", byref(mode))
 
 
 @once

@@ -15,9 +15,8 @@ import hashlib
 import re
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from ctypes import byref, c_int, c_uint64, c_void_p
+from collections.abc import Sequence
+from ctypes import byref, c_int, c_void_p
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,7 @@ from ingot.runtime.native.once import OncePerKey, once
 _LOG_BYTES = 8192
 _INFORMATION_LOG, _INFORMATION_LOG_BYTES, _ERROR_LOG, _ERROR_LOG_BYTES = range(3, 7)
 _THREADS, _SHARED_BYTES, _LOCAL_BYTES, _REGISTERS = 0, 1, 3, 4
-_RELAXED_CAPTURE, _NON_BLOCKING = 2, 1
-"""Options, attributes and modes, as the driver numbers them."""
+"""Options and attributes, as the driver numbers them."""
 _WAIT_FOR_LAUNCH = "griddepcontrol.wait;"
 """How PTX says that the launch before has to end first."""
 
@@ -98,7 +96,7 @@ load, launch = modules.load, modules.launch
 def _load(driver: Driver, ptx: str, entries: Sequence[str], device: int, name: str) -> tuple[LoadedFunction, ...]:
     try:
         context = driver.context(device)
-        with driver.current(context), _unseen_by_capture(driver):
+        with driver.current(context), driver.unseen_by_capture():
             module = _module(driver, ptx)
             try:
                 return tuple(_function(driver, module, ptx, entry, device, name) for entry in entries)
@@ -107,33 +105,6 @@ def _load(driver: Driver, ptx: str, entries: Sequence[str], device: int, name: s
                 raise
     except CudaError as error:
         raise _about(error, name, device, ptx) from None
-
-
-def zeroed_memory(device: int, nbytes: int) -> int:
-    """The address of new memory of a device that is 0, and that stays.
-
-    A stream of its own makes it 0: every other one may be captured just now, or have to wait for one that is.
-    """
-    found, address, stream = driver(), c_uint64(), c_void_p()
-    with found.current(found.context(device)), _unseen_by_capture(found):
-        found.call("cuMemAlloc", byref(address), nbytes)
-        found.call("cuStreamCreate", byref(stream), _NON_BLOCKING)
-        found.call("cuMemsetD8Async", address, 0, nbytes, stream)
-        found.call("cuStreamSynchronize", stream)
-        found.call("cuStreamDestroy", stream)
-    return address.value
-
-
-@contextmanager
-def _unseen_by_capture(driver: Driver) -> Iterator[None]:
-    """A block whose calls do not spoil a CUDA graph that is being captured, here or in another thread: loading may
-    allocate, which a capture forbids unless told that it is none of its business."""
-    mode = c_int(_RELAXED_CAPTURE)
-    driver.call("cuThreadExchangeStreamCaptureMode", byref(mode))
-    try:
-        yield
-    finally:
-        driver.call("cuThreadExchangeStreamCaptureMode", byref(mode))
 
 
 def _module(driver: Driver, ptx: str) -> c_void_p:
