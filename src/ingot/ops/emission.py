@@ -61,3 +61,16 @@ class Emitter(Protocol):
     def convert(self, x: Any, dtype: DataType) -> Any: ...
     def function(self, name: str, *operands: Any) -> Any:
         """A function of the math module, of floating-point numbers or signed integers."""
+
+
+def commuting_extremum(e: Emitter, how: str, x: Any, y: Any) -> Any:
+    """An extremum of floating-point numbers with the same bits whichever comes first: 0 is larger than -0, and of two
+    NaN there is something of each in the result."""
+    first, second = e.bits(x), e.bits(y)
+    either = e.bit_or(first, second)
+    if how == "gt":  # negative if both are
+        highest = e.constant((1 << e.dtype_of(x).bits - 1) - 1, first)
+        either = e.bit_and(either, e.bit_or(e.bit_and(first, second), highest))
+    one = e.select(e.compare(how, y, x), y, x)
+    differs = e.bit_or(e.compare("lt", x, y), e.compare("gt", x, y))
+    return e.select(differs, one, e.with_bits(either, e.dtype_of(x)))

@@ -129,3 +129,21 @@ def test_the_sign_of_a_zero_does_not_depend_on_who_writes_last(body: Any):
         assert schedule.form is COLUMNS and not found.any()
         signs.add(tuple(found.signbit().tolist()))
     assert len(signs) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_all_threads_see_the_same_zero(dtype: torch.dtype):
+    zeros = torch.zeros(3, 300, dtype=dtype)
+    zeros[torch.rand(zeros.shape, generator=torch.Generator().manual_seed(2)) < 0.5] *= -1.0
+
+    def run(body: Any) -> torch.Tensor:
+        kernel, tensors = kernel_for(body, zeros)
+        with constants(SMALL):
+            (found,), schedule, _ = run_here(kernel, tensors)
+        assert schedule.form is TEAMS
+        return found
+
+    added = run(lambda ops, x: x + ops.amax(x, [1], keepdim=True))
+    assert not added.signbit().any(), "the largest is 0, and x + 0 is 0 for either zero"
+    multiplied = run(lambda ops, x: x * ops.amin(x, [1], keepdim=True))
+    assert torch.equal(multiplied.signbit(), ~zeros.signbit()), "the smallest is -0"

@@ -26,6 +26,7 @@ from ingot.codegen.llvm.math.gpu import instructions as approximations
 from ingot.codegen.llvm.math.gpu.quotients import Divisor, scale_for_division
 from ingot.codegen.llvm.math.words import Number as NumberLanes
 from ingot.codegen.llvm.math.words import intrinsic, rounded, rounded_towards
+from ingot.ops.emission import commuting_extremum
 
 _FLOATS = {DataType.Half: ir.HalfType(), DataType.Float: ir.FloatType(), DataType.Double: ir.DoubleType()}
 _SIGNED = {8: DataType.Int8, 16: DataType.Int16, 32: DataType.Int32, 64: DataType.Int}
@@ -291,11 +292,13 @@ class Instructions:
         return Value(self.builder.select(condition.code, x.code, y.code), x.dtype)
 
     def extremum(self, how: str, x: Value, y: Value) -> Value:
-        """y where it wins or is NaN, x otherwise; a GPU has an instruction for it."""
+        """y where it wins or is NaN, x otherwise; on a GPU the same whichever comes first, by an instruction or not."""
         if x.dtype is DataType.Float and self.host.has_extrema:
             name = "maximum" if how == "gt" else "minimum"
             first, second = NumberLanes(self.builder, x.code), NumberLanes(self.builder, y.code)
             return Value(intrinsic(name, first, second).value, x.dtype)
+        if x.dtype.is_float and self.host.exchanges:
+            return commuting_extremum(self, how, x, y)
         takes_y = self.bit_or(self.compare(how, y, x), self.compare("ne", y, y))
         return self.select(takes_y, y, x)
 

@@ -144,8 +144,8 @@ class ColumnTeam(Team):
             intrinsics.barrier(builder)
 
     def _write(self, place: ir.Value, gathered: Gathered) -> None:
-        """The first of the threads with the same rows does it: which zero is larger, 0 or -0, they may see differently,
-        since one thread's second operand is another's first."""
+        """The first of the threads with the same rows does it. What they have may differ in what a NaN is made of, since
+        one thread's second operand is another's first."""
         builder = self.builder
         others = self._distances[(self._rows // gathered.rows).bit_length() - 1 :]
         is_first = builder.icmp_unsigned("==", builder.and_(self.thread, _INDEX(sum(others))), _INDEX(0))

@@ -16,15 +16,26 @@ import numpy
 from ingot.base.dtypes import DataType
 from ingot.base.errors import LoopError
 from ingot.base.numbers import Number
-from ingot.loops.elements import Element
+from ingot.loops.elements import Element, Elements
 from ingot.loops.gpu.block import Block, Scope
 from ingot.loops.gpu.launches import VALUES_AT_ONCE, left_by_launches
 from ingot.loops.gpu.schedule import WARP, GpuForm, GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.gpu.tensors import TensorAccess
 from ingot.loops.nest import Nest
+from ingot.ops.emission import commuting_extremum
 
 Combine = Callable[[Element, Element], Element]
+
+
+class _Exchanging(Elements):
+    """As threads compute what they have together, so that each comes to the same though it has its own first."""
+
+    def extremum(self, how: str, x: Element, y: Element) -> Element:
+        return commuting_extremum(self, how, x, y) if x.dtype.is_float else super().extremum(how, x, y)
+
+
+_EXCHANGING = _Exchanging()
 
 
 class Gathering(TensorAccess):
@@ -115,7 +126,9 @@ class Gathering(TensorAccess):
         return combination.combine(self.elements, first, second)
 
     def _combine(self, index: int) -> Combine:
-        return lambda own, other: self.combined(index, own, other)
+        combination = self.nest.accumulators[index].op.combination
+        assert combination is not None
+        return lambda own, other: combination.combine(_EXCHANGING, own, other)
 
     def _of_team(self, index: int, value: Element, schedule: GpuSchedule) -> Element:
         if schedule.form is GpuForm.COLUMNS:

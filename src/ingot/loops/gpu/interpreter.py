@@ -289,11 +289,12 @@ class _Machine(Gathering):
         scope.registers.update(entered.registers)
 
     def _check_agreement(self, instruction: Instruction, value: Element, scope: Scope, block: Block) -> None:
-        """All threads of a team must have come to the same."""
+        """All threads of a team must have come to the same, whatever a NaN is made of."""
         spread = numpy.ascontiguousarray(numpy.broadcast_to(value.array, (block.schedule.threads, scope.lanes)))
-        raw = spread.view(numpy.uint8).reshape(block.schedule.threads, -1)
-        firsts = raw[(block.member == 0)[:, 0]][block.team[:, 0]]
-        if (raw != firsts).any():
+        firsts = spread[(block.member == 0)[:, 0]][block.team[:, 0]]
+        bits = f"uint{8 * spread.itemsize}"
+        agree = (spread.view(bits) == firsts.view(bits)) | ((spread != spread) & (firsts != firsts))
+        if not agree.all():
             raise self._fault(instruction, scope, "the threads of a team disagree")
 
     # --- scratch memory -----------------------------------------------------------------------------------------------
