@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -58,6 +59,11 @@ class Broken:
 
 _LOSES_OUT = frozenset({"matrix_rank", "linalg_matrix_rank"})
 """Functions whose `out=` PyTorch forgets to write where a mode sees what they are made of."""
+_CASTS_WITHIN = frozenset({"pinv", "linalg_pinv", "pinverse"})
+"""Functions of several operations that a mode sees as one, so that autocast finds none of them."""
+
+
+_PUT_OFF = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative, torch._C.DispatchKey.ZeroTensor)
 
 
 class _Operations(TorchDispatchMode):
@@ -74,8 +80,40 @@ class _Operations(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with self._witness.looking_away(), torch._C.DisableTorchFunction():
+        with self._witness.looking_away(), torch._C.DisableTorchFunction(), _as_outside_of_modes():
             return self._recording.operate(func, args, kwargs or {})
+
+
+def _as_outside_of_modes() -> Any:
+    """A block in which PyTorch conjugates and negates what it has put off, as everywhere else. Within a mode it does
+    not, and operations that make such tensors for themselves, as linalg.pinv does, would be wrong."""
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    for key in _PUT_OFF:
+        excluded = excluded.remove(key)
+    return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
+
+
+def _cannot_be_watched(function: Any, kwargs: Mapping[str, Any]) -> str | None:
+    """Why a function of torch gives another result where a mode sees what it is made of, if it does."""
+    name = getattr(function, "__name__", "")
+    if "out" in kwargs and name in _LOSES_OUT:
+        return f"PyTorch does not write the result of {name} while it is recorded"
+    if torch._C._is_any_autocast_enabled():
+        if isinstance(function, OpOverload | OpOverloadPacket) and _namespace(function) not in (
+            "aten",
+            "prim",
+            "prims",
+        ):
+            return f"{function} is an operation of its own, and what it is made of autocast may cast"
+        if name in _CASTS_WITHIN:
+            return f"autocast casts what {name} is made of"
+    return None
+
+
+def _namespace(operation: OpOverload | OpOverloadPacket) -> str:
+    return (
+        operation if isinstance(operation, OpOverloadPacket) else operation.overloadpacket
+    )._qualified_op_name.partition("::")[0]
 
 
 class _Questions(TorchFunctionMode):
@@ -91,9 +129,9 @@ class _Questions(TorchFunctionMode):
         with self._witness.looking_away():
             recording.ask(func)
             handed = marks_in(args, kwargs)
-            loses_out = "out" in kwargs and getattr(func, "__name__", "") in _LOSES_OUT
-        if loses_out:
-            recording.stop(f"PyTorch does not write the result of {func.__name__} while it is recorded")
+            why_not = _cannot_be_watched(func, kwargs)
+        if why_not:
+            recording.stop(why_not)
             with _disable_current_modes():
                 return func(*args, **kwargs)
         before, recording.handed = recording.handed, handed
@@ -108,7 +146,7 @@ class Recording:
 
     def __init__(self, arguments: Sequence[torch.Tensor], surroundings: Surroundings, strict: bool = False):
         """`arguments` are the tensors passed. A strict recording raises an error where others stop."""
-        self.tape = Tape()
+        self.tape = Tape(casts=torch._C._is_any_autocast_enabled())
         self.broken: Broken | None = None
         self._surroundings = surroundings
         self._strict = strict

@@ -32,6 +32,15 @@ from ingot.frontend.jit.tape import Argument, Register, Surrounding, Tape, Varia
 from ingot.frontend.jit.versions import Operation, OperationKind, Version, find_versions
 from ingot.runtime.compiler import CompiledModule, JitCompiler
 
+_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+_AUTOCAST |= torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
+
+
+def uncast() -> Any:
+    """A block in which autocast casts nothing: what it did is part of the recording, and what it left alone within an
+    operation stays alone. Unlike autocast with enabled=False it leaves weights that were cast for eager calls."""
+    return torch._C._ExcludeDispatchKeyGuard(_AUTOCAST)
+
 
 class Unforeseen(Exception):
     """A result has other sizes than earlier calls let expect."""
@@ -205,6 +214,8 @@ class _Writer:
     def finish(self) -> Program:
         results = [self._result(value) for value in self.steps.versions.tape.results]
         body = [*self._unpack(), *self.lines, f"return [{', '.join(results)}]"]
+        if self.steps.versions.tape.casts and any(isinstance(step, Call) for step in self.steps.steps):
+            body = [f"with {self._bind('uncast', uncast)}():", *(f"    {line}" for line in body)]
         text = "\n".join(["def program(arguments, surroundings, numbers):", *(f"    {line}" for line in body)]) + "\n"
         exec(compile(text, "<ingot program>", "exec"), self.namespace)  # of what was written above, and nothing else
         function = self.namespace["program"]

@@ -149,6 +149,8 @@ class Tape:
     """Whether Python looked at sizes or strides, so that other sizes might have taken another way."""
     reads_constants: bool = False
     """Whether Python read the value of a tensor that is the same at every call like this, but not at others."""
+    casts: bool = False
+    """Whether autocast was on around the call: what it cast are events, and nothing is to be cast again."""
     symbols: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Sizes that stay open, by their name: an argument, and the axis of it where the size is read."""
 

@@ -83,7 +83,7 @@ class _Unifier:
         for values in zip(*(tape.surroundings for tape in self.tapes), strict=True):
             _require_equal_tensors(values)
         results = self._value([tape.results for tape in self.tapes], "a result", allow=False)
-        tape = Tape(notes, events, results, last.surroundings, symbols=self.origins)
+        tape = Tape(notes, events, results, last.surroundings, casts=last.casts, symbols=self.origins)
         return Unified(tape, tuple(varying), tuple(self.divisors))
 
     # --- what varies --------------------------------------------------------------------------------------------------

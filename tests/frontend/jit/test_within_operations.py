@@ -1,0 +1,100 @@
+"""Operations that are made of others: watched while they are recorded, they give what they give unwatched.
+
+Within a mode of PyTorch's that watches operations, what an operation calls by itself is done without what lies between
+a call and its operation: conjugating what was put off, and autocast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from ingot import jit
+from ingot.frontend.jit.function import IngotWarning
+from tests.frontend.jit.comparing import same
+
+CALLS = 4
+
+
+@torch.library.custom_op("ingot_tests::product", mutates_args=())
+def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x @ y
+
+
+def autocast() -> Any:
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+@contextmanager
+def eager_with_warning() -> Iterator[None]:
+    with pytest.warns(IngotWarning, match="autocast"):
+        yield
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_pseudoinverses_of_complex_matrices(dtype: torch.dtype):
+    x = torch.randn(5, 4, dtype=dtype)
+    compiled = jit(lambda x: torch.linalg.pinv(x))
+    for _ in range(CALLS):
+        same(compiled(x), torch.linalg.pinv(x))
+
+
+def test_residuals_of_complex_equations():
+    def residuals(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.lstsq(a, b, driver="gels").residuals
+
+    a, b = torch.randn(4, 3, dtype=torch.complex64), torch.randn(4, 2, dtype=torch.complex64)
+    compiled = jit(residuals)
+    with pytest.warns(IngotWarning, match="depends on values"):
+        same(compiled(a, b), residuals(a, b))
+    same(compiled(a, b), residuals(a, b))
+
+
+def test_own_operations_that_autocast_casts_within():
+    def inside(x: torch.Tensor) -> torch.Tensor:
+        with autocast():
+            return product(x, x) + 1
+
+    def outside(x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.ingot_tests.product(x, x) + 1
+
+    x = torch.randn(4, 4)
+    assert inside(x).dtype is torch.bfloat16
+    compiled: Any = jit(inside)
+    with eager_with_warning():
+        same(compiled(x), inside(x))
+    for _ in range(CALLS):
+        same(compiled(x), inside(x))
+    compiled = jit(outside)
+    with autocast(), eager_with_warning():
+        for _ in range(CALLS):
+            same(compiled(x), outside(x))
+    for _ in range(CALLS):  # and without it, they are calls like others
+        same(compiled(x), outside(x))
+    assert "1 call of PyTorch's" in compiled.explain()
+
+
+@pytest.mark.parametrize("function", [torch.linalg.pinv, torch.pinverse, torch.Tensor.pinverse])
+def test_pseudoinverses_under_autocast(function: Any):
+    x = torch.randn(4, 4)
+    compiled = jit(lambda x: function(x))
+    with autocast(), eager_with_warning():
+        for _ in range(CALLS):
+            same(compiled(x), function(x))
+
+
+def test_what_autocast_leaves_alone_is_left_alone_later_as_well():
+    """Distances are float32 under autocast, though for many rows they are made of a product."""
+    x, y = 100 * torch.randn(64, 8), 100 * torch.randn(64, 8)
+    compiled: Any = jit(lambda x, y: torch.cdist(x, y))
+    with autocast():
+        for _ in range(CALLS):
+            found = compiled(x, y)
+            assert found.dtype is torch.float32
+            torch.testing.assert_close(found, torch.cdist(x, y), rtol=1e-5, atol=1e-3)
+        assert "with uncast():" in compiled.inspect("program")
+    compiled(x, y)
