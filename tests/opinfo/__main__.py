@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 import tests.opinfo
-from tests.opinfo.database import DTYPES, has_dtype, operators
+from tests.opinfo.database import DTYPES, PUBLISHED, has_dtype, operators
 from tests.opinfo.report import page, problems
 from tests.opinfo.workers import Task, run_tasks
 
@@ -24,7 +24,12 @@ PAGES = {"cpu": DOCUMENTS / "opinfo.md", "cuda": DOCUMENTS / "opinfo-cuda.md"}
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.opinfo", description=tests.opinfo.__doc__)
     parser.add_argument("--op", action="append", metavar="PATTERN", help="only operators whose name matches, as *soft*")
-    parser.add_argument("--dtype", action="append", choices=list(DTYPES), help="only this dtype; may be repeated")
+    parser.add_argument(
+        "--dtype",
+        action="append",
+        choices=list(DTYPES),
+        help="only this dtype; may be repeated (default: {})".format(", ".join(PUBLISHED)),
+    )
     parser.add_argument("--device", choices=list(PAGES), default="cpu", help="where samples are (default: cpu)")
     parser.add_argument("--samples", type=int, metavar="N", help="at most so many samples of each (default: all)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
@@ -68,7 +73,7 @@ def shown(done: Iterable[Task], count: int) -> Iterator[Task]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options(arguments)
-    todo = tasks(chosen.op or ["*"], chosen.dtype or list(DTYPES), chosen.samples, chosen.device)
+    todo = tasks(chosen.op or ["*"], chosen.dtype or PUBLISHED, chosen.samples, chosen.device)
     if not todo:
         print("no operator of PyTorch's database matches", file=sys.stderr)
         return 2

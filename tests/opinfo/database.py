@@ -14,7 +14,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-DTYPES = {name: getattr(torch, name) for name in ("float32", "float64", "bfloat16", "int64", "bool")}
+PUBLISHED = ("float32", "float64", "bfloat16", "int64", "bool")
+"""The dtypes that a page has; the others have to be asked for."""
+DTYPES = {
+    name: getattr(torch, name) for name in (*PUBLISHED, "float16", "int32", "int16", "int8", "uint8", "complex64")
+}
 FUNCTION, IN_PLACE, OUT = "function", "in place", "out="
 
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from ingot import jit
-from tests.opinfo.database import DTYPES, FUNCTION, Call, has_dtype, operators
+from tests.opinfo.database import DTYPES, FUNCTION, PUBLISHED, Call, has_dtype, operators
 from tests.opinfo.report import fate_of_operator, page, problems
 from tests.opinfo.trials import COMPILED, CRASH, EAGER, LIBRARY, Verdict, try_call, try_operator
 from tests.opinfo.workers import MOST_CRASHES, Task, run_tasks
 
 SAMPLES = 2
-OTHERS = [dtype for dtype in DTYPES if dtype != "float32"]
+OTHERS = [dtype for dtype in PUBLISHED if dtype != "float32"]
 
 
 def _words(text: str) -> list[str]:
