@@ -341,3 +341,18 @@ def test_words_for_numbers_that_change():
     for alpha in (0.5, 0.7, 2):
         compiled(ARGUMENTS, alpha)
     assert compiled._compiled.recompiles == ["alpha: 0.5 became 0.7", "alpha: was of type float, is of type int"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: torch.mul(a, b),
+        lambda a, b: (torch.add(a, b), torch.mul(a, b)),
+        lambda a, b: torch.add(a, b).expand(3) * 2,
+        lambda a, b: torch.where(torch.add(a, b) > 3, 1, 2),
+    ],
+)
+def test_what_numbers_alone_give_is_a_tensor(function: Any) -> None:
+    compiled = jit(function)
+    for given in [(2, 3)] * 3 + [(4, 5), (6, 7), (8, 9), (True, 2), (2.5, 1), (3.5, 1), (4.5, 2)]:
+        same(compiled(*given), function(*given))

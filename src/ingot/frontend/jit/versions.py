@@ -43,7 +43,7 @@ from ingot.frontend.jit.tape import (
     written_arguments,
 )
 from ingot.ir.builder import Builder
-from ingot.ir.handles import Handle
+from ingot.ir.handles import Tensor
 from ingot.ir.node import Node
 from ingot.ir.torch_types import from_torch, to_torch
 from ingot.ops import Kind
@@ -419,7 +419,7 @@ def _lowers(target: torch._ops.OpOverload, device: str, given: _Arguments, expec
         return False
     handles = list(made) if isinstance(made, tuple | list) else [made]
     found = [
-        _Like(to_torch(handle.dtype), tuple(handle.shape)) if isinstance(handle, Handle) else None for handle in handles
+        _Like(to_torch(handle.dtype), tuple(handle.shape)) if isinstance(handle, Tensor) else None for handle in handles
     ]
     return found == list(expected)
 
