@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 import tests.opinfo
-from tests.opinfo.database import DTYPES, PUBLISHED, has_dtype, operators
+from tests.opinfo.database import DTYPES, INPUTS, PUBLISHED, SAMPLES, has_dtype, operators
 from tests.opinfo.report import page, problems
 from tests.opinfo.workers import Task, run_tasks
 
@@ -32,6 +32,12 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--device", choices=list(PAGES), default="cpu", help="where samples are (default: cpu)")
     parser.add_argument("--samples", type=int, metavar="N", help="at most so many samples of each (default: all)")
+    parser.add_argument(
+        "--inputs",
+        choices=list(INPUTS),
+        default=SAMPLES,
+        help="the usual ones, more of them with extreme values and layouts, or the usual ones with gaps in memory",
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="where to write the page (default: in docs)")
     chosen = parser.parse_args(arguments)
@@ -42,10 +48,12 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return chosen
 
 
-def tasks(patterns: Sequence[str], dtypes: Sequence[str], samples: int | None, device: str) -> list[Task]:
+def tasks(
+    patterns: Sequence[str], dtypes: Sequence[str], samples: int | None, device: str, inputs: str = SAMPLES
+) -> list[Task]:
     """What there is to try; the longest-running kind is not known, so the order is that of the database."""
     return [
-        Task(name, dtype, samples, device=device)
+        Task(name, dtype, samples, device=device, inputs=inputs)
         for name, operator in operators().items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
         for dtype in dtypes
@@ -73,12 +81,12 @@ def shown(done: Iterable[Task], count: int) -> Iterator[Task]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options(arguments)
-    todo = tasks(chosen.op or ["*"], chosen.dtype or PUBLISHED, chosen.samples, chosen.device)
+    todo = tasks(chosen.op or ["*"], chosen.dtype or PUBLISHED, chosen.samples, chosen.device, chosen.inputs)
     if not todo:
         print("no operator of PyTorch's database matches", file=sys.stderr)
         return 2
     done = list(shown(run_tasks(todo, chosen.jobs), len(todo)))
-    is_whole = not (chosen.op or chosen.dtype or chosen.samples)
+    is_whole = not (chosen.op or chosen.dtype or chosen.samples or chosen.inputs != SAMPLES)
     path = chosen.report or (PAGES[chosen.device] if is_whole else None)
     if path is not None:
         path.write_text(page(done, chosen.samples))

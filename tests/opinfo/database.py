@@ -50,10 +50,24 @@ def has_dtype(operator: Any, dtype: torch.dtype, device: str = "cpu") -> bool:
     return operator.supports_dtype(dtype, device)
 
 
-def calls(operator: Any, dtype: torch.dtype, most: int | None, device: str = "cpu") -> Iterator[Call]:
+SAMPLES = "samples"
+INPUTS: Mapping[str, Callable[[Any, str, torch.dtype], Iterator[Any]]] = {
+    SAMPLES: lambda operator, device, dtype: operator.sample_inputs(device, dtype),
+    "reference": lambda operator, device, dtype: operator.reference_inputs(device, dtype),
+    "noncontiguous": lambda operator, device, dtype: (
+        sample.noncontiguous() for sample in operator.sample_inputs(device, dtype)
+    ),
+}
+"""Which inputs of the database: the usual ones, more of them with extreme values and layouts, and the usual ones in
+memory with gaps."""
+
+
+def calls(
+    operator: Any, dtype: torch.dtype, most: int | None, device: str = "cpu", inputs: str = SAMPLES
+) -> Iterator[Call]:
     """The calls of an operator's samples; of every variant at most so many, evenly taken from all."""
     torch.manual_seed(0)
-    samples = list(operator.sample_inputs(device, dtype, requires_grad=False))
+    samples = list(INPUTS[inputs](operator, device, dtype))
     if most is not None and len(samples) > most:
         samples = [samples[number * len(samples) // most] for number in range(most)]
     for sample in samples:

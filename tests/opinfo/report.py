@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
+from tests.opinfo.database import SAMPLES
 from tests.opinfo.trials import COMPILED, EAGER, LIBRARY, REFUSED
 from tests.opinfo.workers import Task
 
@@ -35,6 +36,7 @@ def page(tasks: Sequence[Task], most_samples: int | None = None) -> str:
     command = "python -m tests.opinfo" + (f" --device {tasks[0].device}" if tasks[0].device != "cpu" else "")
     samples = "every sample input" if most_samples is None else f"up to {most_samples} sample inputs"
     command += "" if most_samples is None else f" --samples {most_samples}"
+    command += "" if tasks[0].inputs == SAMPLES else f" --inputs {tasks[0].inputs}"
     by_operator: dict[str, list[Task]] = defaultdict(list)
     for task in sorted(tasks, key=lambda task: task.operator):
         by_operator[task.operator].append(task)

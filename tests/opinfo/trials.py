@@ -20,7 +20,7 @@ from ingot.frontend.jit import trial
 from ingot.frontend.jit.arguments import describe
 from ingot.frontend.jit.function import MOST_SPECIALISATIONS
 from tests.opinfo.comparing import difference
-from tests.opinfo.database import FUNCTION, OUT, Call, calls, with_out
+from tests.opinfo.database import FUNCTION, OUT, SAMPLES, Call, calls, with_out
 from tests.opinfo.observing import Observation, copied, observe
 
 CALLS = 3
@@ -50,13 +50,13 @@ class Verdict:
 
 
 def try_operator(
-    operator: Any, dtype: torch.dtype, most: int | None, first: int = 0, device: str = "cpu"
+    operator: Any, dtype: torch.dtype, most: int | None, first: int = 0, device: str = "cpu", inputs: str = SAMPLES
 ) -> Iterator[Verdict]:
     """The verdicts on an operator's calls from a number on. The number of calls does not depend on what they give."""
     trial.ROUNDS = 0  # no turns for eager calls: what was compiled is to run
     compares_values = not operator.name.startswith(UNDEFINED)
     jitted: dict[str, Any] = {}
-    for number, call in enumerate(calls(operator, dtype, most, device)):
+    for number, call in enumerate(calls(operator, dtype, most, device, inputs)):
         if number < first:
             continue
         with warnings.catch_warnings():

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tests.opinfo.database import DTYPES, operators
+from tests.opinfo.database import DTYPES, SAMPLES, operators
 from tests.opinfo.trials import CRASH, EAGER, Verdict, try_operator
 
 PATIENCE = 120.0
@@ -34,6 +34,7 @@ class Task:
     most: int | None
     verdicts: list[Verdict] = field(default_factory=list)
     device: str = "cpu"
+    inputs: str = SAMPLES
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[Task]:
@@ -76,7 +77,7 @@ class _Worker:
     def give(self, task: Task) -> None:
         self.task = task
         self._heard = time.monotonic()
-        asked = ("operator", "dtype", "most", "device")
+        asked = ("operator", "dtype", "most", "device", "inputs")
         request = {name: getattr(task, name) for name in asked} | {"first": len(task.verdicts)}
         _tell(self.connection, request)
 
@@ -139,6 +140,7 @@ def _serve(connection: Connection, threads: int) -> None:
         except EOFError:
             return
         dtype, operator = DTYPES[request["dtype"]], operators()[request["operator"]]
-        for verdict in try_operator(operator, dtype, request["most"], request["first"], request["device"]):
+        options = (request[name] for name in ("most", "first", "device", "inputs"))
+        for verdict in try_operator(operator, dtype, *options):
             _tell(connection, asdict(verdict))
         _tell(connection, None)
