@@ -144,7 +144,7 @@ class ColumnTeam(Team):
             intrinsics.barrier(builder)
 
     def _write(self, place: ir.Value, gathered: Gathered) -> None:
-        """The first of the threads with the same rows does it. What they have may differ in what a NaN is made of, since
+        """The first of the threads with the same rows does it. What they have may differ in what a NaN is made of:
         one thread's second operand is another's first."""
         builder = self.builder
         others = self._distances[(self._rows // gathered.rows).bit_length() - 1 :]
