@@ -59,6 +59,14 @@ def test_sizes_that_vary_are_symbols_and_the_others_are_constants():
     assert unified.variables == () and unified.divisors == ()
 
 
+def test_sizes_of_arguments_stand_for_themselves_though_one_is_a_multiple_of_another():
+    shapes = (((2, 16), (2, 32)), ((4, 64), (4, 64)), ((8, 32), (8, 128)))
+    event = (aten.cat.default, ([Register(0), Register(1)], 1))
+    tapes = [tape_of(x, y, results=[(x[0], x[1] + y[1])], events=[event]) for x, y in shapes]
+    first, second, _ = unify(tapes).tape.tensors
+    assert [str(size) for size in (*first.sizes, *second.sizes)] == ["size0", "size1", "size0", "size2"]
+
+
 def test_sizes_that_vary_together_are_one_symbol():
     event = (aten.add.Tensor, (Register(0), Register(1)))
     tapes = [tape_of((n, 4), (n, n), results=[(n, 4)], events=[event]) for n in (2, 5, 9)]

@@ -98,3 +98,12 @@ def test_what_autocast_leaves_alone_is_left_alone_later_as_well():
             torch.testing.assert_close(found, torch.cdist(x, y), rtol=1e-5, atol=1e-3)
         assert "with uncast():" in compiled.inspect("program")
     compiled(x, y)
+
+
+def test_results_that_are_lists_in_lists():
+    """Where gradients are out of the question, PyTorch does not take some operations apart."""
+    x = torch.randn(5, 3)
+    compiled = jit(lambda x: torch.histogramdd(x, [2, 3, 2]))
+    with torch.inference_mode():
+        for _ in range(CALLS):
+            same(compiled(x), torch.histogramdd(x, [2, 3, 2]))

@@ -227,11 +227,6 @@ class Compiled(Dispatched):
             return self.function(*args, **kwargs)
         self._python_calls += 1
         found.calls += 1
-        if not general.unified.variables and not program.has_guesses:
-            with self._lock:
-                while len(self._shortcuts) >= MOST_SPECIALISATIONS:
-                    self._shortcuts.pop(next(iter(self._shortcuts)))
-                self._shortcuts[key] = found
         try:
             results = program.function(described.tensors, tape.surroundings, general.values(numbers))
         except (IngotError, Unforeseen, RuntimeError, ValueError, TypeError) as error:
@@ -244,6 +239,11 @@ class Compiled(Dispatched):
                     self._give_back(general)
                     self.native.drop(found)
             return result
+        if not general.unified.variables and not program.has_guesses:
+            with self._lock:
+                while len(self._shortcuts) >= MOST_SPECIALISATIONS:
+                    self._shortcuts.pop(next(iter(self._shortcuts)))
+                self._shortcuts[key] = found
         self.native.add(key, found, described, args, kwargs, general)
         return found.build_result(results)
 

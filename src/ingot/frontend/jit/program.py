@@ -240,15 +240,22 @@ class _Writer:
         """What a call's results are assigned to; results that are arguments have their name already."""
         results = operation.results
         if isinstance(results, list | tuple):
-            names = [self._new_name(operation, version, i) for i, version in enumerate(results)]
-            return f"[{', '.join(names)}] = " if names else ""
+            return f"{self._new_names(operation, results)} = " if results else ""
         if isinstance(results, Version) and results in operation.products:
             return f"{self.name(results)} = "
         return ""
 
-    def _new_name(self, operation: Operation, version: Any, position: int) -> str:
-        is_new = isinstance(version, Version) and version in operation.products
-        return self.name(version) if is_new else f"unused{position}"
+    def _new_names(self, operation: Operation, results: Sequence[Any]) -> str:
+        """What a list of results is assigned to, with lists in it where there are some."""
+        names = []
+        for position, result in enumerate(results):
+            if isinstance(result, list | tuple) and result:
+                names.append(self._new_names(operation, result))
+            elif isinstance(result, Version) and result in operation.products:
+                names.append(self.name(result))
+            else:
+                names.append(f"unused{position}")
+        return f"[{', '.join(names)}]"
 
     def _value(self, value: Any) -> str:
         if isinstance(value, Version):

@@ -123,9 +123,11 @@ class _Unifier:
         return replace(notes[-1], open_sizes=open_sizes if is_open else None)
 
     def _size(self, values: Values, where: str) -> Size:
-        """A size of a tensor: the simplest expression will do."""
+        """A size of a tensor: the simplest expression will do, for arguments always one that stands for itself."""
         if len(set(values)) == 1:
             return values[0]
+        if values in self.symbols:
+            return self.symbols[values]
         found = self._explanations(values)
         if not found:
             raise Different(f"a size of {where} is {_listed(values)}, which no size of an argument explains")
