@@ -61,8 +61,8 @@ _LOSES_OUT = frozenset({"matrix_rank", "linalg_matrix_rank"})
 """Functions whose `out=` PyTorch forgets to write where a mode sees what they are made of."""
 _CASTS_WITHIN = frozenset({"pinv", "linalg_pinv", "pinverse"})
 """Functions of several operations that a mode sees as one, so that autocast finds none of them."""
-
-
+_PYTORCHS = ("aten", "prim", "prims")
+"""What the names of PyTorch's own operations begin with."""
 _PUT_OFF = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative, torch._C.DispatchKey.ZeroTensor)
 
 
@@ -99,21 +99,12 @@ def _cannot_be_watched(function: Any, kwargs: Mapping[str, Any]) -> str | None:
     if "out" in kwargs and name in _LOSES_OUT:
         return f"PyTorch does not write the result of {name} while it is recorded"
     if torch._C._is_any_autocast_enabled():
-        if isinstance(function, OpOverload | OpOverloadPacket) and _namespace(function) not in (
-            "aten",
-            "prim",
-            "prims",
-        ):
-            return f"{function} is an operation of its own, and what it is made of autocast may cast"
+        is_operation = isinstance(function, OpOverload | OpOverloadPacket)
+        if is_operation and str(function).partition(".")[0] not in _PYTORCHS:
+            return f"{function} is no operation of PyTorch's, and what it is made of autocast may cast"
         if name in _CASTS_WITHIN:
             return f"autocast casts what {name} is made of"
     return None
-
-
-def _namespace(operation: OpOverload | OpOverloadPacket) -> str:
-    return (
-        operation if isinstance(operation, OpOverloadPacket) else operation.overloadpacket
-    )._qualified_op_name.partition("::")[0]
 
 
 class _Questions(TorchFunctionMode):
