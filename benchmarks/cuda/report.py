@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.cuda.groups import DTYPES, SMALL_GROUP
+from benchmarks.cuda.groups import DTYPES, HOST_ROUNDS, SMALL_GROUP
 from benchmarks.cuda.targets import compile_milliseconds, targets
 from benchmarks.groups import ONE_ADDITION, SMALL
 from benchmarks.pictures import bars
@@ -12,7 +12,7 @@ from benchmarks.report import Sheet, mean_ratio, memory_sheet, microseconds, mil
 from benchmarks.results import COMPILE, EAGER, JIT, Results, Row
 
 CONTESTANTS = (EAGER, COMPILE, JIT)
-INTRODUCTION = """\
+INTRODUCTION = f"""\
 # The comparison on an NVIDIA GPU
 
 Written by `python -m benchmarks.cuda --markdown docs/cuda-benchmark.md`. Eager PyTorch, torch.compile and ingot.jit
@@ -22,7 +22,7 @@ once. Before anyone is measured, results of ingot.jit are compared with what eag
 may be further from that than a tolerance and twice eager's largest distance.
 
 A kernel is compiled by ingot from what it has recorded of a function: graph passes, fusion, schedule, LLVM and the
-driver's assembler; of six times seconds apart, each from nothing, the least is given, since other work of the processor
+driver's assembler; of {HOST_ROUNDS + 1} times seconds apart, each from nothing, the least is given, since other work of the processor
 only ever adds to it. Second results are counted from the function alone, once for both compilers: recording or tracing
 it, compiling, and both runs. What either could find on disk is switched off. Small calls are measured in the same
 rounds, seconds apart, and their medians are over all of them.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
+import torch
 from hypothesis import given, settings, strategies
 
+from ingot import DataType, GraphBuilder
 from ingot.fusion.rules import FusionRules
 from ingot.ir.interpreter import Interpreter
 from ingot.runtime import plan as plan_module
@@ -41,3 +43,15 @@ def test_nests_for_gpus_give_every_bit_where_all_is_exact(drawn: Drawn, seed: in
     with small_gpu_schedules(seed), launched_by(gpu_interpreted_launch):
         wrong = difference_in_bits(expected, outcome_of(plan, drawn.arguments))
     assert wrong is None, f"{wrong}\n{drawn.graph.text}"
+
+
+def test_threads_agree_on_the_sign_of_a_zero():
+    builder = GraphBuilder()
+    x = builder.input((3, 200), DataType.Double)
+    builder.output(builder.ops.amax(x, [1]))
+    builder.output(builder.ops.amin(x, [1]))
+    zeros = torch.where(torch.arange(600).view(3, 200) % 7 < 3, -0.0, 0.0).double()
+    for seed in range(8):
+        with small_gpu_schedules(seed), launched_by(gpu_interpreted_launch):
+            largest, smallest = Plan(builder.build()).run([zeros.clone()])
+        assert not largest.any() and not smallest.any()

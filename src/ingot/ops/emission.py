@@ -56,7 +56,7 @@ class Emitter(Protocol):
 
     def select(self, condition: Any, x: Any, y: Any) -> Any: ...
     def extremum(self, how: str, x: Any, y: Any) -> Any:
-        """The one that is gt or lt the other; NaN if either is."""
+        """The one that is gt or lt the other; NaN if either is. Which of 0 and -0 it is, is up to the emitter."""
 
     def convert(self, x: Any, dtype: DataType) -> Any: ...
     def function(self, name: str, *operands: Any) -> Any:

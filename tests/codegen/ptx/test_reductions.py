@@ -117,24 +117,32 @@ def test_threads_put_rows_together(
         torch.testing.assert_close(found, expected.to(found.dtype), rtol=1e-6 if reduction.is_corrected else 0, atol=0)
 
 
-@pytest.mark.parametrize("body", [lambda ops, x: ops.amax(x, [0]), lambda ops, x: ops.amin(x, [0])], ids=["max", "min"])
-def test_the_sign_of_a_zero_does_not_depend_on_who_writes_last(body: Any):
-    zeros = torch.zeros(300, 8, dtype=torch.float64)
-    zeros[torch.rand(zeros.shape, generator=torch.Generator().manual_seed(1)) < 0.5] *= -1.0
-    kernel, tensors = kernel_for(body, zeros)
-    signs = set()
+def zeros_of_either_sign(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    signs = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    return torch.where(signs, -0.0, 0.0).to(dtype)
+
+
+def nan_of_many_kinds(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    payloads = torch.arange(1, 1 + torch.Size(shape).numel()).view(shape)
+    return (torch.full(shape, torch.nan, dtype=dtype).view(torch.int64) + payloads).view(dtype)
+
+
+@pytest.mark.parametrize("values", [zeros_of_either_sign, nan_of_many_kinds])
+@pytest.mark.parametrize("name", ["sum", "amax", "amin"])
+def test_bits_do_not_depend_on_who_writes_last(name: str, values: Any):
+    kernel, tensors = kernel_for(lambda ops, x: getattr(ops, name)(x, [0]), values(300, 8, dtype=torch.float64))
+    found = set()
     for _ in range(8):
         with constants(COUNTED):
-            (found,), schedule, _ = run_here(kernel, tensors)
-        assert schedule.form is COLUMNS and not found.any()
-        signs.add(tuple(found.signbit().tolist()))
-    assert len(signs) == 1
+            (result,), schedule, _ = run_here(kernel, tensors)
+        assert schedule.form is COLUMNS
+        found.add(tuple(result.view(torch.int64).tolist()))
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_all_threads_see_the_same_zero(dtype: torch.dtype):
-    zeros = torch.zeros(3, 300, dtype=dtype)
-    zeros[torch.rand(zeros.shape, generator=torch.Generator().manual_seed(2)) < 0.5] *= -1.0
+    zeros = zeros_of_either_sign(3, 300, dtype=dtype)
 
     def run(body: Any) -> torch.Tensor:
         kernel, tensors = kernel_for(body, zeros)

@@ -107,13 +107,7 @@ def test_sizes_that_grew_together_need_not_do_so_later(dynamic: bool | None):
     shapes = [
         [(b, m, 1), (b, 1, n)] for b, m, n in ((2, 64, 32), (4, 256, 64), (8, 512, 128), (8, 128, 256), (3, 90, 700))
     ]
-    calls(torch.bmm, shapes, 4, dynamic=dynamic)
-    calls(
-        lambda x, y: torch.cat([x, y], 1) * 2,
-        [[(2, 16), (2, 32)], [(4, 8), (4, 64)], [(8, 5), (8, 60)]],
-        4,
-        dynamic=dynamic,
-    )
+    assert calls(torch.bmm, shapes, 4, dynamic=dynamic).recordings == (2 if dynamic else 3)
 
 
 def test_sizes_that_no_longer_agree_are_recorded_or_fail_as_in_eager():

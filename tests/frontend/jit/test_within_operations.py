@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from ingot import jit
 from ingot.frontend.jit.function import IngotWarning
@@ -78,13 +79,41 @@ def test_own_operations_that_autocast_casts_within():
     assert "1 call of PyTorch's" in compiled.explain()
 
 
-@pytest.mark.parametrize("function", [torch.linalg.pinv, torch.pinverse, torch.Tensor.pinverse])
-def test_pseudoinverses_under_autocast(function: Any):
-    x = torch.randn(4, 4)
+encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+bilinear = nn.Bilinear(8, 8, 4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(torch.linalg.pinv, torch.pinverse, torch.Tensor.pinverse),
+        lambda x: torch.ops.aten.linalg_pinv.default(x, 1e-15),
+        lambda x: torch.ops.aten.linalg_pinv.atol_rtol_tensor(x),
+        lambda x: encoder(x),
+        lambda x: attention(x, x, x)[0],
+        lambda x: bilinear(x, x),
+    ],
+)
+def test_functions_that_autocast_casts_within(function: Any):
+    x = torch.randn(2, 8, 8)
     compiled = jit(lambda x: function(x))
-    with autocast(), eager_with_warning():
+    with torch.no_grad(), autocast(), eager_with_warning():
         for _ in range(CALLS):
-            same(compiled(x), function(x))
+            found, expected = compiled(x), function(x)
+            assert found.dtype is expected.dtype and torch.equal(found, expected)
+
+
+def test_profilers_marks_under_autocast():
+    def marked(x: torch.Tensor) -> torch.Tensor:
+        with torch.profiler.record_function("product"):
+            return x @ x + 1
+
+    x = torch.randn(4, 4)
+    compiled: Any = jit(marked, fullgraph=True)
+    with autocast():
+        for _ in range(CALLS):
+            same(compiled(x), marked(x))
 
 
 def test_what_autocast_leaves_alone_is_left_alone_later_as_well():
@@ -98,6 +127,18 @@ def test_what_autocast_leaves_alone_is_left_alone_later_as_well():
             torch.testing.assert_close(found, torch.cdist(x, y), rtol=1e-5, atol=1e-3)
         assert "with uncast():" in compiled.inspect("program")
     compiled(x, y)
+
+
+def test_what_autocast_leaves_alone_is_left_alone_for_other_sizes_as_well():
+    compiled: Any = jit(lambda x, y: torch.ops.aten.cdist(x, y), dynamic=True)
+    with autocast():
+        for rows in (40, 50, 60, 70, 80):
+            x, y = 100 * torch.randn(rows, 8), 100 * torch.randn(rows, 8)
+            for _ in range(CALLS):
+                found = compiled(x, y)
+                assert found.dtype is torch.float32
+                torch.testing.assert_close(found, torch.cdist(x, y), rtol=1e-5, atol=1e-3)
+    assert compiled._compiled.recordings < 5
 
 
 def test_results_that_are_lists_in_lists():

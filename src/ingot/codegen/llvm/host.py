@@ -41,9 +41,9 @@ class Host:
     """Whether an instruction rounds two float32 to a word of two bfloat16."""
     has_extrema: bool = False
     """Whether an instruction gives the larger or smaller of two float32, and NaN if either is."""
-    exchanges: bool = False
-    """Whether threads combine what they have with what others have, each with its own first, and must come to the same
-    bits."""
+    extrema_commute: bool = False
+    """Whether the larger or smaller of two numbers must have the same bits whichever comes first, because threads
+    combine what they have with what others have, each with its own first."""
     computes_halves: bool = False
     """Whether instructions add and multiply both half types."""
     overlaps_launches: bool = False

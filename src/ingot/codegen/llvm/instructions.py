@@ -297,7 +297,7 @@ class Instructions:
             name = "maximum" if how == "gt" else "minimum"
             first, second = NumberLanes(self.builder, x.code), NumberLanes(self.builder, y.code)
             return Value(intrinsic(name, first, second).value, x.dtype)
-        if x.dtype.is_float and self.host.exchanges:
+        if x.dtype.is_float and self.host.extrema_commute:
             return commuting_extremum(self, how, x, y)
         takes_y = self.bit_or(self.compare(how, y, x), self.compare("ne", y, y))
         return self.select(takes_y, y, x)

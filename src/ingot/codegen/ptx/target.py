@@ -38,7 +38,7 @@ def gpu(capability: tuple[int, int]) -> Host:
         has_approximations=True,
         packs_bfloat16=capability >= (8, 0),
         has_extrema=capability >= (8, 0),
-        exchanges=True,
+        extrema_commute=True,
         computes_halves=capability >= (9, 0),
         overlaps_launches=capability >= (9, 0),
     )

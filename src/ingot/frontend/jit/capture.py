@@ -59,10 +59,15 @@ class Broken:
 
 _LOSES_OUT = frozenset({"matrix_rank", "linalg_matrix_rank"})
 """Functions whose `out=` PyTorch forgets to write where a mode sees what they are made of."""
-_CASTS_WITHIN = frozenset({"pinv", "linalg_pinv", "pinverse"})
+_CASTS_WITHIN = frozenset(
+    {
+        *("pinv", "linalg_pinv", "pinverse", "bilinear"),
+        *("_native_multi_head_attention", "_transformer_encoder_layer_fwd"),
+    }
+)
 """Functions of several operations that a mode sees as one, so that autocast finds none of them."""
-_PYTORCHS = ("aten", "prim", "prims")
-"""What the names of PyTorch's own operations begin with."""
+_KNOWN = ("aten", "prim", "prims", "profiler")
+"""What the names of operations begin with that are made of no others, apart from those above."""
 _PUT_OFF = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative, torch._C.DispatchKey.ZeroTensor)
 
 
@@ -95,15 +100,14 @@ def _as_outside_of_modes() -> Any:
 
 def _cannot_be_watched(function: Any, kwargs: Mapping[str, Any]) -> str | None:
     """Why a function of torch gives another result where a mode sees what it is made of, if it does."""
-    name = getattr(function, "__name__", "")
+    is_operation = isinstance(function, OpOverload | OpOverloadPacket)
+    name = getattr(function.overloadpacket if isinstance(function, OpOverload) else function, "__name__", "")
     if "out" in kwargs and name in _LOSES_OUT:
         return f"PyTorch does not write the result of {name} while it is recorded"
     if torch._C._is_any_autocast_enabled():
-        is_operation = isinstance(function, OpOverload | OpOverloadPacket)
-        if is_operation and str(function).partition(".")[0] not in _PYTORCHS:
-            return f"{function} is no operation of PyTorch's, and what it is made of autocast may cast"
-        if name in _CASTS_WITHIN:
-            return f"autocast casts what {name} is made of"
+        is_known = str(function).partition(".")[0] in _KNOWN if is_operation else True
+        if name in _CASTS_WITHIN or not is_known:
+            return f"autocast may cast what {name} is made of"
     return None
 
 

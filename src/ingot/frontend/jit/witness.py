@@ -47,6 +47,7 @@ _TELLER = "warnings"
 """The module that prints what is printed once."""
 
 
+_ASKS_FOR_MODES = torch.overrides.has_torch_function
 _STREAM_OBJECTS = (torch.Stream, torch.Event, torch.cuda.Stream, torch.cuda.Event)
 
 
@@ -68,6 +69,8 @@ class Witness:
         self._seen: set[types.CodeType] = set()
         self._is_watching = False
         self._numbers: Any = None
+        self._hidden: Any = None
+        """While a module asks for modes that it is not to find."""
         self._collecting: types.FrameType | None = None
         self._collectors: set[Any] = set()
 
@@ -102,12 +105,28 @@ class Witness:
             elif frame.f_code not in self._seen:
                 self._seen.add(frame.f_code)
                 self._on_code(frame)
+        elif called is _ASKS_FOR_MODES:
+            self._answer_as_outside(frame, event)
         elif event == "c_call" and isinstance(getattr(called, "__self__", None), contextvars.ContextVar):
             self._on_context(called.__self__, called.__name__ == "get")
         elif event == "c_call":
             effect = _effect(frame, called)
             if effect is not None:
                 self._on_effect(effect)
+
+    def _answer_as_outside(self, frame: types.FrameType, event: str) -> None:
+        """Keep the modes of a recording from modules of PyTorch's that do otherwise where there are any: under autocast
+        a transformer's layer would give another type."""
+        if self._hidden is not None:
+            self._hidden.__exit__(None, None, None)
+            self._hidden = None
+        elif event == "c_call" and torch._C._is_any_autocast_enabled() and _is_a_module(frame):
+            self._hidden = torch._C.DisableTorchFunction()
+            self._hidden.__enter__()
+
+
+def _is_a_module(frame: types.FrameType) -> bool:
+    return frame.f_globals.get("__name__", "").startswith("torch.nn.modules.")
 
 
 class _LookingAway:

@@ -29,7 +29,8 @@ Combine = Callable[[Element, Element], Element]
 
 
 class _Exchanging(Elements):
-    """As threads compute what they have together, so that each comes to the same though it has its own first."""
+    """As threads compute what they have together, so that each comes to the same though it has its own first. Generated
+    code does so everywhere; which zero a thread finds by itself is left open here."""
 
     def extremum(self, how: str, x: Element, y: Element) -> Element:
         return commuting_extremum(self, how, x, y) if x.dtype.is_float else super().extremum(how, x, y)
