@@ -22,10 +22,10 @@ once. Before anyone is measured, results of ingot.jit are compared with what eag
 may be further from that than a tolerance and twice eager's largest distance.
 
 A kernel is compiled by ingot from what it has recorded of a function: graph passes, fusion, schedule, LLVM and the
-driver's assembler; of {HOST_ROUNDS + 1} times seconds apart, each from nothing, the least is given, since other work of the processor
-only ever adds to it. Second results are counted from the function alone, once for both compilers: recording or tracing
-it, compiling, and both runs. What either could find on disk is switched off. Small calls are measured in the same
-rounds, seconds apart, and their medians are over all of them.
+driver's assembler; of {HOST_ROUNDS + 1} times seconds apart, each from nothing, the least is given, since other work
+of the processor only ever adds to it. Second results are counted from the function alone, once for both compilers:
+recording or tracing it, compiling, and both runs. What either could find on disk is switched off. Small calls are
+measured in the same rounds, seconds apart, and their medians are over all of them.
 
 ![Speed in parts of what a copy reaches](cuda-benchmark.svg)
 """
