@@ -6,7 +6,7 @@ its processor is shared and slow for seconds on end, which a single case's own r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -22,7 +22,6 @@ from benchmarks.results import JIT, Row
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SMALL_GROUP = "small"
-GROUPS = (*DTYPES, SMALL_GROUP)
 COPY = "copy"
 HOST_ROUNDS = 5
 """How often all that the host does is measured, a few seconds apart."""
@@ -98,11 +97,11 @@ class Compiling:
     find parts of its first time again."""
 
     def __init__(self, case: Case, dtype: str, bench: Bench):
-        self._again: Callable[[], Try] = lambda: Try(case, bench.inputs(case, dtype))
+        self._case, self._dtype, self._bench = case, dtype, bench
         self._spent: list[float] = []
 
     def run(self) -> None:
-        self._spent.append(self._again().compile_seconds)
+        self._spent.append(Try(self._case, self._bench.inputs(self._case, self._dtype)).compile_seconds)
 
     def row(self, measured: Row) -> Row:
         """A row with the least of its own and all times since."""

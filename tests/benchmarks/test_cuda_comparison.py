@@ -11,7 +11,7 @@ from benchmarks.contestants import WrongResult
 from benchmarks.cuda.__main__ import bench_for, main, measure
 from benchmarks.cuda.cases import CASES, FULL_REDUCTIONS, normalized_images, rope
 from benchmarks.cuda.contests import Check, generated_kernels, prepare
-from benchmarks.cuda.groups import DTYPES, GROUPS
+from benchmarks.cuda.groups import DTYPES, SMALL_GROUP
 from benchmarks.cuda.report import kernels_text, page, picture, sheets
 from benchmarks.cuda.targets import targets
 from benchmarks.groups import ONE_ADDITION
@@ -20,6 +20,7 @@ from benchmarks.results import COMPILE, EAGER, JIT, Results, Row
 from ingot import jit
 
 CPU = torch.device("cpu")
+GROUPS = [*DTYPES, SMALL_GROUP]
 SVG = "{http://www.w3.org/2000/svg}"
 MEASURED = ("a*b*c", "gelu, tanh", "column sum", "smooth_l1", "rope", "images from bytes")
 """Cases that are measured here; the others are in the tests of the comparison on the CPU."""
@@ -29,7 +30,7 @@ MEASURED = ("a*b*c", "gelu, tanh", "column sum", "smooth_l1", "rope", "images fr
 def results():
     """What a quick run measures."""
     bench = bench_for(CPU, quick=True, with_compile=False, only=(*MEASURED, "a*b+c"))
-    return measure(bench, list(GROUPS), {JIT: 0.1})
+    return measure(bench, GROUPS, {JIT: 0.1})
 
 
 def test_every_case_is_measured_against_the_floor(results):
@@ -171,7 +172,7 @@ def test_a_quick_run_on_a_gpu_saves_what_it_says(tmp_path, capsys):
     arguments = ["--quick", "--no-compile", *(f"--{name}={path}" for name, path in files.items())]
     assert main(arguments) == 0
     figures = json.loads(files["json"].read_text())
-    assert list(figures["groups"]) == list(GROUPS)
+    assert list(figures["groups"]) == GROUPS
     assert "GPU" in figures["machine"]
     assert files["markdown"].read_text().startswith("# The comparison on an NVIDIA GPU")
     assert files["picture"].read_text().startswith("<svg")

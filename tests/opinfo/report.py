@@ -34,7 +34,8 @@ def page(tasks: Sequence[Task], most_samples: int | None = None) -> str:
     """The page about a run, all of it on one device, with at most so many samples of each."""
     device = DEVICES[tasks[0].device]
     command = "python -m tests.opinfo" + (f" --device {tasks[0].device}" if tasks[0].device != "cpu" else "")
-    samples = "every sample input" if most_samples is None else f"up to {most_samples} sample inputs"
+    kind = "sample" if tasks[0].inputs == SAMPLES else tasks[0].inputs
+    samples = f"every {kind} input" if most_samples is None else f"up to {most_samples} {kind} inputs"
     command += "" if most_samples is None else f" --samples {most_samples}"
     command += "" if tasks[0].inputs == SAMPLES else f" --inputs {tasks[0].inputs}"
     by_operator: dict[str, list[Task]] = defaultdict(list)

@@ -48,6 +48,7 @@ _TELLER = "warnings"
 
 
 _ASKS_FOR_MODES = torch.overrides.has_torch_function
+"""By which functions of torch find out whether anybody watches them."""
 _STREAM_OBJECTS = (torch.Stream, torch.Event, torch.cuda.Stream, torch.cuda.Event)
 
 
