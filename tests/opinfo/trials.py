@@ -16,9 +16,9 @@ import torch
 from torch.utils._pytree import tree_map
 
 from ingot import jit
-from ingot.frontend.jit.api.function import MOST_SPECIALISATIONS
 from ingot.frontend.jit.arguments.call_key import describe
 from ingot.frontend.jit.autotune import eager_comparison
+from ingot.frontend.jit.cache.recorded_function import MOST_SPECIALISATIONS
 from tests.opinfo.comparing import difference
 from tests.opinfo.database import FUNCTION, OUT, SAMPLES, Call, calls, with_out
 from tests.opinfo.observing import Observation, copied, observe

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ingot.frontend.jit.api.function import CompiledFunction
-from ingot.frontend.jit.api.options import Options
+from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 
 

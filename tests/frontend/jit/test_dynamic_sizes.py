@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import ingot
 from ingot.base.environment import environment
-from ingot.frontend.jit.api import function as function_module
+from ingot.frontend.jit.cache import recorded_function as function_module
 from ingot.frontend.jit.cache.shape_families import Generalised
 from tests.frontend.jit.comparing import complaints, same
 

@@ -23,8 +23,8 @@ import torch
 from ingot.frontend.jit.api.explaining import explain as explain_compiled
 from ingot.frontend.jit.api.explaining import inspect
 from ingot.frontend.jit.api.function import CompiledFunction, require_callable
-from ingot.frontend.jit.api.options import Options
-from ingot.frontend.jit.api.switch import is_off
+from ingot.frontend.jit.settings.options import Options
+from ingot.frontend.jit.settings.switch import is_off
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.dispatch import NativeCallable
 

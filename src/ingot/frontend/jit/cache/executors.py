@@ -116,7 +116,8 @@ def call_program(
     """A call of the program, with what has to be done around it."""
     trace, build, function, count = found.trace, found.build_result, program.function, len(tensors)
     assert trace is not None and build is not None
-    mutates, has_effects, surroundings = program.steps.versions.mutates_leaves, program.has_effects, trace.surroundings
+    mutates = program.steps.versions.mutates_leaves
+    has_effects, surroundings = program.has_effects, trace.surroundings
     errors = IngotError if general is None else (IngotError, ShapeMismatch, RuntimeError, ValueError, TypeError)
 
     def run(leaves: tuple[Any, ...]) -> Any:

@@ -66,9 +66,9 @@ class NativeCalls:
     """The records of one compiled function. Threads may share it."""
 
     def __init__(self, owner: NativeCallable, function: Callable[..., Any]):
-        """`function` is the original, which calls are handed to that cannot be compiled."""
+        """`function` is the original; `otherwise` answers calls that have no recording."""
         self._owner = weakref.ref(owner)
-        self._function = function
+        self._function = self.otherwise = function
         self._table: DispatchTable | None = None
         self._answered: dict[int, _Answered] = {}
         """By the identity of the specialisation."""
@@ -108,7 +108,8 @@ class NativeCalls:
             answered = self._answered.setdefault(id(found), _Answered(found))
             if not answered.may_try(key):
                 return
-            record = _record(native, key, found, self._function, described, args, kwargs, general, answered.calls)
+            original = self._function if found.prefers_eager else self.otherwise
+            record = _record(native, key, found, original, described, args, kwargs, general, answered.calls)
             if record is None:
                 answered.attempts[key] = MOST_ATTEMPTS
                 return

@@ -22,7 +22,7 @@ from ingot.frontend.jit.arguments.numbers import arithmetic_parameters, position
 from ingot.frontend.jit.arguments.structure import Shape
 from ingot.frontend.jit.cache.generalisation import CannotGeneralise, Unified, generalise
 from ingot.frontend.jit.cache.specialisation import Specialisation
-from ingot.frontend.jit.logs import log
+from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.trace.trace import Argument, Trace
 from ingot.runtime.compiler import JitCompiler
 

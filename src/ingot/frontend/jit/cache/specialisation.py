@@ -47,6 +47,10 @@ class Specialisation:
     build_result: Callable[[Sequence[Any]], Any] | None = None
     looked_at: frozenset[int] = frozenset()
     """Numbers among the arguments whose value Python asked for, by their place."""
+    checks_overlap: bool = True
+    """Whether tensors that are written may share memory with others in some calls and not in others."""
+    prefers_eager: bool = False
+    """Whether calls like this one are best left to PyTorch as they are."""
 
     def changed(self) -> str | None:
         """What has changed around the function since the recording; None if it still holds."""
@@ -67,6 +71,8 @@ class Specialisation:
     def shares_memory_anew(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether tensors of a call share memory, with each other or with those around, that did not before."""
         assert self.trace is not None
+        if not self.checks_overlap:
+            return False
         memory: dict[int, int] = {}
         for note in self.trace.tensors:
             if isinstance(note.origin, Made):
@@ -97,10 +103,14 @@ def record(
     described: CallKey,
     outermost: torch.nn.Module | None,
     strict: bool,
+    environment: Environment | None = None,
 ) -> tuple[Any, Specialisation]:
-    """Call a function eagerly and note down what it does: its result, and the specialisation for calls like this."""
+    """Call a function eagerly and note down what it does: its result, and the specialisation for calls like this.
+
+    `environment` is what the function can reach besides its arguments; left out, it is looked for.
+    """
     start = time.perf_counter()
-    surroundings = environment_of(function, described.objects)
+    surroundings = environment_of(function, described.objects) if environment is None else environment
     made = Specialisation(surroundings, described.objects)
     hooked = surroundings.hooked(outermost)
     recording = Recording(described.tensors, surroundings, strict)

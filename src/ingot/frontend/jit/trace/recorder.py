@@ -86,11 +86,11 @@ class _OperationMode(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with self._witness.paused(), torch._C.DisableTorchFunction(), _as_outside_of_modes():
+        with self._witness.paused(), torch._C.DisableTorchFunction(), as_outside_of_modes():
             return self._recording.operate(func, args, kwargs or {})
 
 
-def _as_outside_of_modes() -> Any:
+def as_outside_of_modes() -> Any:
     """A block in which PyTorch conjugates and negates what it has put off, as everywhere else. Within a mode it does
     not, and operations that make such tensors for themselves, as linalg.pinv does, would be wrong."""
     excluded = torch._C._dispatch_tls_local_exclude_set()
@@ -99,7 +99,7 @@ def _as_outside_of_modes() -> Any:
     return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
 
 
-def _cannot_be_watched(function: Any, kwargs: Mapping[str, Any]) -> str | None:
+def cannot_be_watched(function: Any, kwargs: Mapping[str, Any]) -> str | None:
     """Why a function of torch gives another result where a mode sees what it is made of, if it does."""
     is_operation = isinstance(function, OpOverload | OpOverloadPacket)
     name = getattr(function.overloadpacket if isinstance(function, OpOverload) else function, "__name__", "")
@@ -125,7 +125,7 @@ class _IntrospectionMode(TorchFunctionMode):
         with self._witness.paused():
             recording.on_query(func)
             handed = marks_in(args, kwargs)
-            why_not = _cannot_be_watched(func, kwargs)
+            why_not = cannot_be_watched(func, kwargs)
         if why_not:
             recording.stop(why_not)
             with _disable_current_modes():

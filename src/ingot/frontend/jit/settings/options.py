@@ -11,6 +11,7 @@ from ingot.base.errors import ConfigError
 
 DEFAULT_TUNING_STEPS = 1000
 MODES = ("default", "reduce-overhead")
+PYTHON = ("auto", "run", "skip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Options:
     is_replayed: bool
     """Whether programs on a GPU are replayed as CUDA graphs."""
     name: str | None
+    python: str = "auto"
+    """Whether Python runs at every call: "run" always, "skip" never, "auto" unless it is known not to matter."""
 
     @classmethod
     def of(
@@ -40,6 +43,7 @@ class Options:
         freeze: bool = False,
         mode: str | None = None,
         name: str | None = None,
+        python: str = "auto",
     ) -> Options:
         """The options that `ingot.jit` was given; what contradicts itself is refused."""
         if tuning_steps is not None:
@@ -58,6 +62,8 @@ class Options:
             raise ConfigError(f"dynamic must be True, False or None, not {dynamic!r}")
         if mode is not None and mode not in MODES:
             raise ConfigError(f"mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
+        if python not in PYTHON:
+            raise ConfigError(f"python must be one of {', '.join(map(repr, PYTHON))}, not {python!r}")
         if name is not None and not isinstance(name, str):
             raise ConfigError(f"name must be a text, not {name!r}")
         if config is not None and not isinstance(config, Mapping):
@@ -71,6 +77,7 @@ class Options:
             freeze,
             mode == "reduce-overhead",
             name,
+            python,
         )
 
 

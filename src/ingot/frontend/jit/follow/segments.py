@@ -1,0 +1,110 @@
+"""Segments: what is pending, as one function of tensors and numbers that depends on nothing else.
+
+In: the steps from the root of a trace to a node, and which of their results are still needed. Out: a function that
+takes the tensors from outside, the open numbers and the shells to be filled, in that order. It is compiled like any function
+whose recording may stand in for its Python: it has none of its own.
+
+    def segment(t0, t1, n0, d4):
+        t2 = f0(t0, t1)
+        t3 = f1(t2, n0)
+        t4 = f2(t3)
+        d4.copy_(t4)
+        return ()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ingot.frontend.jit.cache.recorded_function import RecordedFunction
+from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, Reference, Wait
+from ingot.frontend.jit.settings.options import Options
+from ingot.runtime.compiler import JitCompiler
+
+
+@dataclass(slots=True)
+class Segment:
+    """A compiled function for everything pending, and what to pass to it."""
+
+    run: Callable[..., Any]
+    inputs: tuple[int, ...]
+    """The tensors that it takes, by number."""
+    destinations: tuple[int, ...]
+    """The shells that it fills, by number."""
+    text: str
+
+
+@dataclass(slots=True)
+class _Writer:
+    names: dict[str, Any] = field(default_factory=dict)
+    bound: dict[int, str] = field(default_factory=dict)
+    """The names of functions and constants, by identity."""
+    lines: list[str] = field(default_factory=list)
+    inputs: dict[int, None] = field(default_factory=dict)
+    made: set[int] = field(default_factory=set)
+    numbers: int = 0
+
+    def step(self, node: Node) -> None:
+        skeleton: Any = node.skeleton
+        function = self.bind("f", skeleton[0])
+        given = [self.expression(part) for part in skeleton[1:]]
+        if skeleton[1:] and isinstance(skeleton[-1], Group) and skeleton[-1].kind is dict:
+            named = zip(skeleton[-1].keys, map(self.expression, skeleton[-1].parts), strict=True)
+            given[-1:] = [f"{name}={text}" for name, text in named]
+        call = f"{function}({', '.join(given)})"
+        results = [f"t{number}" for number in node.results]
+        self.made.update(node.results)
+        if not results:
+            self.lines.append(call)
+        elif node.is_container:
+            self.lines.append(f"{', '.join(results)}, = {call}")
+        else:
+            self.lines.append(f"{results[0]} = {call}")
+
+    def expression(self, part: Any) -> str:
+        if isinstance(part, Reference):
+            if part.number not in self.made:
+                self.inputs.setdefault(part.number)
+            return f"t{part.number}"
+        if isinstance(part, OpenNumber):
+            self.numbers += 1
+            return f"n{self.numbers - 1}"
+        if isinstance(part, Constant):
+            return self.bind("c", part.value)
+        assert isinstance(part, Group)
+        if part.kind is dict:
+            return ""  # keywords, which `step` writes
+        inner = ", ".join(map(self.expression, part.parts))
+        if part.kind is slice:
+            return f"slice({inner})"
+        return f"[{inner}]" if part.kind is list else f"({inner},)" if part.parts else "()"
+
+    def bind(self, letter: str, value: Any) -> str:
+        """A name for an object in the segment's text."""
+        if letter == "c" and (value is None or type(value) in (bool, int, str)):
+            return repr(value)
+        name = self.bound.setdefault(id(value), f"{letter}{len(self.bound)}")
+        self.names[name] = value
+        return name
+
+
+def write_segment(
+    node: Node, destinations: Sequence[int], options: Options, compiler: JitCompiler, name: str
+) -> Segment:
+    """The segment of everything up to a node, which fills these shells."""
+    writer = _Writer()
+    path = node.path()
+    for step in path:
+        writer.step(step)
+    writer.lines += [f"d{number}.copy_(t{number})" for number in destinations]
+    numbers = [f"n{index}" for index in range(writer.numbers)]
+    parameters = [*(f"t{n}" for n in writer.inputs), *numbers, *(f"d{n}" for n in destinations)]
+    body = "\n".join(f"    {line}" for line in (*writer.lines, "return ()"))
+    text = f"def segment({', '.join(parameters)}):\n{body}\n"
+    exec(compile(text, "<ingot segment>", "exec"), writer.names)  # of what was written above, and nothing else
+    recorded = RecordedFunction(writer.names["segment"], options, compiler, f"a segment of {name}", is_segment=True)
+    recorded.checks_overlap = any(step.known is not None and step.known.wait is Wait.IN_PLACE for step in path)
+    recorded.open_numbers(frozenset(numbers))
+    return Segment(recorded, tuple(writer.inputs), tuple(destinations), text)

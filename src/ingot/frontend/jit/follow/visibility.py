@@ -1,0 +1,43 @@
+"""Hiding the function mode from modules that look for one.
+
+`nn.TransformerEncoder`, its layer and `nn.MultiheadAttention` ask `torch.overrides.has_torch_function` and take another
+way where a mode is active, with other results. While calls are followed, the question is answered as if they were not.
+Everything else in torch asks under a name of its own, and is answered as always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import overrides
+
+from ingot.frontend.jit.follow.following import ACTIVE, Following
+
+_ask = overrides.has_torch_function
+
+
+def _ask_unseen(relevant_args: Iterable[Any]) -> bool:
+    count = torch._C._len_torch_function_stack()
+    if count != 1 or not isinstance(torch._C._get_function_stack_at(0), Following):
+        return _ask(relevant_args)
+    mode = torch._C._pop_torch_function_stack()
+    try:
+        return _ask(relevant_args)
+    finally:
+        torch._C._push_on_torch_function_stack(mode)
+
+
+def begin(following: Following) -> None:
+    """A call is followed from now on."""
+    ACTIVE.append(following)
+    if overrides.has_torch_function is _ask:  # nobody else has put something there
+        overrides.has_torch_function = _ask_unseen
+
+
+def end(following: Following) -> None:
+    """A call is not followed any more."""
+    ACTIVE.remove(following)
+    if not ACTIVE and overrides.has_torch_function is _ask_unseen:
+        overrides.has_torch_function = _ask
