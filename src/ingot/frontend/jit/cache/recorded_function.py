@@ -1,8 +1,8 @@
 """A function whose recordings stand in for its Python: finds the specialisation for a call, or makes one.
 
 In: a function and options. Out: an object that is called like the function and gives what the function gives, as
-long as its Python does nothing that the recording does not tell. Whether that is so is for others to say: the closed functions
-of segments have no Python of their own, and `api/function.py` asks for a proof.
+long as its Python does nothing that the recording does not tell. Segments have no Python of their own;
+for other functions `api/function.py` decides.
 """
 
 from __future__ import annotations

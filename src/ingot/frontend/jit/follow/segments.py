@@ -1,8 +1,8 @@
 """Segments: what is pending, as one function of tensors and numbers that depends on nothing else.
 
 In: the steps from the root of a trace to a node, and which of their results are still needed. Out: a function that
-takes the tensors from outside, the open numbers and the shells to be filled, in that order. It is compiled like any function
-whose recording may stand in for its Python: it has none of its own.
+takes the tensors from outside, the open numbers and the shells to be filled, in that order. It is compiled like any
+function whose recording may stand in for its Python: it has none of its own.
 
     def segment(t0, t1, n0, d4):
         t2 = f0(t0, t1)
