@@ -7,28 +7,38 @@ process: with a few large packages loaded that takes longer than compiling a ker
 from __future__ import annotations
 
 import gc
-import threading
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_lock = threading.Lock()
-_compiling = 0
+from ingot.base.forks import ThreadCount, new_lock
+
+_lock = new_lock()
+_compiling = ThreadCount()
 _was_enabled = False
 
 
 @contextmanager
 def collecting_later() -> Iterator[None]:
     """No collection starts by itself meanwhile, in no thread; if it was off before, it stays off."""
-    global _compiling, _was_enabled
+    global _was_enabled
     with _lock:
-        if _compiling == 0:
+        if _compiling.total == 0:
             _was_enabled = gc.isenabled()
             gc.disable()
-        _compiling += 1
+        _compiling.add(1)
     try:
         yield
     finally:
         with _lock:
-            _compiling -= 1
-            if _compiling == 0 and _was_enabled:
-                gc.enable()
+            _compiling.add(-1)
+            _collect_again()
+
+
+def _collect_again() -> None:
+    if _compiling.total == 0 and _was_enabled:
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):  # the threads that were compiling are not in the child
+    os.register_at_fork(after_in_child=_collect_again)

@@ -55,13 +55,14 @@ class Pool:
         routines = PoolEmitter(library, exchange).emit()
         _emit_tensor(library, routines, exchange)
         library.compile()
-        self._state = (ctypes.c_int64 * pool_routines.POOL_WORDS).from_address(_call(library, "state"))
+        self._state = (ctypes.c_int64 * pool_routines.POOL_WORDS).from_address(_function(library, "state")())
         self._shrink = ctypes.CFUNCTYPE(None, ctypes.c_int64)(library.address("shrink"))
         self._allocate = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(library.address("allocate"))
         self.take, self.give, self.wrap = (Foreign(library.address(name)) for name in ("take", "give", "wrap"))
         """For other native routines: take(bytes), give(block), and wrap(prototype, block), which makes a tensor."""
         self.set_capacity(default_capacity())
-        os.register_at_fork(after_in_child=lambda: _call(library, "forget"))
+        # Its address is known before: a child cannot wait for a lock of LLVM's.
+        os.register_at_fork(after_in_child=_function(library, "forget"))
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """An uninitialised tensor, row-major, its memory aligned to 64 bytes."""
@@ -116,9 +117,8 @@ def default_capacity() -> int:
     return min(DEFAULT_CAPACITY, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4)
 
 
-def _call(library: Library, name: str) -> int:
-    function: Callable[[], int] = ctypes.CFUNCTYPE(ctypes.c_int64)(library.address(name))
-    return function()
+def _function(library: Library, name: str) -> Callable[[], int]:
+    return ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address(name))
 
 
 def _emit_tensor(library: Library, routines: PoolRoutines, exchange: TensorExchange) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ingot.base.forks import ThreadCount, new_lock
 from ingot.runtime.native.addresses import TRANSFORMS, torch_function
 from ingot.runtime.native.launcher import Modes
 from ingot.runtime.native.routines import Foreign, Library, Routine, Word, make_immortal
@@ -45,7 +45,9 @@ class Suspension:
         self._word = (ctypes.c_int64 * 1)()
         make_immortal(self._word)
         self.address = ctypes.addressof(self._word)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
+        self._threads = ThreadCount()
+        os.register_at_fork(after_in_child=self._tell)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -58,7 +60,11 @@ class Suspension:
 
     def _add(self, amount: int) -> None:
         with self._lock:
-            self._word[0] += amount
+            self._threads.add(amount)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._word[0] = self._threads.total
 
 
 suspended = Suspension()
