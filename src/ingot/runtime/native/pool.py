@@ -17,6 +17,7 @@ import torch
 
 from ingot.runtime.native import pool_routines
 from ingot.runtime.native.addresses import TensorExchange, python_function
+from ingot.runtime.native.layout import tensor_layout
 from ingot.runtime.native.once import once
 from ingot.runtime.native.pool_routines import PoolEmitter, PoolRoutines
 from ingot.runtime.native.prototypes import (
@@ -27,6 +28,7 @@ from ingot.runtime.native.prototypes import (
     prototype,
 )
 from ingot.runtime.native.routines import Foreign, Library, Routine
+from ingot.runtime.native.storages import StorageLayout, make_resizable
 
 DEFAULT_CAPACITY = 4 << 30
 
@@ -134,7 +136,13 @@ def _emit_tensor(library: Library, routines: PoolRoutines, exchange: TensorExcha
         wrap.store(wrap.load(wanted, source), block, target)
     cell = wrap.stack(1)
     failure = wrap.call(exchange.to_python, block, cell)
-    wrap.give_back(wrap.choose(wrap.compare(failure, "==", 0), wrap.load(cell), 0))
+    with wrap.when(wrap.compare(failure, "!=", 0)):
+        wrap.give_back(0)
+    tensor = wrap.load(cell)
+    tensors, storages = tensor_layout(), StorageLayout.find()
+    if tensors is not None and storages is not None:
+        make_resizable(wrap, tensor, tensors, storages)
+    wrap.give_back(tensor)
     _emit_allocate(library, routines, wrap)
 
 
