@@ -18,7 +18,7 @@ from benchmarks.cases import Case
 from benchmarks.measuring import Call, seconds
 from benchmarks.results import COMPILE, EAGER, INGOT, JIT
 from ingot import DataType, FusionDefinition, jit
-from ingot.frontend.jit.trial import ROUNDS
+from ingot.frontend.jit.autotune.eager_comparison import ROUNDS
 
 HALVES = {torch.bfloat16: DataType.BFloat16, torch.float16: DataType.Half}
 HALF_TOLERANCES = {torch.bfloat16: 4e-2, torch.float16: 5e-3}

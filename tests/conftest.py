@@ -18,7 +18,7 @@ def device(request) -> torch.device:
 
 @pytest.fixture
 def no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingot.frontend.jit.trial.ROUNDS", 0)
+    monkeypatch.setattr("ingot.frontend.jit.autotune.eager_comparison.ROUNDS", 0)
 
 
 def pytest_collection_modifyitems(items):

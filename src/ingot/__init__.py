@@ -27,16 +27,16 @@ __all__ = [
     "reset",
 ]
 _AT_FIRST_USE = {
-    "disable": "ingot.frontend.jit.switch",
-    "explain": "ingot.frontend.jit.forms",
-    "jit": "ingot.frontend.jit.forms",
-    "reset": "ingot.frontend.jit.switch",
+    "disable": "ingot.frontend.jit.api.switch",
+    "explain": "ingot.frontend.jit.api.forms",
+    "jit": "ingot.frontend.jit.api.forms",
+    "reset": "ingot.frontend.jit.api.switch",
 }
 """What is imported when it is asked for, so that `import ingot` stays quick, and where it lies."""
 
 if TYPE_CHECKING:
-    from ingot.frontend.jit.forms import explain, jit
-    from ingot.frontend.jit.switch import disable, reset
+    from ingot.frontend.jit.api.forms import explain, jit
+    from ingot.frontend.jit.api.switch import disable, reset
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ import torch
 
 import ingot
 from ingot.base.collecting import collecting_later
-from ingot.frontend.jit import specialisation
+from ingot.frontend.jit.cache import specialisation
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
@@ -35,15 +35,15 @@ def test_no_collection_starts_while_a_function_is_compiled(monkeypatch: pytest.M
     """With a threshold at which everything else collects."""
     collections: list[str] = []
     during: list[int] = []
-    compile_tape = specialisation.compile_tape
+    compile_trace = specialisation.compile_trace
 
     def compile_and_count(*given: Any) -> Any:
         before = len(collections)
-        made = compile_tape(*given)
+        made = compile_trace(*given)
         during.append(len(collections) - before)
         return made
 
-    monkeypatch.setattr(specialisation, "compile_tape", compile_and_count)
+    monkeypatch.setattr(specialisation, "compile_trace", compile_and_count)
     function = ingot.jit(lambda x: torch.softmax(x * 2 + 1, -1).sum(0))
     thresholds = gc.get_threshold()
     note = lambda phase, info: collections.append(phase)

@@ -12,9 +12,9 @@ from torch import nn
 
 import ingot
 from ingot import DataType, FusionDefinition
-from ingot.frontend.jit import trial
-from ingot.frontend.jit.racing import is_clearly_quicker
-from ingot.frontend.jit.timing import Stopwatch
+from ingot.frontend.jit.autotune import eager_comparison
+from ingot.frontend.jit.autotune.benchmarking import is_clearly_quicker
+from ingot.frontend.jit.autotune.timing import Stopwatch
 from tests.frontend.jit.comparing import complaints, is_compiled
 
 pytestmark = pytest.mark.cuda
@@ -39,10 +39,10 @@ def kind_of(compiled: Any) -> Any:
 def test_a_trial_measures_both_ways_on_the_device():
     compiled = jit(gate)
     x, y = draw(4096, 4096), draw(4096, 4096)
-    for _ in range(2 + 2 * trial.ROUNDS + 2):
+    for _ in range(2 + 2 * eager_comparison.ROUNDS + 2):
         torch.testing.assert_close(compiled(x, y), gate(x, y))
     measured = kind_of(compiled).trial
-    assert measured.is_over and len(measured.eager) == trial.ROUNDS
+    assert measured.is_over and len(measured.eager) == eager_comparison.ROUNDS
     moved = 3 * x.nbytes
     for seconds in map(float, (*measured.eager, *measured.program)):
         assert 0 < moved / seconds < 20e12  # no GPU moves that much in a second: the work itself was measured

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ingot.frontend.jit.planning import Call
+from ingot.frontend.jit.lowering.partition import Call
 from tests.frontend.jit.comparing import check, is_compiled
 
 pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("no_trials")]

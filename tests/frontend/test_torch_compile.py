@@ -46,13 +46,13 @@ def test_backend_is_found_without_an_import():
 def noticing(monkeypatch):
     """Every function that the backend compiles from now on."""
     made = []
-    original = torch_compile.Compiled
+    original = torch_compile.CompiledFunction
 
     def notice(*arguments):
         made.append(original(*arguments))
         return made[-1]
 
-    monkeypatch.setattr(torch_compile, "Compiled", notice)
+    monkeypatch.setattr(torch_compile, "CompiledFunction", notice)
     return made
 
 

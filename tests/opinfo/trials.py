@@ -16,9 +16,9 @@ import torch
 from torch.utils._pytree import tree_map
 
 from ingot import jit
-from ingot.frontend.jit import trial
-from ingot.frontend.jit.arguments import describe
-from ingot.frontend.jit.function import MOST_SPECIALISATIONS
+from ingot.frontend.jit.api.function import MOST_SPECIALISATIONS
+from ingot.frontend.jit.arguments.call_key import describe
+from ingot.frontend.jit.autotune import eager_comparison
 from tests.opinfo.comparing import difference
 from tests.opinfo.database import FUNCTION, OUT, SAMPLES, Call, calls, with_out
 from tests.opinfo.observing import Observation, copied, observe
@@ -53,7 +53,7 @@ def try_operator(
     operator: Any, dtype: torch.dtype, most: int | None, first: int = 0, device: str = "cpu", inputs: str = SAMPLES
 ) -> Iterator[Verdict]:
     """The verdicts on an operator's calls from a number on. The number of calls does not depend on what they give."""
-    trial.ROUNDS = 0  # no turns for eager calls: what was compiled is to run
+    eager_comparison.ROUNDS = 0  # no turns for eager calls: what was compiled is to run
     compares_values = not operator.name.startswith(UNDEFINED)
     jitted: dict[str, Any] = {}
     for number, call in enumerate(calls(operator, dtype, most, device, inputs)):

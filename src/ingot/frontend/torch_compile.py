@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.function import Compiled
-from ingot.frontend.jit.options import Options
+from ingot.frontend.jit.api.function import CompiledFunction
+from ingot.frontend.jit.api.options import Options
 from ingot.runtime.compiler import JitCompiler
 
 
@@ -26,7 +26,7 @@ def backend(
 ) -> Callable[..., Any]:
     """A compiled function for a graph of Dynamo's; `options` are flags of `ingot.Config`, `mode` is that of `jit`."""
     settings = Options.of(config=options, dynamic=any(map(_is_open, examples)), mode=mode)
-    return Compiled(module.forward, settings, JitCompiler(settings.config), "a graph of torch.compile's")
+    return CompiledFunction(module.forward, settings, JitCompiler(settings.config), "a graph of torch.compile's")
 
 
 def _is_open(example: Any) -> bool:

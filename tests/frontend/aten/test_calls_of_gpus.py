@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ingot import JitCompiler
-from ingot.frontend.jit import versions
+from ingot.frontend.jit.trace import ssa
 
 from . import calls
 
@@ -147,11 +147,11 @@ def test_recorded_calls_of_gpus_become_kernels(name: str):
     overload, reference = CALLS_OF_GPUS[name]
     for arguments in samples(name):
         given, expected = (tuple(map(_like, values)) for values in (arguments, reference(*arguments)))
-        assert versions._lowers(overload, "cuda", versions._Arguments((given, {})), expected)
+        assert ssa._lowers(overload, "cuda", ssa._Arguments((given, {})), expected)
 
 
 def _like(value: Any) -> Any:
-    return versions._Like(value.dtype, tuple(value.shape)) if isinstance(value, torch.Tensor) else value
+    return ssa._Like(value.dtype, tuple(value.shape)) if isinstance(value, torch.Tensor) else value
 
 
 @pytest.mark.cuda

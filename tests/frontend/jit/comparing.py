@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.forms import jit
-from ingot.frontend.jit.function import IngotWarning
-from ingot.frontend.jit.structure import take_apart
+from ingot.frontend.jit.api.forms import jit
+from ingot.frontend.jit.api.function import IngotWarning
+from ingot.frontend.jit.arguments.structure import take_apart
 
 
 def check(
@@ -132,7 +132,7 @@ def _memories(leaves: Sequence[Any]) -> list[tuple[int, int]]:
 def is_compiled(compiled: Any) -> bool:
     """Whether the last kind of call runs as a recording."""
     kinds = list(compiled._compiled.specialisations.values())
-    return compiled._compiled.given_up is None and bool(kinds) and kinds[-1].tape is not None
+    return compiled._compiled.given_up is None and bool(kinds) and kinds[-1].trace is not None
 
 
 def complaints(function: Callable[[], Any]) -> list[str]:

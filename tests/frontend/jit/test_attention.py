@@ -9,13 +9,13 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 import ingot
-from ingot.frontend.jit import attention_way
+from ingot.frontend.jit.rewrites import attention_strategy
 
 
 @pytest.fixture(autouse=True)
 def preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring finds generated code quicker."""
-    monkeypatch.setattr(attention_way, "_is_preferred", lambda *_: True)
+    monkeypatch.setattr(attention_strategy, "_is_preferred", lambda *_: True)
 
 
 def heads(*shape: int) -> torch.Tensor:

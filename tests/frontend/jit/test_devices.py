@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from ingot.frontend.jit import capture
-from ingot.frontend.jit.arguments import describe
-from ingot.frontend.jit.planning import Call, Region, Steps, plan_steps
-from ingot.frontend.jit.program import write_program
-from ingot.frontend.jit.reasons import difference
-from ingot.frontend.jit.specialisation import record
-from ingot.frontend.jit.state import state_of_torch
-from ingot.frontend.jit.tape import Tape
-from ingot.frontend.jit.versions import find_versions
+from ingot.frontend.jit.arguments import tensors
+from ingot.frontend.jit.arguments.call_key import describe
+from ingot.frontend.jit.cache.specialisation import record
+from ingot.frontend.jit.guards.recompile_reasons import difference
+from ingot.frontend.jit.guards.torch_state import state_of_torch
+from ingot.frontend.jit.lowering.partition import Call, Partition, Region, partition
+from ingot.frontend.jit.lowering.program import write_program
+from ingot.frontend.jit.trace.ssa import to_ssa
+from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 
 ELSEWHERE = torch.device("meta")
@@ -28,21 +28,21 @@ ELSEWHERE = torch.device("meta")
 
 @pytest.fixture(autouse=True)
 def another_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "_DEVICES", frozenset({"cpu", "meta"}))
+    monkeypatch.setattr(tensors, "_DEVICES", frozenset({"cpu", "meta"}))
     torch.relu(elsewhere(1) * 2)  # imports what PyTorch needs for such tensors, which no recording should see
 
 
-def recorded(function: Callable[..., Any], *args: Any) -> Tape:
+def recorded(function: Callable[..., Any], *args: Any) -> Trace:
     _, made = record(function, args, {}, describe(args, {}), None, strict=True)
-    assert made.tape is not None
-    return made.tape
+    assert made.trace is not None
+    return made.trace
 
 
-def planned(function: Callable[..., Any], *args: Any) -> Steps:
-    return plan_steps(find_versions(recorded(function, *args)))
+def planned(function: Callable[..., Any], *args: Any) -> Partition:
+    return partition(to_ssa(recorded(function, *args)))
 
 
-def outline(steps: Steps) -> list[str]:
+def outline(steps: Partition) -> list[str]:
     """Every step: a region's device and operations, or the operator that is called."""
     return [
         f"{step.device}: {' '.join(operation.target.overloadpacket.__name__ for operation in step.operations)}"
@@ -133,8 +133,8 @@ def test_a_number_is_read_after_it_was_overwritten_with_what_only_the_cpu_can_co
 
 
 def test_tensors_made_on_a_device_name_it():
-    tape = recorded(lambda: torch.zeros(4, device="meta"))
-    assert tape.device == tape.events[0].keywords["device"] == ELSEWHERE
+    trace = recorded(lambda: torch.zeros(4, device="meta"))
+    assert trace.device == trace.events[0].keywords["device"] == ELSEWHERE
 
 
 def test_regions_of_numbers_alone_are_told_their_device():

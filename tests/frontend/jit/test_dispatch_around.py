@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import ingot
-from ingot.frontend.jit.function import IngotWarning
-from ingot.frontend.jit.switch import EVERYTHING
+from ingot.frontend.jit.api.function import IngotWarning
+from ingot.frontend.jit.api.switch import EVERYTHING
 from tests.frontend.jit.comparing import same
 from tests.frontend.jit.records import ENOUGH, Block, answered, elsewhere, here, jit, multiply_add, three, warm
 

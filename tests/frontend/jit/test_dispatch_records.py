@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import ingot
-from ingot.frontend.jit.dispatch import MOST_ATTEMPTS
-from ingot.frontend.jit.function import IngotWarning
+from ingot.frontend.jit.api.function import IngotWarning
+from ingot.frontend.jit.cache.native_calls import MOST_ATTEMPTS
 from ingot.runtime.native.call_records import CallFunction
 from ingot.runtime.native.matching import MOST_RECORDS
 from tests.frontend.jit.comparing import same

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 import ingot
 from ingot.base.environment import environment
-from ingot.frontend.jit import function as function_module
-from ingot.frontend.jit.families import General
+from ingot.frontend.jit.api import function as function_module
+from ingot.frontend.jit.cache.shape_families import Generalised
 from tests.frontend.jit.comparing import complaints, same
 
 jit: Any = ingot.jit
@@ -41,8 +41,8 @@ def programs(compiled: Any) -> int:
     return sum(one.program is not None for one in compiled.specialisations.values())
 
 
-def generals(compiled: Any) -> list[General]:
-    return [key for key in compiled.specialisations if isinstance(key, General)]
+def generals(compiled: Any) -> list[Generalised]:
+    return [key for key in compiled.specialisations if isinstance(key, Generalised)]
 
 
 def mlp() -> nn.Sequential:

@@ -1,4 +1,4 @@
-"""Activations taken into products and convolutions: which, and what becomes of the tape.
+"""Activations taken into products and convolutions: which, and what becomes of the trace.
 
 The CPU poses as a GPU whose libraries are always quicker; its results are compared with eager's.
 """
@@ -13,32 +13,32 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ingot.frontend.jit import epilogues
-from ingot.frontend.jit.arguments import describe
-from ingot.frontend.jit.epilogues import take_in_activations
-from ingot.frontend.jit.program import compile_tape
-from ingot.frontend.jit.specialisation import record
-from ingot.frontend.jit.tape import Tape
+from ingot.frontend.jit.arguments.call_key import describe
+from ingot.frontend.jit.cache.specialisation import record
+from ingot.frontend.jit.lowering.program import compile_trace
+from ingot.frontend.jit.rewrites import epilogues
+from ingot.frontend.jit.rewrites.epilogues import take_in_activations
+from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 
 
 @pytest.fixture(autouse=True)
 def quicker_libraries(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Tape, "device", torch.device("cuda", 0))
+    monkeypatch.setattr(Trace, "device", torch.device("cuda", 0))
     monkeypatch.setattr(epilogues, "_is_quicker", lambda *_: True)
     monkeypatch.setattr(torch.backends.cudnn, "is_available", lambda: True)
     with torch.no_grad():
         yield
 
 
-def rewritten(function: Callable[..., Any], *args: Any) -> Tape:
+def rewritten(function: Callable[..., Any], *args: Any) -> Trace:
     _, made = record(function, args, {}, describe(args, {}), None, strict=True)
-    assert made.tape is not None
-    return take_in_activations(made.tape)
+    assert made.trace is not None
+    return take_in_activations(made.trace)
 
 
-def names(tape: Tape) -> list[str]:
-    return [event.target.overloadpacket.__name__ for event in tape.events]
+def names(trace: Trace) -> list[str]:
+    return [event.target.overloadpacket.__name__ for event in trace.events]
 
 
 def layer(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -49,10 +49,10 @@ def layer(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Te
 def test_products_take_in_a_relu(shape: tuple[int, ...]):
     x, weight, bias = torch.randn(shape), torch.randn(4, 8), torch.randn(4)
     _, made = record(layer, (x, weight, bias), {}, describe((x, weight, bias), {}), None, strict=True)
-    assert made.tape is not None
-    tape = take_in_activations(made.tape)
-    assert "_addmm_activation" in names(tape) and "relu" not in names(tape)
-    program = compile_tape(made.tape, JitCompiler())
+    assert made.trace is not None
+    trace = take_in_activations(made.trace)
+    assert "_addmm_activation" in names(trace) and "relu" not in names(trace)
+    program = compile_trace(made.trace, JitCompiler())
     for _ in range(2):
         given = [torch.randn(shape), torch.randn(4, 8), torch.randn(4)]
         (result,) = program.function(given, [], ())
@@ -66,8 +66,8 @@ def test_views_of_what_was_taken_in_are_views_still():
 
     x, weight, bias = torch.randn(2, 3, 8), torch.randn(4, 8), torch.randn(4)
     _, made = record(function, (x, weight, bias), {}, describe((x, weight, bias), {}), None, strict=True)
-    assert made.tape is not None
-    whole, flat = compile_tape(made.tape, JitCompiler()).function([x, weight, bias], [], ())
+    assert made.trace is not None
+    whole, flat = compile_trace(made.trace, JitCompiler()).function([x, weight, bias], [], ())
     assert whole.data_ptr() == flat.data_ptr()
     torch.testing.assert_close(whole, function(x, weight, bias)[0])
 
@@ -77,9 +77,9 @@ def test_only_the_gelu_that_the_library_knows_is_taken_in(approximate: str, is_t
     def function(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         return functional.gelu(functional.linear(x, weight, bias), approximate=approximate)
 
-    tape = rewritten(function, torch.randn(5, 8), torch.randn(4, 8), torch.randn(4))
-    assert ("gelu" not in names(tape)) == is_taken
-    assert [event.keywords for event in tape.events if "use_gelu" in event.keywords] == [{"use_gelu": True}] * is_taken
+    trace = rewritten(function, torch.randn(5, 8), torch.randn(4, 8), torch.randn(4))
+    assert ("gelu" not in names(trace)) == is_taken
+    assert [event.keywords for event in trace.events if "use_gelu" in event.keywords] == [{"use_gelu": True}] * is_taken
 
 
 def test_results_that_others_read_are_left():
@@ -92,10 +92,10 @@ def test_results_that_others_read_are_left():
 
 def test_convolutions_take_in_a_relu():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Conv2d(4, 4, 3), nn.Sigmoid())
-    tape = rewritten(model.forward, torch.randn(1, 3, 8, 8))
-    assert names(tape) == ["cudnn_convolution_relu", "convolution", "sigmoid"]
+    trace = rewritten(model.forward, torch.randn(1, 3, 8, 8))
+    assert names(trace) == ["cudnn_convolution_relu", "convolution", "sigmoid"]
 
 
-def test_tapes_of_the_cpu_stay_as_they_are(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Tape, "device", torch.device("cpu"))
+def test_traces_of_the_cpu_stay_as_they_are(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Trace, "device", torch.device("cpu"))
     assert "addmm" in names(rewritten(layer, torch.randn(5, 8), torch.randn(4, 8), torch.randn(4)))

@@ -17,7 +17,7 @@ from torch import nn
 
 import ingot
 from ingot.base.errors import CaptureError, ConfigError
-from ingot.frontend.jit.forms import Jitted
+from ingot.frontend.jit.api.forms import Jitted
 from tests.frontend.jit.comparing import check, is_compiled, same
 
 jit: Any = ingot.jit  # what it gives has more than what it was given

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import ingot
-from ingot.frontend.jit import packing as packer
-from ingot.frontend.jit import product_ways
+from ingot.frontend.jit.rewrites import packing as packer
+from ingot.frontend.jit.rewrites import product_strategies
 
 
 class Block(nn.Module):
@@ -38,8 +38,8 @@ def ready(module: nn.Module) -> nn.Module:
 def packing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Which way measuring finds quicker."""
     monkeypatch.setattr(packer, "_is_quicker", lambda *given: request.param)
-    monkeypatch.setattr(product_ways, "_is_quicker_packed", lambda *given: request.param)
-    monkeypatch.setattr(product_ways, "_QUICKER_PACKED", {})
+    monkeypatch.setattr(product_strategies, "_is_quicker_packed", lambda *given: request.param)
+    monkeypatch.setattr(product_strategies, "_QUICKER_PACKED", {})
     return request.param
 
 

@@ -8,7 +8,8 @@ from itertools import islice
 import pytest
 import torch
 
-from ingot.frontend.jit import attention_way, product_ways, trial
+from ingot.frontend.jit.autotune import eager_comparison
+from ingot.frontend.jit.rewrites import attention_strategy, product_strategies
 from tests.opinfo.database import operators
 from tests.opinfo.trials import try_operator
 
@@ -24,10 +25,10 @@ and changing inputs by half of their last bit changes results three times as muc
 def used(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Generated code is taken, whatever the sizes are; which of it was."""
     found: list[str] = []
-    monkeypatch.setattr(product_ways, "_quickest", lambda *_: "panels")
-    monkeypatch.setattr(attention_way, "_is_preferred", lambda *_: True)
-    monkeypatch.setattr(trial, "ROUNDS", trial.ROUNDS)  # trials change it
-    for module, name in ((product_ways, "multiply"), (attention_way, "attend")):
+    monkeypatch.setattr(product_strategies, "_quickest", lambda *_: "panels")
+    monkeypatch.setattr(attention_strategy, "_is_preferred", lambda *_: True)
+    monkeypatch.setattr(eager_comparison, "ROUNDS", eager_comparison.ROUNDS)  # trials change it
+    for module, name in ((product_strategies, "multiply"), (attention_strategy, "attend")):
         original = getattr(module, name)
 
         def counted(*args, original=original, name=name):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ingot import jit
-from ingot.frontend.jit.witness import _effect
+from ingot.frontend.jit.trace.effects import _effect
 
 
 def effect_of(called: object) -> str | None:

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 import ingot
-from ingot.frontend.jit import product_ways
+from ingot.frontend.jit.rewrites import product_strategies
 
 
 @torch.no_grad()
@@ -109,16 +109,16 @@ def test_returned_products_have_memory_of_their_own():
 
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_few_rows_take_the_quicker_way(has_bias: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(product_ways, "_quickest", lambda *_: "swapped")
+    monkeypatch.setattr(product_strategies, "_quickest", lambda *_: "swapped")
     weight, bias = torch.randn(600, 500), torch.randn(600)
     calls: list[int] = []
-    swapped = product_ways.swapped_linear
+    swapped = product_strategies.swapped_linear
 
     def counted(*args: Any, **kwargs: Any) -> torch.Tensor:
         calls.append(1)
         return swapped(*args, **kwargs)
 
-    monkeypatch.setattr(product_ways, "swapped_linear", counted)
+    monkeypatch.setattr(product_strategies, "swapped_linear", counted)
     check(lambda x: functional.linear(x, weight, bias if has_bias else None) + 1, lambda: [torch.randn(3, 500)])
     assert len(calls) == 2
 
@@ -126,10 +126,10 @@ def test_few_rows_take_the_quicker_way(has_bias: bool, monkeypatch: pytest.Monke
 @pytest.fixture
 def by_panels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring finds generated code the quicker way."""
-    monkeypatch.setattr(product_ways, "_quickest", lambda *_: "panels")
-    monkeypatch.setattr(product_ways, "_is_quicker_packed", lambda *_: True)
-    monkeypatch.setattr(product_ways, "_FEWEST_OPERATIONS", 0)
-    monkeypatch.setattr(product_ways, "_QUICKER_PACKED", {})
+    monkeypatch.setattr(product_strategies, "_quickest", lambda *_: "panels")
+    monkeypatch.setattr(product_strategies, "_is_quicker_packed", lambda *_: True)
+    monkeypatch.setattr(product_strategies, "_FEWEST_OPERATIONS", 0)
+    monkeypatch.setattr(product_strategies, "_QUICKER_PACKED", {})
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
@@ -161,12 +161,12 @@ def test_weights_that_change_are_packed_anew(by_panels: None):
 def test_negated_views_are_not_taken_for_their_memory():
     x, matrix, bias = torch.randn(9, 40, dtype=torch.complex64).conj().imag, torch.randn(40, 70), torch.randn(70)
     assert x.is_neg()
-    panels = product_ways.pack(matrix)
+    panels = product_strategies.pack(matrix)
     for made in (
-        product_ways.linear_by_panels(x, matrix.t().contiguous(), bias, out=torch.empty(9, 70)),
-        product_ways.addmm_by_panels(bias, x, matrix, out=torch.empty(9, 70)),
-        product_ways.mm_by_panels(x, matrix, out=torch.empty(9, 70)) + bias,
-        product_ways.packed_product(x, panels, 70, bias),
+        product_strategies.linear_by_panels(x, matrix.t().contiguous(), bias, out=torch.empty(9, 70)),
+        product_strategies.addmm_by_panels(bias, x, matrix, out=torch.empty(9, 70)),
+        product_strategies.mm_by_panels(x, matrix, out=torch.empty(9, 70)) + bias,
+        product_strategies.packed_product(x, panels, 70, bias),
     ):
         torch.testing.assert_close(made, x @ matrix + bias, rtol=1e-4, atol=1e-4)
 
@@ -211,8 +211,8 @@ def test_a_bias_may_be_one_number_for_all_columns(by_panels: None):
 def test_frozen_products_are_packed_once(by_panels: None, monkeypatch: pytest.MonkeyPatch):
     model = torch.nn.Sequential(torch.nn.Linear(40, 70), torch.nn.GELU(), torch.nn.Linear(70, 30, bias=False)).eval()
     packed: list[int] = []
-    pack = product_ways.pack
-    monkeypatch.setattr(product_ways, "pack", lambda matrix: [pack(matrix), packed.append(1)][0])
+    pack = product_strategies.pack
+    monkeypatch.setattr(product_strategies, "pack", lambda matrix: [pack(matrix), packed.append(1)][0])
     frozen: Any = ingot.jit(model, freeze=True)
     with torch.no_grad():
         for _ in range(3):
@@ -233,12 +233,12 @@ def test_explain_tells_generated_products_from_pytorchs(by_panels: None):
 
 def test_the_way_follows_from_sizes(monkeypatch: pytest.MonkeyPatch):
     """Few rows and large weights are not packed at every call; what is, is measured."""
-    monkeypatch.setattr(product_ways, "prefers_generated", lambda *_: True)
-    monkeypatch.setattr(product_ways, "is_clearly_quicker", lambda *_: True)
-    quickest: Any = product_ways._quickest.__wrapped__
+    monkeypatch.setattr(product_strategies, "prefers_generated", lambda *_: True)
+    monkeypatch.setattr(product_strategies, "is_clearly_quicker", lambda *_: True)
+    quickest: Any = product_strategies._quickest.__wrapped__
     assert quickest(64, 256, 256, True, False, 1) == "panels"
     assert quickest(8, 256, 1024, True, False, 1) == "torch"
     assert quickest(8, 256, 1024, True, True, 1) == "swapped"
     assert quickest(4, 16, 16, True, False, 1) == "torch"
-    monkeypatch.setattr(product_ways, "_MOST_PACKED_BYTES", 256 * 256)
+    monkeypatch.setattr(product_strategies, "_MOST_PACKED_BYTES", 256 * 256)
     assert quickest(64, 256, 256, True, False, 1) == "torch"

@@ -15,7 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingot.frontend.jit.forms import jit
+from ingot.frontend.jit.api.forms import jit
 from tests.frontend.jit.comparing import is_compiled, outcome, same
 
 

@@ -13,11 +13,11 @@ import torch
 
 import ingot
 from ingot.base.errors import ConfigError
-from ingot.frontend.jit import replaying
-from ingot.frontend.jit.arguments import describe
-from ingot.frontend.jit.program import compile_tape
-from ingot.frontend.jit.replaying import MOST_CAPTURES, MOST_GRAPHS, WARM_UP, Replayed
-from ingot.frontend.jit.specialisation import record
+from ingot.frontend.jit.arguments.call_key import describe
+from ingot.frontend.jit.cache.specialisation import record
+from ingot.frontend.jit.lowering import cuda_graphs
+from ingot.frontend.jit.lowering.cuda_graphs import MOST_CAPTURES, MOST_GRAPHS, WARM_UP, Replayed
+from ingot.frontend.jit.lowering.program import compile_trace
 from ingot.runtime.compiler import JitCompiler
 
 
@@ -57,16 +57,16 @@ class Captures:
 @pytest.fixture
 def captures(monkeypatch: pytest.MonkeyPatch) -> Captures:
     made = Captures()
-    monkeypatch.setattr(replaying, "_capture", made.capture)
-    monkeypatch.setattr(replaying, "_current_stream", lambda device: made.stream)
+    monkeypatch.setattr(cuda_graphs, "_capture", made.capture)
+    monkeypatch.setattr(cuda_graphs, "_current_stream", lambda device: made.stream)
     return made
 
 
 def replayed(function: Callable[..., Any], *args: Any) -> Replayed:
     """The program of a function, replayed; functions here return one tensor."""
     _, made = record(function, args, {}, describe(args, {}), None, strict=True)
-    assert made.tape is not None
-    program = compile_tape(made.tape, JitCompiler()).replayed()
+    assert made.trace is not None
+    program = compile_trace(made.trace, JitCompiler()).replayed()
     assert isinstance(program.function, Replayed)
     return program.function
 
@@ -128,7 +128,7 @@ def test_a_capture_that_fails_leaves_the_program_as_it_was(captures: Captures, m
     def fail(run: Callable[[], list[Any]], device: torch.device) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
-    monkeypatch.setattr(replaying, "_capture", fail)
+    monkeypatch.setattr(cuda_graphs, "_capture", fail)
     made = replayed(sorted_and_scaled, torch.ones(4), torch.ones(4))
     x, y = torch.randn(4), torch.randn(4)
     for _ in range(WARM_UP + 2):

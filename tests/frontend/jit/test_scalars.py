@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import ingot
-from ingot.frontend.jit.scalars import arithmetic_parameters
+from ingot.frontend.jit.arguments.numbers import arithmetic_parameters
 from tests.frontend.jit.comparing import same
 
 jit: Any = ingot.jit

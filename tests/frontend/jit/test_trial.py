@@ -8,16 +8,16 @@ import pytest
 import torch
 
 import ingot
-from ingot.frontend.jit import trial
-from ingot.frontend.jit.trial import Trial
+from ingot.frontend.jit.autotune import eager_comparison
+from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
 
 
 def compiled_of(function: Any) -> Any:
     return function._compiled
 
 
-def run(eager: list[float], program: list[float]) -> Trial:
-    found = Trial(rounds=3)
+def run(eager: list[float], program: list[float]) -> EagerComparison:
+    found = EagerComparison(rounds=3)
     found.note_program(1.0)  # compiles, and does not count
     while not found.is_over:
         if found.is_eagers_turn:
@@ -37,7 +37,7 @@ def test_eager_must_be_clearly_quicker():
 
 
 def test_ways_take_turns():
-    found = Trial(rounds=2)
+    found = EagerComparison(rounds=2)
     assert not found.is_eagers_turn  # nothing is compiled yet
     found.note_program(1.0)
     turns = []
@@ -49,8 +49,8 @@ def test_ways_take_turns():
 
 @pytest.mark.parametrize("quicker", ["eager", "program"])
 def test_the_quicker_way_is_kept(quicker: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(trial, "ROUNDS", 2)
-    monkeypatch.setattr(Trial, "prefers_eager", property(lambda self: self.is_over and quicker == "eager"))
+    monkeypatch.setattr(eager_comparison, "ROUNDS", 2)
+    monkeypatch.setattr(EagerComparison, "prefers_eager", property(lambda self: self.is_over and quicker == "eager"))
 
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x * 2 + 1)
@@ -61,7 +61,7 @@ def test_the_quicker_way_is_kept(quicker: str, monkeypatch: pytest.MonkeyPatch):
         torch.testing.assert_close(jitted(x), function(x))
     (kind,) = compiled_of(jitted).specialisations.values()
     assert len(kind.trial.eager) == len(kind.trial.program) == 2
-    assert (kind.tape is None) == (quicker == "eager")
+    assert (kind.trace is None) == (quicker == "eager")
     assert ("eager PyTorch is quicker here" in jitted.explain()) == (quicker == "eager")
 
 

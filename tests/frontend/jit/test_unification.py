@@ -1,4 +1,4 @@
-"""Tapes written by hand: which of them are the same function of sizes and numbers, and which only look like it."""
+"""Traces written by hand: which of them are the same function of sizes and numbers, and which only look like it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from ingot.frontend.jit.tape import Argument, Event, Made, Register, Surrounding, Tape, TensorNote, Variable
-from ingot.frontend.jit.unification import Different, Unified, unify
+from ingot.frontend.jit.cache.generalisation import CannotGeneralise, Unified, generalise
+from ingot.frontend.jit.trace.trace import Argument, Made, Surrounding, TensorMeta, Trace, TraceOp, TraceValue, Variable
 
 aten: Any = torch.ops.aten
 Sizes = tuple[int, ...]
@@ -19,31 +19,31 @@ def strides_of(shape: Sizes) -> Sizes:
     return torch.empty(shape, device="meta").stride()
 
 
-def tape_of(*arguments: Sizes, results: Sequence[Sizes], events: Sequence[Any], **keywords: Any) -> Tape:
-    """A tape whose event number i makes result number i of the shape given; an event is a target and its arguments."""
-    tape = Tape(**keywords)
+def trace_of(*arguments: Sizes, results: Sequence[Sizes], events: Sequence[Any], **keywords: Any) -> Trace:
+    """A trace whose event number i makes result number i of the shape given; an event is a target and its arguments."""
+    trace = Trace(**keywords)
     for position, shape in enumerate(arguments):
-        tape.tensors.append(TensorNote(Argument(position), torch.float32, shape, strides_of(shape), position))
+        trace.tensors.append(TensorMeta(Argument(position), torch.float32, shape, strides_of(shape), position))
     for index, (shape, (target, given, *more)) in enumerate(zip(results, events, strict=True)):
-        made = Register(len(tape.tensors))
-        tape.tensors.append(TensorNote(Made(index), torch.float32, shape, strides_of(shape), len(tape.tensors)))
+        made = TraceValue(len(trace.tensors))
+        trace.tensors.append(TensorMeta(Made(index), torch.float32, shape, strides_of(shape), len(trace.tensors)))
         numbers = more[0] if more else frozenset()
-        tape.events.append(Event(target, given, {}, made, "here.py:1", numbers))
-    tape.results = [Register(len(tape.tensors) - 1)]
-    return tape
+        trace.events.append(TraceOp(target, given, {}, made, "here.py:1", numbers))
+    trace.results = [TraceValue(len(trace.tensors) - 1)]
+    return trace
 
 
-def view_of(shape: Sizes, new: Sequence[int], **keywords: Any) -> Tape:
-    event = (aten.view.default, (Register(0), list(new)))
-    return tape_of(shape, results=[tuple(new)], events=[event], **keywords)
+def view_of(shape: Sizes, new: Sequence[int], **keywords: Any) -> Trace:
+    event = (aten.view.default, (TraceValue(0), list(new)))
+    return trace_of(shape, results=[tuple(new)], events=[event], **keywords)
 
 
 def viewed(*pairs: tuple[Sizes, Sequence[int]]) -> Unified:
-    return unify([view_of(shape, new) for shape, new in pairs])
+    return generalise([view_of(shape, new) for shape, new in pairs])
 
 
 def sizes_text(unified: Unified) -> str:
-    return str(unified.tape.events[0].arguments[1])
+    return str(unified.trace.events[0].arguments[1])
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
@@ -51,27 +51,27 @@ def sizes_text(unified: Unified) -> str:
 
 def test_sizes_that_vary_are_symbols_and_the_others_are_constants():
     unified = viewed(((2, 3, 8), (6, 8)), ((4, 5, 8), (20, 8)), ((7, 2, 8), (14, 8)))
-    argument, result = unified.tape.tensors
+    argument, result = unified.trace.tensors
     assert [str(size) for size in argument.sizes] == ["size0", "size1", "8"]
     assert [str(size) for size in result.sizes] == ["size0*size1", "8"]
-    assert unified.tape.symbols == {"size0": (0, 0), "size1": (0, 1)}
+    assert unified.trace.symbols == {"size0": (0, 0), "size1": (0, 1)}
     assert sizes_text(unified) == "[SizeExpression(size0*size1), 8]"
     assert unified.variables == () and unified.divisors == ()
 
 
 def test_sizes_of_arguments_stand_for_themselves_though_one_is_a_multiple_of_another():
     shapes = (((2, 16), (2, 32)), ((4, 64), (4, 64)), ((8, 32), (8, 128)))
-    event = (aten.cat.default, ([Register(0), Register(1)], 1))
-    tapes = [tape_of(x, y, results=[(x[0], x[1] + y[1])], events=[event]) for x, y in shapes]
-    first, second, _ = unify(tapes).tape.tensors
+    event = (aten.cat.default, ([TraceValue(0), TraceValue(1)], 1))
+    traces = [trace_of(x, y, results=[(x[0], x[1] + y[1])], events=[event]) for x, y in shapes]
+    first, second, _ = generalise(traces).trace.tensors
     assert [str(size) for size in (*first.sizes, *second.sizes)] == ["size0", "size1", "size0", "size2"]
 
 
 def test_sizes_that_vary_together_are_one_symbol():
-    event = (aten.add.Tensor, (Register(0), Register(1)))
-    tapes = [tape_of((n, 4), (n, n), results=[(n, 4)], events=[event]) for n in (2, 5, 9)]
-    unified = unify(tapes)
-    assert [str(size) for note in unified.tape.tensors[:2] for size in note.sizes] == ["size0", "4", "size0", "size0"]
+    event = (aten.add.Tensor, (TraceValue(0), TraceValue(1)))
+    traces = [trace_of((n, 4), (n, n), results=[(n, 4)], events=[event]) for n in (2, 5, 9)]
+    unified = generalise(traces)
+    assert [str(size) for note in unified.trace.tensors[:2] for size in note.sizes] == ["size0", "4", "size0", "size0"]
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_sizes_that_vary_together_are_one_symbol():
 )
 def test_ints_that_vary_are_expressions(new: Any, text: str):
     unified = viewed(*(((b, t, 6), new(b, t)) for b, t in ((2, 11), (3, 13), (5, 20))))
-    assert str(unified.tape.events[0].arguments[1][0]) == text
+    assert str(unified.trace.events[0].arguments[1][0]) == text
 
 
 def test_quotients_are_exact_or_refused():
     unified = viewed(((4, 3), (2, 6)), ((8, 3), (4, 6)), ((10, 3), (5, 6)))
     assert sizes_text(unified) == "[SizeExpression(floordiv(size0, 2)), 6]"
     assert unified.divisors == (("size0", 2),)
-    with pytest.raises(Different, match="2, 4, 3, which no"):
+    with pytest.raises(CannotGeneralise, match="2, 4, 3, which no"):
         viewed(((4, 3), (2, 6)), ((8, 3), (4, 6)), ((5, 3), (3, 5)))
 
 
@@ -108,18 +108,18 @@ def test_products_go_before_lines_that_fit_by_chance():
 
 
 def test_two_sizes_are_too_few_for_a_line():
-    with pytest.raises(Different, match="4, 6, which no"):
+    with pytest.raises(CannotGeneralise, match="4, 6, which no"):
         viewed(((3, 1), (4, 1)), ((5, 1), (6, 1)))
 
 
 def test_an_int_that_has_two_explanations_has_none():
     """The second size has always been four times the first: nobody knows which of them is meant."""
-    with pytest.raises(Different, match="two ways"):
+    with pytest.raises(CannotGeneralise, match="two ways"):
         viewed(*(((n, 4 * n), (4 * n, n)) for n in (2, 3, 5)))
 
 
 def test_ints_that_nothing_explains():
-    with pytest.raises(Different, match="2, 3, 7, which no size"):
+    with pytest.raises(CannotGeneralise, match="2, 3, 7, which no size"):
         viewed(((2, 4), (2, 4)), ((3, 4), (3, 4)), ((5, 4), (7, 4)))
 
 
@@ -128,14 +128,14 @@ def test_ints_that_nothing_explains():
 HANDED = frozenset({1})
 
 
-def scaled(factor: Any, numbers: frozenset[int] = HANDED, shape: Sizes = (4,)) -> Tape:
-    event = (aten.mul.Tensor, (Register(0), factor), numbers)
-    return tape_of(shape, results=[shape], events=[event])
+def scaled(factor: Any, numbers: frozenset[int] = HANDED, shape: Sizes = (4,)) -> Trace:
+    event = (aten.mul.Tensor, (TraceValue(0), factor), numbers)
+    return trace_of(shape, results=[shape], events=[event])
 
 
 def test_a_number_that_was_passed_is_a_variable():
-    unified = unify([scaled(0.5), scaled(0.7)], {1: (0.5, 0.7)})
-    assert unified.tape.events[0].arguments == (Register(0), Variable(0, float))
+    unified = generalise([scaled(0.5), scaled(0.7)], {1: (0.5, 0.7)})
+    assert unified.trace.events[0].arguments == (TraceValue(0), Variable(0, float))
     assert unified.variables == (1,)
 
 
@@ -149,89 +149,89 @@ def test_a_number_that_was_passed_is_a_variable():
     ],
 )
 def test_other_numbers_that_vary_are_refused(values: Any, passed: Any):
-    with pytest.raises(Different, match="nothing explains"):
-        unify([scaled(value) for value in values], {1: passed})
+    with pytest.raises(CannotGeneralise, match="nothing explains"):
+        generalise([scaled(value) for value in values], {1: passed})
 
 
 def test_a_number_that_was_not_handed_to_torch_there_is_refused():
-    with pytest.raises(Different, match="nothing explains"):
-        unify([scaled(0.5, frozenset()), scaled(0.7, frozenset())], {1: (0.5, 0.7)})
+    with pytest.raises(CannotGeneralise, match="nothing explains"):
+        generalise([scaled(0.5, frozenset()), scaled(0.7, frozenset())], {1: (0.5, 0.7)})
 
 
 def test_numbers_that_are_the_same_in_every_call_cannot_be_told_apart():
-    with pytest.raises(Different, match="told apart"):
-        unify([scaled(0.5), scaled(0.7)], {1: (0.5, 0.7), 2: (0.5, 0.7)})
+    with pytest.raises(CannotGeneralise, match="told apart"):
+        generalise([scaled(0.5), scaled(0.7)], {1: (0.5, 0.7), 2: (0.5, 0.7)})
 
 
 def test_a_number_that_does_not_vary_stays():
-    unified = unify([scaled(0.5, shape=(n,)) for n in (2, 3)], {1: (0.5, 0.5)})
-    assert unified.variables == () and unified.tape.events[0].arguments[1] == 0.5
+    unified = generalise([scaled(0.5, shape=(n,)) for n in (2, 3)], {1: (0.5, 0.5)})
+    assert unified.variables == () and unified.trace.events[0].arguments[1] == 0.5
 
 
 def test_nan_is_the_same_as_nan():
     nan = float("nan")
-    assert unify([scaled(nan), scaled(0.5)], {1: (nan, 0.5)}).variables == (1,)
-    assert unify([scaled(nan, shape=(n,)) for n in (2, 3)]).variables == ()
+    assert generalise([scaled(nan), scaled(0.5)], {1: (nan, 0.5)}).variables == (1,)
+    assert generalise([scaled(nan, shape=(n,)) for n in (2, 3)]).variables == ()
 
 
 def test_an_int_that_may_be_a_size_or_a_number_is_refused():
-    with pytest.raises(Different, match="two ways"):
-        unify([scaled(n, shape=(n,)) for n in (2, 3, 5)], {1: (2, 3, 5)})
+    with pytest.raises(CannotGeneralise, match="two ways"):
+        generalise([scaled(n, shape=(n,)) for n in (2, 3, 5)], {1: (2, 3, 5)})
 
 
 # --- everything else --------------------------------------------------------------------------------------------------
 
 
 def test_bools_do_not_vary():
-    with pytest.raises(Different, match="True, False"):
-        unify([scaled(True), scaled(False)], {1: (True, False)})
+    with pytest.raises(CannotGeneralise, match="True, False"):
+        generalise([scaled(True), scaled(False)], {1: (True, False)})
 
 
 def test_other_operators_are_other_functions():
-    other = tape_of((4,), results=[(4,)], events=[(aten.add.Tensor, (Register(0), 2.0))])
-    with pytest.raises(Different, match="operation 0 differs"):
-        unify([scaled(2.0), other])
+    other = trace_of((4,), results=[(4,)], events=[(aten.add.Tensor, (TraceValue(0), 2.0))])
+    with pytest.raises(CannotGeneralise, match="operation 0 differs"):
+        generalise([scaled(2.0), other])
 
 
 def test_another_number_of_operators():
-    event = (aten.relu.default, (Register(0),))
-    tapes = [tape_of((n,), results=[(n,)] * n, events=[event] * n) for n in (2, 3, 5)]
-    with pytest.raises(Different, match="number of"):
-        unify(tapes)
+    event = (aten.relu.default, (TraceValue(0),))
+    traces = [trace_of((n,), results=[(n,)] * n, events=[event] * n) for n in (2, 3, 5)]
+    with pytest.raises(CannotGeneralise, match="number of"):
+        generalise(traces)
 
 
 def test_other_layouts_of_results():
     one, other = scaled(2.0, shape=(4, 4)), scaled(2.0, shape=(4, 4))
     note = other.tensors[1]
-    other.tensors[1] = TensorNote(note.origin, note.dtype, note.shape, (1, 4), note.storage)
-    with pytest.raises(Different, match="layout"):
-        unify([one, other])
+    other.tensors[1] = TensorMeta(note.origin, note.dtype, note.shape, (1, 4), note.storage)
+    with pytest.raises(CannotGeneralise, match="layout"):
+        generalise([one, other])
 
 
 def test_results_do_not_vary():
     one, other = scaled(2.0), scaled(2.0)
-    one.results, other.results = [Register(1), 4], [Register(1), 5]
-    with pytest.raises(Different, match="a result holds 4, 5"):
-        unify([one, other])
+    one.results, other.results = [TraceValue(1), 4], [TraceValue(1), 5]
+    with pytest.raises(CannotGeneralise, match="a result holds 4, 5"):
+        generalise([one, other])
 
 
 def test_values_of_constants_that_python_read():
     one, other = scaled(0.5), scaled(0.7)
     other.reads_constants = True
-    with pytest.raises(Different, match="Python read"):
-        unify([one, other], {1: (0.5, 0.7)})
+    with pytest.raises(CannotGeneralise, match="Python read"):
+        generalise([one, other], {1: (0.5, 0.7)})
 
 
 def test_surroundings_are_the_same_or_constants_that_are_equal():
     weight = torch.randn(4)
 
-    def around(n: int, tensor: torch.Tensor) -> Tape:
-        tape = scaled(2.0, shape=(n, 4))
-        tape.tensors.append(TensorNote(Surrounding(0), torch.float32, (4,), (1,), 9))
-        tape.surroundings.append(tensor)
-        return tape
+    def around(n: int, tensor: torch.Tensor) -> Trace:
+        trace = scaled(2.0, shape=(n, 4))
+        trace.tensors.append(TensorMeta(Surrounding(0), torch.float32, (4,), (1,), 9))
+        trace.surroundings.append(tensor)
+        return trace
 
-    unified = unify([around(2, weight), around(3, weight.clone()), around(5, weight)])
-    assert unified.tape.surroundings[0] is weight
-    with pytest.raises(Different, match="around the function"):
-        unify([around(2, weight), around(3, weight + 1)])
+    unified = generalise([around(2, weight), around(3, weight.clone()), around(5, weight)])
+    assert unified.trace.surroundings[0] is weight
+    with pytest.raises(CannotGeneralise, match="around the function"):
+        generalise([around(2, weight), around(3, weight + 1)])

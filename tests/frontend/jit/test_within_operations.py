@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ingot import jit
-from ingot.frontend.jit.function import IngotWarning
+from ingot.frontend.jit.api.function import IngotWarning
 from tests.frontend.jit.comparing import same
 
 CALLS = 4

@@ -1,7 +1,7 @@
 """Calls of Python objects that are answered natively where a record of them fits.
 
-In: objects of classes derived from `Dispatched`, each with a table of call records. Out: calling such an object goes to
-a native routine first, which compares the call with the records, the one used last first, and runs the one that fits.
+In: objects of classes from `NativeCallable`, each with a table of call records. Out: calling such an object goes to
+a native routine first, which compares the call with the records, the last used first, and runs the one that fits.
 Every other call takes the way it would have taken: to the `__call__` of the object's class.
 
 The routine stands where a class has the address that Python calls its objects through. The class itself stays as it
@@ -43,7 +43,7 @@ _RAISED = 1
 """What stands for an exception where 0 means that a call has to go another way."""
 
 
-class Dispatched:
+class NativeCallable:
     """An object whose calls may be answered natively, once it has a table."""
 
     __slots__ = ("_dispatch_owner",)
@@ -225,7 +225,7 @@ class Dispatcher:
         devices_in_use.look()
         return self._settings()
 
-    def attach(self, object_: Dispatched) -> DispatchTable:
+    def attach(self, object_: NativeCallable) -> DispatchTable:
         """A table for an object, which answers its calls from now on."""
         found = launcher()
         assert found is not None, "there is a dispatcher only where there is a launcher"
@@ -270,8 +270,8 @@ def _original_call() -> int | None:
 
 def _owner_word() -> int | None:
     """Where an object has its table."""
-    probe, owner = Dispatched(), (object(), object())
+    probe, owner = NativeCallable(), (object(), object())
     probe._dispatch_owner = owner  # type: ignore[assignment]
-    words = list((ctypes.c_uint64 * (Dispatched.__basicsize__ // 8)).from_address(id(probe)))
+    words = list((ctypes.c_uint64 * (NativeCallable.__basicsize__ // 8)).from_address(id(probe)))
     places = [place for place, word in enumerate(words) if word == id(owner)]
     return places[0] if len(places) == 1 else None

@@ -1,0 +1,271 @@
+"""`ingot.jit` in all its forms: functions, methods, module classes and module instances.
+
+    decorated function        the function, compiled
+    decorated method          a descriptor: every object has recordings of its own
+    decorated or wrapped class    the class itself, its `forward` compiled
+    wrapped function, bound method, callable    an object called like it
+    wrapped instance          a twin: another object of the same state, whose `forward` is compiled
+
+What comes back has the name, the documentation and the signature of what went in.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
+
+import torch
+
+from ingot.frontend.jit.api.explaining import explain as explain_compiled
+from ingot.frontend.jit.api.explaining import inspect
+from ingot.frontend.jit.api.function import CompiledFunction, require_callable
+from ingot.frontend.jit.api.options import Options
+from ingot.frontend.jit.api.switch import is_off
+from ingot.runtime.compiler import JitCompiler
+from ingot.runtime.native.dispatch import NativeCallable
+
+Subject = TypeVar("Subject")
+
+
+@overload
+def jit(
+    obj: None = None,
+    *,
+    tune: bool | None = None,
+    tuning_steps: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    freeze: bool = False,
+    mode: str | None = None,
+    name: str | None = None,
+) -> Callable[[Subject], Subject]: ...
+
+
+@overload
+def jit(
+    obj: Subject,
+    *,
+    tune: bool | None = None,
+    tuning_steps: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    freeze: bool = False,
+    mode: str | None = None,
+    name: str | None = None,
+) -> Subject: ...
+
+
+def jit(obj: Any = None, **options: Any) -> Any:
+    """Compile a function, method, module or module class; nothing happens until it is called.
+
+    The first call runs eagerly and is recorded, later calls run the recording as fused machine code. What cannot be
+    compiled runs as it is, with one warning that says why.
+
+    obj: what to compile; left out, `jit` is a decorator with options.
+    tune, tuning_steps: kept and checked; kernels are not tuned yet.
+    config: an `ingot.Config` or a dictionary of its flags.
+    fullgraph: an error instead of a warning where something must run eagerly.
+    dynamic: True keeps sizes open from the start, False never does, None does after a few different sizes.
+    freeze: parameters and buffers are taken as they are at the first call: constants are folded, weights packed.
+    mode: "reduce-overhead" replays what runs on a GPU as CUDA graphs; on the CPU it changes nothing.
+    name: what to call it in messages.
+    """
+    settings = Options.of(**options)
+    if obj is None:
+        return lambda subject: _compile(subject, settings)
+    return _compile(obj, settings)
+
+
+def explain(subject: Any, *args: Any, **kwargs: Any) -> str:
+    """Call something twice with copies of these arguments, and tell what became of it.
+
+    What is not compiled yet is compiled for the occasion, with the usual options.
+    """
+    compiled = subject if isinstance(subject, Jitted) else jit(subject)
+    for _ in range(2):
+        given, named = copy.deepcopy((args, kwargs))
+        compiled(*given, **named)
+    called: Any = compiled.forward if isinstance(compiled, torch.nn.Module) else compiled
+    return called.explain()
+
+
+def _compile(subject: Any, options: Options) -> Any:
+    if isinstance(subject, staticmethod | classmethod):
+        return type(subject)(_compile(subject.__func__, options))
+    if isinstance(subject, Jitted):
+        return Jitted(subject.__wrapped__, options)
+    if isinstance(subject, type) and issubclass(subject, torch.nn.Module):
+        subject.forward = Jitted(_plain(subject.forward), options)  # type: ignore[method-assign]
+        return subject
+    if isinstance(subject, torch.nn.Module):
+        return _twin(subject, options)
+    require_callable(subject)
+    return Jitted(subject, options)
+
+
+def _plain(function: Any) -> Any:
+    return function.__wrapped__ if isinstance(function, Jitted) else function
+
+
+class Jitted(NativeCallable):
+    """A compiled function. As an attribute of a class it is a method."""
+
+    __wrapped__: Callable[..., Any]
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, function: Callable[..., Any], options: Options):
+        functools.update_wrapper(self, function, updated=())
+        name = options.name or getattr(function, "__qualname__", type(function).__name__)
+        if not hasattr(self, "__name__"):
+            self.__name__ = self.__qualname__ = name
+        self._options = options
+        self._compiled = CompiledFunction(function, options, JitCompiler(options.config), name)
+        self._compiled.native.belong_to(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._compiled(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        table = getattr(instance, "__dict__", None)
+        if not isinstance(table, dict):
+            return types.MethodType(self, instance)
+        states = table.get(_STATES)
+        if not isinstance(states, _States):
+            if is_off():  # somebody is looking at the object
+                return types.MethodType(self.__wrapped__, instance)
+            states = table[_STATES] = _States()
+        bound = states.methods.get((id(self), id(instance)))
+        if bound is None:
+            bound = states.methods[id(self), id(instance)] = BoundJitted(self, instance)
+        return bound
+
+    def explain(self) -> str:
+        """What became of the function so far: kernels, what was left to PyTorch and why, bytes, times."""
+        return explain_compiled(self._compiled)
+
+    def inspect(self, stage: str) -> str:
+        """The text of a stage, for every kind of call that has been compiled.
+
+        Stages are trace, program, graph, optimized_graph, kernels, loops, llvm, assembly (or asm), and for GPUs ptx and
+        sass.
+        """
+        return inspect(self._compiled, stage)
+
+    def __repr__(self) -> str:
+        return f"<ingot.jit of {self.__wrapped__!r}>"
+
+    def __reduce__(self) -> Any:
+        if _resolve(self.__module__, self.__qualname__) is self:
+            return self.__qualname__
+        return _compile, (self.__wrapped__, self._options)
+
+    def __copy__(self) -> Jitted:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        owner = getattr(self.__wrapped__, "__self__", None)
+        if owner is None or isinstance(owner, type | types.ModuleType):
+            return self  # as functions are
+        return Jitted(copy.deepcopy(self.__wrapped__, memo), self._options)
+
+
+class BoundJitted(Jitted):
+    """A compiled method of one object."""
+
+    def __init__(self, function: Jitted, instance: Any):
+        super().__init__(types.MethodType(function.__wrapped__, instance), function._options)
+        self.__func__ = function
+        self.__self__ = instance
+
+    def __reduce__(self) -> Any:
+        return getattr, (self.__self__, self.__name__)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return getattr(copy.deepcopy(self.__self__, memo), self.__name__)
+
+
+_STATES = "_ingot_compiled_methods"
+
+
+class _States:
+    """The compiled methods of an object, kept in the object so that they go when it goes; copies start anew."""
+
+    def __init__(self) -> None:
+        self.methods: dict[tuple[int, int], BoundJitted] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _States:
+        return _States()
+
+    def __reduce__(self) -> Any:
+        return _States, ()
+
+
+# --- module instances -------------------------------------------------------------------------------------------------
+
+
+def _twin(module: torch.nn.Module, options: Options) -> torch.nn.Module:
+    """Another object with the same state, of a class like the module's whose `forward` is compiled."""
+    original: Any = type(module)
+    if getattr(original, "_ingot_original", None) is not None:
+        original = original._ingot_original
+    forward = vars(module).get("forward")
+    if forward is None:
+        return _of_class(module, original, options, {"forward": Jitted(_plain(original.forward), options)})
+    # Replaced on the instance, where it would go before the class's: a property goes before both.
+    compiled = Jitted(_plain(forward), options)
+    return _of_class(module, original, options, {"forward": property(lambda self: compiled)})
+
+
+def _of_class(module: torch.nn.Module, original: type, options: Options, members: dict[str, Any]) -> torch.nn.Module:
+    class_ = type(
+        original.__name__,
+        (original,),
+        {
+            **members,
+            "__doc__": original.__doc__,
+            "__module__": original.__module__,
+            "__qualname__": original.__qualname__,
+            "_ingot_original": original,
+            "_ingot_options": options,
+            "__reduce_ex__": _reduce_twin,
+            "__deepcopy__": _copy_twin,
+        },
+    )
+    twin: Any = object.__new__(class_)
+    object.__setattr__(twin, "__dict__", vars(module))
+    return twin
+
+
+def _eager_twin(twin: Any) -> torch.nn.Module:
+    """The module that a compiled twin was made of, or one that is as good."""
+    module = object.__new__(type(twin)._ingot_original)
+    object.__setattr__(module, "__dict__", vars(twin))
+    return module
+
+
+def _reduce_twin(twin: Any, protocol: Any) -> Any:
+    return _compile, (_eager_twin(twin), type(twin)._ingot_options)
+
+
+def _copy_twin(twin: Any, memo: dict[int, Any]) -> Any:
+    return _compile(copy.deepcopy(_eager_twin(twin), memo), type(twin)._ingot_options)
+
+
+def _resolve(module: str | None, qualified_name: str) -> Any:
+    """The object that a module holds under a name; None if there is none."""
+    try:
+        found: Any = importlib.import_module(module or "")
+        for part in qualified_name.split("."):
+            found = getattr(found, part)
+        return found
+    except (ImportError, AttributeError, ValueError):
+        return None

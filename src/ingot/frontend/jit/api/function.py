@@ -1,0 +1,362 @@
+"""A compiled function: finds the specialisation for a call, or makes one.
+
+In: a function and options. Out: an object that is called like the function and gives what the function gives.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+import warnings
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ingot.base.collecting import collecting_later
+from ingot.base.errors import CaptureError, IngotError
+from ingot.frontend.jit.api.options import Options
+from ingot.frontend.jit.api.switch import EVERYTHING, is_off
+from ingot.frontend.jit.arguments.call_key import CallKey, describe
+from ingot.frontend.jit.arguments.numbers import MarkedArguments
+from ingot.frontend.jit.autotune.timing import Stopwatch, is_capturing
+from ingot.frontend.jit.cache.native_calls import NativeCalls
+from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, ShapeFamilies
+from ingot.frontend.jit.cache.specialisation import Specialisation, record
+from ingot.frontend.jit.guards.recompile_reasons import difference
+from ingot.frontend.jit.guards.torch_state import state_of_torch
+from ingot.frontend.jit.logs import log
+from ingot.frontend.jit.lowering.program import ShapeMismatch
+from ingot.frontend.jit.trace.recorder import Broken
+from ingot.frontend.jit.trace.trace import Trace
+from ingot.runtime.compiler import JitCompiler
+from ingot.runtime.native.dispatch import NativeCallable
+
+MOST_SPECIALISATIONS = 64
+"""Calls of further kinds run eagerly."""
+MOST_UNSTABLE = 3
+"""Recordings in a row that no longer held at the next call, after which a function is left to PyTorch."""
+
+
+MOST_ASIDE = 3
+"""Recordings of one kind of call that are kept while they do not hold."""
+
+
+class IngotWarning(UserWarning):
+    """ingot runs something eagerly that it was asked to compile."""
+
+
+class CompiledFunction(NativeCallable):
+    """The specialisations of one function, or of one method of one object."""
+
+    def __init__(self, function: Callable[..., Any], options: Options, compiler: JitCompiler, name: str):
+        self.function = function
+        self.options = options
+        self.compiler = compiler
+        self.name = name
+        self.specialisations: OrderedDict[Hashable, Specialisation] = OrderedDict()
+        self.recordings = 0
+        self.recompiles: list[str] = []
+        """Why each recording after the first was made."""
+        self.native = NativeCalls(self, function)
+        """Records that answer calls without coming here."""
+        self._python_calls = 0
+        self.given_up: str | None = None
+        self._unstable = 0
+        self._warned: set[str] = set()
+        self._families = ShapeFamilies(function, compiler, options.dynamic, options.is_replayed, name)
+        self._shortcuts: dict[Hashable, Specialisation] = {}
+        """Generalised recordings that were found to hold for a key."""
+        self._aside: dict[Hashable, deque[Specialisation]] = {}
+        """Recordings that held and may hold again, such as those of training while a module evaluates."""
+        self._recorded: deque[Hashable] = deque(maxlen=MOST_SPECIALISATIONS)
+        """The keys of the last recordings."""
+        self._lock = threading.RLock()
+        EVERYTHING.add(self)
+        self.outermost = _module_of(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.given_up is not None or is_off():
+            return self.function(*args, **kwargs)
+        described = describe(args, kwargs)
+        if described.refused is not None or described.needs_gradients:
+            if described.refused is not None:
+                self._complain(described.refused, None)
+            return self.function(*args, **kwargs)
+        key = (described.key, state_of_torch())
+        found = self.specialisations.get(key) or self._shortcuts.get(key)
+        if found is not None:
+            changed = found.changed()
+            if changed is None:
+                return self._run(key, found, args, kwargs, described)
+            is_unused = self.calls_of(found) == 0
+            other = self._set_aside(key, found)
+            if other is not None:
+                return self._run(key, other, args, kwargs, described)
+            return self._record(key, args, kwargs, described, f"{changed} has changed", is_unused)
+        general = self._families.find(described, key[1])
+        if general is not None:
+            return self._run_general(key, *general, args, kwargs, described)
+        return self._record(key, args, kwargs, described, difference(key, tuple(self._recorded), self.function))
+
+    @property
+    def calls(self) -> int:
+        """Calls that were recorded or run as recorded."""
+        return self._python_calls + self.native.total
+
+    def calls_of(self, found: Specialisation) -> int:
+        """Calls of one kind after it was recorded."""
+        return found.calls + self.native.of(found)
+
+    def forget(self) -> None:
+        """Be as if never called."""
+        with self._lock:
+            self.native.forget()
+            self.compiler.clear()
+            self.specialisations.clear()
+            self._shortcuts.clear()
+            self._aside.clear()
+            self._recorded.clear()
+            self._families = ShapeFamilies(
+                self.function, self.compiler, self.options.dynamic, self.options.is_replayed, self.name
+            )
+            self.recompiles.clear()
+            self.recordings = self._python_calls = self._unstable = 0
+            self.given_up = None
+            self._warned.clear()
+
+    def _set_aside(self, key: Hashable, found: Specialisation) -> Specialisation | None:
+        """Keep what does not hold at the moment for when it does again, and take out what does now, if there is any."""
+        with self._lock:
+            self.native.drop(found)
+            self._shortcuts.pop(key, None)
+            if self.specialisations.pop(key, None) is None:
+                return None
+            while key not in self._aside and len(self._aside) >= MOST_SPECIALISATIONS:
+                self._aside.pop(next(iter(self._aside)))
+            aside = self._aside.setdefault(key, deque(maxlen=MOST_ASIDE))
+            other = next((one for one in aside if one.changed() is None), None)
+            if other is not None:
+                aside.remove(other)
+                self.specialisations[key] = other
+            aside.append(found)
+            return other
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        key: Hashable,
+        found: Specialisation,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: CallKey,
+    ) -> Any:
+        self._python_calls += 1
+        found.calls += 1
+        trace = found.trace
+        if trace is None:
+            self.native.add(key, found, described, args, kwargs)
+            return self.function(*args, **kwargs)
+        if not found.trial.is_settled and is_capturing():
+            return self.function(*args, **kwargs)
+        if found.trial.is_warm:
+            return self._run_program(key, found, trace, args, kwargs, described)
+        with collecting_later():  # kernels are compiled when they are first called
+            return self._run_program(key, found, trace, args, kwargs, described)
+
+    def _run_program(
+        self,
+        key: Hashable,
+        found: Specialisation,
+        trace: Trace,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: CallKey,
+    ) -> Any:
+        program, trial = found.program, found.trial
+        if program is None:
+            try:
+                program = found.prepare(self.compiler, self.options.freeze, self.options.is_replayed)
+            except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
+                return self._abandon(found, error, args, kwargs)
+        if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
+            return self.function(*args, **kwargs)
+        start = time.perf_counter()
+        watch = None if trial.is_settled else Stopwatch(trace.device)
+        if watch is not None and trial.is_eagers_turn:
+            result = self.function(*args, **kwargs)
+            trial.eager.append(watch.stop())
+            return result
+        try:
+            results = program.function(described.tensors, trace.surroundings, ())
+        except IngotError as error:
+            if program.has_effects:
+                raise
+            return self._abandon(found, error, args, kwargs)
+        assert found.build_result is not None
+        result = found.build_result(results)
+        if not trial.is_warm:
+            found.compile_seconds += time.perf_counter() - start
+        if watch is not None:
+            trial.note_program(watch.stop())
+        if trial.prefers_eager:
+            found.trace, found.broken = None, Broken(trial.text, "")
+            log("fallbacks", f"{self.name} runs eagerly: {trial.text}")
+        elif trial.is_over:
+            self.native.add(key, found, described, args, kwargs)
+        return result
+
+    def _run_general(
+        self,
+        key: tuple[Hashable, Hashable],
+        general: Generalised,
+        numbers: Numbers,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: CallKey,
+    ) -> Any:
+        """Run what was recorded for other sizes or numbers; where it turns out not to hold, this call is recorded."""
+        found = general.specialisation
+        program, trace = found.program, found.trace
+        assert program is not None and trace is not None and found.build_result is not None
+        if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
+            return self.function(*args, **kwargs)
+        self._python_calls += 1
+        found.calls += 1
+        try:
+            results = program.function(described.tensors, trace.surroundings, general.values(numbers))
+        except (IngotError, ShapeMismatch, RuntimeError, ValueError, TypeError) as error:
+            if program.has_effects:
+                raise
+            result = self._record(key, args, kwargs, described, difference(key, tuple(self._recorded), self.function))
+            log("recompiles", f"{self.name}: what was recorded for several sizes does not hold: {error!r}")
+            with self._lock:  # not before the call has shown that the error is not the caller's
+                if self._families.miss(general):
+                    self._give_back(general)
+                    self.native.drop(found)
+            return result
+        if not general.unified.variables and not program.has_guesses:
+            with self._lock:
+                while len(self._shortcuts) >= MOST_SPECIALISATIONS:
+                    self._shortcuts.pop(next(iter(self._shortcuts)))
+                self._shortcuts[key] = found
+        self.native.add(key, found, described, args, kwargs, general)
+        return found.build_result(results)
+
+    def _record(
+        self,
+        key: tuple[Hashable, Hashable],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: CallKey,
+        reason: str,
+        is_unstable: bool = False,
+    ) -> Any:
+        if self._is_full():
+            self._complain(
+                f"it has been recorded for {MOST_SPECIALISATIONS} kinds of calls, and this is another one ({reason}); "
+                "pass numbers that vary as tensors, keep from reading sizes in Python, or use dynamic=True",
+                None,
+                "full",
+            )
+            return self.function(*args, **kwargs)
+        if is_capturing():
+            return self.function(*args, **kwargs)
+        if self.recordings:
+            self.recompiles.append(reason)
+            log("recompiles", f"{self.name}: recorded again: {reason}")
+        self.recordings += 1
+        self._python_calls += 1
+        given = MarkedArguments(self._families.marked_positions(described), args, kwargs)
+        result, made = record(
+            self.function, given.args, given.kwargs, described, self.outermost, self.options.fullgraph
+        )
+        made.looked_at = frozenset(given.looked_at)
+        if made.broken is not None:
+            self._complain(made.broken.reason, made.broken.place)
+        with self._lock:
+            self._unstable = self._unstable + 1 if is_unstable else 0
+            if self._unstable >= MOST_UNSTABLE:
+                self.given_up = f"it was recorded {MOST_UNSTABLE} times in a row because {reason}"
+                for known in self.specialisations.values():
+                    self.native.drop(known)
+                if made.broken is None:  # otherwise it has been said why
+                    self._complain(self.given_up, None)
+            self.specialisations[key] = made
+            self._recorded.append(key)
+            self._take_general(self._families.add(key, described, key[1], made))
+        return result
+
+    def _take_general(self, general: Generalised | None) -> None:
+        """What was generalised takes the place of recordings that have no program yet."""
+        if general is None:
+            return
+        for member in general.members:
+            if member.specialisation.program is None and general.fits(member.shapes, member.numbers):
+                self.specialisations.pop(member.key, None)
+        for replaced in general.replaces:
+            self.specialisations.pop(replaced, None)
+        self.specialisations[general] = general.specialisation
+
+    def _give_back(self, general: Generalised) -> None:
+        """Return to the recordings that something was generalised from."""
+        self._shortcuts.clear()
+        self.specialisations.pop(general, None)
+        for member in general.members:
+            self.specialisations.setdefault(member.key, member.specialisation)
+
+    def _is_full(self) -> bool:
+        """Whether there are as many recordings as may be, of which all hold."""
+        with self._lock:
+            if len(self.specialisations) >= MOST_SPECIALISATIONS:
+                for key in [key for key, one in self.specialisations.items() if one.changed() is not None]:
+                    self.native.drop(self.specialisations.pop(key))
+            return len(self.specialisations) >= MOST_SPECIALISATIONS
+
+    def _abandon(
+        self, found: Specialisation, error: BaseException, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Leave calls like this to PyTorch, which also words the error if it is the caller's."""
+        result = self.function(*args, **kwargs)
+        reason = f"{type(error).__name__}: {error}"
+        self.native.drop(found)
+        found.trace, found.broken = None, Broken(reason, "")
+        self._complain(reason, None)
+        return result
+
+    def _complain(self, reason: str, place: str | None, subject: str | None = None) -> None:
+        """Say once that calls run eagerly, and why; once per subject, where there is one."""
+        where = f" ({place})" if place else ""
+        text = f"{self.name} runs eagerly: {reason}{where}"
+        if self.options.fullgraph:
+            raise CaptureError(text)
+        if reason == "its result needs gradients":
+            log("fallbacks", text)
+        elif (subject or text) not in self._warned:
+            self._warned.add(subject or text)
+            warnings.warn(text, IngotWarning, stacklevel=4)
+
+
+def _module_of(function: Callable[..., Any]) -> torch.nn.Module | None:
+    """The module whose forward a function is: its hooks run around the function."""
+    owner = getattr(function, "__self__", None)
+    is_forward = getattr(function, "__name__", "") == "forward"
+    return owner if isinstance(owner, torch.nn.Module) and is_forward else None
+
+
+def require_callable(function: Any) -> None:
+    """Refuse what cannot be compiled by calling it, and say why."""
+    if not callable(function):
+        raise CaptureError(f"ingot.jit takes a function, a method, a module or a module class, not {function!r}")
+    code = inspect.unwrap(function) if not isinstance(function, functools.partial) else function.func
+    for test, what in (
+        (inspect.isgeneratorfunction, "a generator: it stops between its operations. Return a list of tensors instead"),
+        (inspect.iscoroutinefunction, "a coroutine: jit the functions that it calls"),
+        (inspect.isasyncgenfunction, "an asynchronous generator: jit the functions that it calls"),
+    ):
+        if test(code):
+            raise CaptureError(f"{getattr(function, '__qualname__', function)} is {what}")

@@ -1,0 +1,4 @@
+"""What a call was given: nested arguments taken apart, the numbers among them, and the key that selects a recording.
+
+In: positional and keyword arguments. Out: leaves, a structure, a hashable key. Arguments are never changed.
+"""

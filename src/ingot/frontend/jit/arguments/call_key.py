@@ -1,0 +1,82 @@
+"""Arguments of a call: taken apart, and described by what must be equal for two calls to be alike.
+
+In: positional and keyword arguments. Out: the tensors among them, the objects that are not plain values, and a key. Two
+calls with equal keys do the same operations, as far as their arguments decide that: tensors count by type, sizes,
+strides and device, plain values by value, all other objects by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.arguments.structure import LEAF, Shape, take_apart
+from ingot.frontend.jit.arguments.tensors import refused_tensor
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+_VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, Enum, slice, range, type)
+
+
+@dataclass(slots=True)
+class CallKey:
+    """A call's arguments, looked at."""
+
+    key: Hashable
+    tensors: list[torch.Tensor]
+    objects: list[tuple[str, Any]]
+    """Modules and other objects, by the name of the argument."""
+    refused: str | None = None
+    """Why such a call is left to PyTorch, if it is."""
+    needs_gradients: bool = False
+    shape: Shape = LEAF
+    """How the arguments are nested."""
+    leaves: list[Any] = field(default_factory=list)
+    parts: Sequence[Any] = ()
+    """What the key says of each leaf."""
+
+
+def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallKey:
+    """What a call with these arguments is like."""
+    leaves: list[Any] = []
+    shape = take_apart((tuple(args), dict(kwargs)), leaves)
+    found = CallKey(None, [], [], shape=shape, leaves=leaves)
+    grad_mode = torch.is_grad_enabled()
+    keys: list[Hashable] = []
+    identities: dict[int, int] = {}
+    for position, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            found.refused = found.refused or refused_tensor(leaf)
+            if found.refused:
+                return found
+            found.needs_gradients |= grad_mode and leaf.requires_grad
+            first = identities.setdefault(id(leaf), len(found.tensors))
+            found.tensors.append(leaf)
+            keys.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.device, first))
+        elif type(leaf) in _PLAIN:
+            keys.append((type(leaf), repr(leaf) if isinstance(leaf, float | complex) else leaf))
+        elif isinstance(leaf, _VALUES):
+            keys.append(_hashable(leaf))
+        elif is_watchable(leaf):
+            found.objects.append((f"argument {position}", leaf))
+            keys.append((type(leaf), id(leaf)))
+        else:
+            found.refused = f"an argument is a {type(leaf).__name__}, which may change without ingot seeing it"
+            return found
+    found.parts = keys
+    found.key = (shape, *keys)
+    return found
+
+
+def is_watchable(value: Any) -> bool:
+    """Whether an object is one whose attributes can be looked at again: a module, a function, an ordinary object."""
+    return isinstance(value, torch.nn.Module) or callable(value) or type(value) is object
+
+
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, slice):
+        return (slice, value.start, value.stop, value.step)
+    return (type(value), value)

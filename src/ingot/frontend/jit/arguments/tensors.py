@@ -1,0 +1,20 @@
+"""Which tensors ingot compiles for, and which it leaves to PyTorch."""
+
+from __future__ import annotations
+
+import torch
+
+_DEVICES = frozenset({"cpu", "cuda"})
+
+
+def refused_tensor(tensor: torch.Tensor) -> str | None:
+    """Why a tensor cannot be part of a recording, if it cannot."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return f"{type(tensor).__name__} is a tensor of a class of its own"
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        return "sparse and quantised tensors are left to PyTorch"
+    if tensor.device.type not in _DEVICES:
+        return f"tensors on {tensor.device.type} are left to PyTorch"
+    if tensor.is_conj() or tensor.is_neg():
+        return "tensors that PyTorch conjugates or negates when they are read are left to PyTorch"
+    return None

@@ -1,0 +1,53 @@
+"""Which of two ways is quicker: measured, where nothing else tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.trace.trace import CPU
+from ingot.ir.interpreter import clock
+
+_ROUNDS = 5
+_LONG = 0.02
+"""Seconds after which there are no more rounds: calls that take so long are told apart by few."""
+_CALLS_ON_A_GPU = 20
+"""Calls that are timed together: a GPU that is waited for after each would seem slower than it is."""
+CLEARLY = 0.9
+"""Share of the plain way's time that the other must stay below."""
+
+
+def seconds_of(*ways: Callable[[], Any], device: torch.device = CPU) -> tuple[float, ...]:
+    """What a call takes each way: the best of a few in turns."""
+    best = [float("inf")] * len(ways)
+    calls = 1 if device.type == "cpu" else _CALLS_ON_A_GPU
+    begun = clock(device)
+    for done in range(_ROUNDS):
+        if done > 1 and clock(device) - begun > _LONG * len(ways):
+            break
+        for number, way in enumerate(ways):
+            start = clock(device)
+            for _ in range(calls):
+                way()
+            best[number] = min(best[number], (clock(device) - start) / calls)
+    return tuple(best)
+
+
+def is_clearly_quicker(candidate: Callable[[], Any], plain: Callable[[], Any], device: torch.device = CPU) -> bool:
+    """Whether one way takes clearly less time than the other on a device."""
+    taken, allowed = seconds_of(candidate, plain, device=device)
+    return taken < CLEARLY * allowed
+
+
+_CLEARLY_QUICKER = 0.95
+"""Share of the time of generated code that PyTorch's must stay below to be preferred. In programs generated code is
+quicker than in a race: its threads take what there is to do as they become free, whatever else the machine is doing."""
+
+
+def prefers_generated(generated: Callable[[], Any], *others: Callable[[], Any]) -> bool:
+    """Whether none of the other ways on the CPU is clearly quicker than generated code."""
+    with torch.no_grad():
+        taken, *rest = seconds_of(generated, *others)
+    return min(rest) >= _CLEARLY_QUICKER * taken

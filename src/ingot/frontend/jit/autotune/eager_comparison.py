@@ -1,0 +1,64 @@
+"""A trial: the first calls of a new program take turns with eager ones, and the quicker way is kept.
+
+In: how long calls took, one way and the other (timing.py). Out: whose turn it is, and the verdict. Every call runs
+once, in one of the ways, so a trial costs no more than the difference between them. The best of a few calls counts:
+what disturbs a measurement only ever makes it longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ingot.frontend.jit.autotune.timing import DeviceTime
+
+ROUNDS = 5
+"""Calls each way."""
+CLEARLY = 0.9
+"""Share of the program's time that eager's must stay below to be preferred."""
+
+
+@dataclass(slots=True)
+class EagerComparison:
+    """Seconds that calls took, or what becomes seconds when somebody asks."""
+
+    program: list[float | DeviceTime] = field(default_factory=list)
+    eager: list[float | DeviceTime] = field(default_factory=list)
+    rounds: int = field(default_factory=lambda: ROUNDS)
+    is_warm: bool = False
+    """Whether the program has run; kernels are compiled in its first run, which does not count."""
+    verdict: bool | None = None
+    """Whether eager is preferred, once that is known."""
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.program) >= self.rounds and len(self.eager) >= self.rounds
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the program has run and there is nothing left to measure."""
+        return self.is_warm and self.is_over
+
+    @property
+    def is_eagers_turn(self) -> bool:
+        return self.is_warm and not self.is_over and len(self.eager) <= len(self.program)
+
+    @property
+    def prefers_eager(self) -> bool:
+        if self.verdict is None and self.is_over:
+            self.verdict = self.rounds > 0 and _best(self.eager) < CLEARLY * _best(self.program)
+        return bool(self.verdict)
+
+    def note_program(self, seconds: float | DeviceTime) -> None:
+        """A call that the program answered."""
+        if self.is_warm and not self.is_over:
+            self.program.append(seconds)
+        self.is_warm = True
+
+    @property
+    def text(self) -> str:
+        best = f"{_best(self.eager) * 1e6:.3g} us against {_best(self.program) * 1e6:.3g}"
+        return f"eager PyTorch is quicker here, {best}"
+
+
+def _best(times: list[float | DeviceTime]) -> float:
+    return min(map(float, times))

@@ -1,0 +1,236 @@
+"""From a call that was answered in Python to a record with which machine code answers calls like it.
+
+In: the arguments of a call, the specialisation that answered it and its watch. Out: a record in the table of the
+compiled function, or none where a part of the call needs Python: nested arguments, places that cannot be read natively.
+A record stands for exactly the calls that its specialisation would be found for; every other call takes the way through
+Python, which needs no records.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.arguments.structure import Shape
+from ingot.frontend.jit.cache.executors import call_original, call_program, run_kernels, variables_of
+from ingot.frontend.jit.cache.shape_families import Generalised
+from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.guards.guards import NOTHING, Guards, Items, contents
+from ingot.runtime.native.call_records import (
+    Arguments,
+    CallRecord,
+    Count,
+    OtherArgument,
+    TensorArgument,
+    VariableArgument,
+    can_hold,
+)
+from ingot.runtime.native.conditions import Places
+from ingot.runtime.native.dispatch import Dispatcher, DispatchTable, NativeCallable, dispatcher
+from ingot.runtime.native.records import NumberGuard, TensorGuard
+
+MOST_ATTEMPTS = 4
+"""Records that are made for one kind of call; objects that are new at every call would need one each time."""
+_MOST_KINDS = 1024
+"""Kinds of calls whose attempts are counted."""
+
+
+@dataclass(slots=True)
+class _Answered:
+    """What records do for one specialisation."""
+
+    specialisation: Specialisation
+    calls: Count = field(default_factory=Count)
+    attempts: dict[Hashable, int] = field(default_factory=dict)
+    """How many records were made, by kind of call."""
+
+    def may_try(self, key: Hashable) -> bool:
+        """Whether to make another record for a kind of call; if so, that is counted."""
+        made = self.attempts.get(key, 0)
+        if made >= MOST_ATTEMPTS or (made == 0 and len(self.attempts) >= _MOST_KINDS):
+            return False
+        self.attempts[key] = made + 1
+        return True
+
+
+class NativeCalls:
+    """The records of one compiled function. Threads may share it."""
+
+    def __init__(self, owner: NativeCallable, function: Callable[..., Any]):
+        """`function` is the original, which calls are handed to that cannot be compiled."""
+        self._owner = weakref.ref(owner)
+        self._function = function
+        self._table: DispatchTable | None = None
+        self._answered: dict[int, _Answered] = {}
+        """By the identity of the specialisation."""
+        self._earlier = 0
+        """Calls answered by records that are gone."""
+        self._lock = threading.RLock()
+
+    def belong_to(self, owner: NativeCallable) -> None:
+        """Answer calls of another object, which has been called in none of the recorded ways yet."""
+        self._owner = weakref.ref(owner)
+
+    @property
+    def total(self) -> int:
+        """How many calls records have answered."""
+        with self._lock:
+            return self._earlier + sum(one.calls.value for one in self._answered.values())
+
+    def of(self, found: Specialisation) -> int:
+        """How many of them for one specialisation."""
+        answered = self._answered.get(id(found))
+        return 0 if answered is None else answered.calls.value
+
+    def add(
+        self,
+        key: Hashable,
+        found: Specialisation,
+        described: CallKey,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        general: Generalised | None = None,
+    ) -> None:
+        """Answer calls like this one, which a specialisation has just answered, with a record from now on."""
+        owner, native = self._owner(), dispatcher()
+        if owner is None or native is None:
+            return
+        with self._lock:
+            answered = self._answered.setdefault(id(found), _Answered(found))
+            if not answered.may_try(key):
+                return
+            record = _record(native, key, found, self._function, described, args, kwargs, general, answered.calls)
+            if record is None:
+                answered.attempts[key] = MOST_ATTEMPTS
+                return
+            if self._table is None:
+                self._table = native.attach(owner)
+            self._table.remove(lambda known: known.owner is found and known.key == key)
+            self._table.put(record)
+
+    def drop(self, found: Specialisation) -> None:
+        """Forget the records of a specialisation."""
+        with self._lock:
+            if self._table is not None:
+                self._table.remove(lambda known: known.owner is found)
+            answered = self._answered.pop(id(found), None)
+            self._earlier += 0 if answered is None else answered.calls.value
+
+    def forget(self) -> None:
+        """Be as if no call had ever been answered."""
+        with self._lock:
+            for answered in list(self._answered.values()):
+                self.drop(answered.specialisation)
+            self._earlier = 0
+
+
+def _record(
+    native: Dispatcher,
+    key: Hashable,
+    found: Specialisation,
+    function: Callable[..., Any],
+    described: CallKey,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    general: Generalised | None,
+    count: Count,
+) -> CallRecord | None:
+    settings, program = native.settings(), found.program
+    surroundings = [] if found.trace is None else found.trace.surroundings
+    if settings < 0 or not _is_flat(described.shape):
+        return None
+    places = _places(found.surroundings.watch)
+    tensors = _tensor_arguments(described)
+    guards = [one.guard for one in tensors] + [TensorGuard.like(tensor) for tensor in surroundings]
+    if places is None or not can_hold(guards, len(described.leaves) + len(surroundings)):
+        return None
+    if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in surroundings):
+        return None
+    variables = {} if general is None else {leaf: _variable(leaf, described, general) for leaf in variables_of(general)}
+    if program is None or found.trace is None:
+        answer = call_original(function, len(args), tuple(kwargs))
+    else:
+        answer = run_kernels(found, program, described, general, variables) or call_program(
+            found, program, tensors, general
+        )
+    others = [
+        variables.get(leaf, OtherArgument(leaf, value))
+        for leaf, value in enumerate(described.leaves)
+        if not isinstance(value, torch.Tensor)
+    ]
+    arguments = Arguments(len(args), tuple(kwargs), tuple(tensors), tuple(others))
+    is_counted = torch.is_grad_enabled()
+    return CallRecord(key, found, settings, is_counted, arguments, surroundings, places, answer, count)
+
+
+# --- what must hold ---------------------------------------------------------------------------------------------------
+
+
+def _is_flat(shape: Shape) -> bool:
+    """Whether arguments are not nested, so that every leaf is an argument."""
+    return all(argument.kind is None for part in shape.parts for argument in part.parts)
+
+
+def _tensor_arguments(described: CallKey) -> list[TensorArgument]:
+    found: list[TensorArgument] = []
+    first: dict[int, int] = {}
+    for leaf, value in enumerate(described.leaves):
+        if isinstance(value, torch.Tensor):
+            same = first.setdefault(id(value), leaf)
+            found.append(TensorArgument(leaf, same, type(value), TensorGuard.like(value, is_strict=True)))
+    return found
+
+
+def _variable(leaf: int, described: CallKey, general: Generalised) -> VariableArgument:
+    value = described.leaves[leaf]
+    return VariableArgument(leaf, NumberGuard(float) if isinstance(value, float) else NumberGuard(int, *general.range))
+
+
+def _places(watch: Guards) -> Places | None:
+    """Everything a watch looks at, and what `is_off` asks of Python; None if some of it cannot be read natively."""
+    found = Places()
+    for module, name, value in ((torch.compiler, "_is_compiling_flag", False), (forward_ad, "_current_level", -1)):
+        if vars(module).get(name) is not value:
+            return None
+        found.dictionary_holds(vars(module), name, value)
+    is_complete = not watch.copies
+    for container, length, _ in watch.lengths:
+        is_complete = is_complete and type(container).__len__ in (list.__len__, dict.__len__)
+        found.has_length(container, length)
+    for table, key, _, _ in watch.entries:
+        is_complete = is_complete and _add_entry(found, table, key)
+    for variable, _, _ in watch.contexts:
+        found.context_holds(variable, NOTHING, variable.get(NOTHING))
+    for cell, _, _ in watch.cells:
+        content = contents(cell)
+        if content is NOTHING:
+            found.cell_is_empty(cell)
+        else:
+            found.cell_holds(cell, content)
+    return found if is_complete else None
+
+
+def _add_entry(places: Places, table: Any, key: Any) -> bool:
+    """Add an entry of a table with what it holds now, if native code can read the table."""
+    value = table.get(key, NOTHING)
+    if type(table) is Items:
+        places.list_holds(table.source, key, value)
+        return type(table.source) is list
+    if isinstance(table, MappingProxyType):
+        (table,) = gc.get_referents(table)
+    if not isinstance(table, dict) or type(table).get is not dict.get or type(key) not in (str, int):
+        return False
+    if value is NOTHING:
+        places.dictionary_lacks(table, key)
+    else:
+        places.dictionary_holds(table, key, value)
+    return True

@@ -1,0 +1,151 @@
+"""One way a function can go: a recorded call, and the program for later calls like it.
+
+A specialisation holds for calls with equal keys while its watch sees no change. The first call is eager's own; the
+program is written when a second one comes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.arguments.structure import Shape, builder_of, mutable_containers, take_apart
+from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
+from ingot.frontend.jit.guards.environment import Environment, environment_of
+from ingot.frontend.jit.lowering.program import Program, compile_trace
+from ingot.frontend.jit.trace.recorder import Broken, Recording
+from ingot.frontend.jit.trace.trace import Argument, Made, Trace
+from ingot.runtime.compiler import JitCompiler
+
+_TensorType = tuple[torch.dtype, torch.Size, tuple[int, ...], torch.device]
+"""dtype, shape, strides and device"""
+
+
+@dataclass(eq=False, slots=True)
+class Specialisation:
+    """A recorded call and what came of it."""
+
+    surroundings: Environment
+    objects: list[tuple[str, Any]]
+    """The arguments that count by identity, held so that nothing takes their identity."""
+    trace: Trace | None = None
+    broken: Broken | None = None
+    """Why calls like this one run eagerly, if they do."""
+    result_shape: Shape | None = None
+    program: Program | None = None
+    compile_seconds: float = 0.0
+    record_seconds: float = 0.0
+    calls: int = 0
+    trial: EagerComparison = field(default_factory=EagerComparison)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    build_result: Callable[[Sequence[Any]], Any] | None = None
+    looked_at: frozenset[int] = frozenset()
+    """Numbers among the arguments whose value Python asked for, by their place."""
+
+    def changed(self) -> str | None:
+        """What has changed around the function since the recording; None if it still holds."""
+        changed = self.surroundings.watch.changed()
+        if changed is not None or self.trace is None:
+            return changed
+        grad_mode = torch.is_grad_enabled()
+        for tensor, (dtype, shape, strides, device) in zip(
+            self.trace.surroundings, self._surrounding_types, strict=True
+        ):
+            is_like_it = tensor.dtype is dtype and tensor.shape == shape and tensor.stride() == strides
+            if not is_like_it or tensor.device != device:
+                return self.surroundings.names.get(id(tensor), "a tensor around it")
+            if grad_mode and tensor.requires_grad:
+                return f"{self.surroundings.names.get(id(tensor), 'a tensor around it')}.requires_grad"
+        return None
+
+    def shares_memory_anew(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether tensors of a call share memory, with each other or with those around, that did not before."""
+        assert self.trace is not None
+        memory: dict[int, int] = {}
+        for note in self.trace.tensors:
+            if isinstance(note.origin, Made):
+                continue
+            source = tensors if isinstance(note.origin, Argument) else self.trace.surroundings
+            tensor = source[note.origin.position]
+            if tensor.numel() and memory.setdefault(tensor.untyped_storage().data_ptr(), note.storage) != note.storage:
+                return True
+        return False
+
+    _surrounding_types: list[_TensorType] = field(default_factory=list)
+
+    def prepare(self, compiler: JitCompiler, is_frozen: bool = False, is_replayed: bool = False) -> Program:
+        """The program, written at the first need."""
+        with self.lock:
+            if self.program is None:
+                assert self.trace is not None
+                start = time.perf_counter()
+                self.program = compile_trace(self.trace, compiler, is_frozen, is_replayed)
+                self.compile_seconds += time.perf_counter() - start
+            return self.program
+
+
+def record(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    described: CallKey,
+    outermost: torch.nn.Module | None,
+    strict: bool,
+) -> tuple[Any, Specialisation]:
+    """Call a function eagerly and note down what it does: its result, and the specialisation for calls like this."""
+    start = time.perf_counter()
+    surroundings = environment_of(function, described.objects)
+    made = Specialisation(surroundings, described.objects)
+    hooked = surroundings.hooked(outermost)
+    recording = Recording(described.tensors, surroundings, strict)
+    if hooked is not None:
+        recording.stop(f"{hooked} has hooks, which are Python code")
+    result = recording.run(function, args, kwargs)
+    _take_results(made, recording, result)
+    held = {id(one) for one in mutable_containers((args, kwargs))} | surroundings.seen.keys()
+    returned = [id(one) for one in mutable_containers(result)]
+    if len(set(returned)) < len(returned) or not held.isdisjoint(returned):
+        recording.stop("it returns a list, a dictionary or an object that is also held elsewhere")
+    changed = surroundings.watch.changed()
+    if changed is not None:
+        recording.stop(f"the call changes {changed}, which is not a tensor's value")
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in recording.trace.surroundings):
+        recording.stop("its result needs gradients")
+    made.broken = recording.broken
+    if made.broken is None:
+        made.trace = recording.trace
+        made._surrounding_types = [(t.dtype, t.shape, t.stride(), t.device) for t in made.trace.surroundings]
+    made.record_seconds = time.perf_counter() - start
+    return result, made
+
+
+def _take_results(made: Specialisation, recording: Recording, result: Any) -> None:
+    """Note what the function returned; results must be tensors of the recording and plain values."""
+    leaves: list[Any] = []
+    made.result_shape = take_apart(result, leaves)
+    made.build_result = builder_of(made.result_shape)
+    noted: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            if leaf.requires_grad:
+                recording.stop("its result needs gradients")
+            if vars(leaf):
+                recording.stop("it returns a tensor that has attributes of its own")
+            register = recording.value_of(leaf)
+            if register is None:
+                recording.stop("it returns a tensor that was made outside PyTorch's operators")
+            noted.append(register)
+        elif isinstance(leaf, _PLAIN_RESULTS):
+            noted.append(leaf)
+        else:
+            recording.stop(f"it returns a {type(leaf).__name__}, which would be the same object at every call")
+    recording.trace.results = noted
+
+
+_PLAIN_RESULTS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, slice)

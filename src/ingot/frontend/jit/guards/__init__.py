@@ -1,0 +1,4 @@
+"""What a recording depends on besides its arguments, and whether it still holds.
+
+In: a function and the objects it can reach, settings of torch. Out: guards, and in words what has changed.
+"""

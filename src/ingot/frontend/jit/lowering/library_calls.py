@@ -1,0 +1,84 @@
+"""How operations that stay PyTorch's are called: the quickest way that does the same.
+
+A dispatcher's operator called from Python converts every argument by its schema; torch's own functions of the same
+meaning do not, and take a microsecond less. Matrix products can write into memory that was used before, which spares
+the system from finding new pages at every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ingot.base.sizes import SizeExpression
+from ingot.frontend.jit.rewrites.product_strategies import PACKED_PRODUCT, linear, packed_product
+from ingot.frontend.jit.trace.ssa import Operation, Version
+from ingot.frontend.jit.trace.trace import all_of
+from ingot.runtime.native.pool import empty
+
+_aten: Any = torch.ops.aten
+
+
+DIRECT: dict[torch._ops.OpOverload, Callable[..., Any]] = {
+    _aten.view.default: torch.Tensor.view,
+    _aten.t.default: torch.Tensor.t,
+    _aten.transpose.int: torch.Tensor.transpose,
+    _aten.permute.default: torch.Tensor.permute,
+    _aten.unsqueeze.default: torch.Tensor.unsqueeze,
+    _aten.expand.default: torch.Tensor.expand,
+    _aten.select.int: torch.Tensor.select,
+    _aten.detach.default: torch.Tensor.detach,
+    _aten.unbind.int: torch.Tensor.unbind,
+    _aten.mm.default: torch.mm,
+    _aten.bmm.default: torch.bmm,
+    _aten.addmm.default: torch.addmm,
+    _aten.baddbmm.default: torch.baddbmm,
+    _aten.linear.default: linear,
+    PACKED_PRODUCT: packed_product,
+    _aten.convolution.default: torch.convolution,
+    _aten.cat.default: torch.cat,
+    _aten.embedding.default: torch.embedding,
+}
+"""Functions that take the same arguments in the same order."""
+
+INTO_MEMORY = frozenset(
+    {
+        *(_aten.mm.default, _aten.bmm.default, _aten.addmm.default, _aten.baddbmm.default, _aten.linear.default),
+        PACKED_PRODUCT,
+    }
+)
+"""Those that take `out=` and write there without a copy."""
+
+FEWEST_BYTES = 1 << 16
+"""Smaller results come from memory that the C library recycles as well."""
+
+
+def has_proven_sizes(operation: Operation) -> bool:
+    """Whether a call's results must have the sizes that are noted for them, whatever those are that stay open."""
+    noted = [version.note.sizes for version in operation.products]
+    given = [value.note.sizes for value in operation.arguments if isinstance(value, Version)]
+    varying = all_of(SizeExpression, [*noted, *given, operation.arguments, operation.keywords])
+    if not any(True for _ in varying):
+        return True
+    name = operation.event.target.overloadpacket.__name__
+    if name == "linear":
+        return noted == [(*given[0][:-1], given[1][0])]
+    if name == "packed_product":
+        return noted == [(*given[0][:-1], operation.arguments[2])]
+    if name in ("mm", "bmm", "addmm", "baddbmm") and len(given) >= 2:
+        return noted == [(*given[-2][:-1], given[-1][-1])]
+    if name == "_scaled_dot_product_flash_attention_for_cpu":
+        return noted == [(*given[0][:-1], given[2][-1]), given[0][:-1]]
+    if name == "select" and -2 <= operation.arguments[2] <= 1:  # sizes that stay open are at least 2
+        rest = list(given[0])
+        del rest[operation.arguments[1]]
+        return noted == [tuple(rest)]
+    return name in _LIKE_THE_FIRST and all(sizes == given[0] for sizes in noted)
+
+
+_LIKE_THE_FIRST = frozenset({"bernoulli", "native_dropout", "rand_like", "randn_like", "empty_like", "clone"})
+"""Operators whose results have the sizes of their first argument."""
+
+__all__ = ["DIRECT", "FEWEST_BYTES", "INTO_MEMORY", "empty", "has_proven_sizes"]

@@ -1,0 +1,136 @@
+"""From a region to a graph: its operations lowered into the op table's vocabulary, one after the other.
+
+In: a region, and sizes that are to stay open. Out: a graph with the region's inputs and outputs, in order. A result
+that eager PyTorch lays out in another order than row-major is computed in that order: the graph's output is the
+permuted tensor, and its layout says how to turn it back, which costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ingot.base import sizes
+from ingot.base.dtypes import DataType
+from ingot.base.errors import UnsupportedError
+from ingot.base.numbers import number_type
+from ingot.base.sizes import Size, SizeExpression
+from ingot.frontend.aten import lowering_for
+from ingot.frontend.jit.lowering.partition import Region
+from ingot.frontend.jit.trace.ssa import Operation, Version
+from ingot.frontend.jit.trace.trace import TensorMeta, Variable, all_of, stride_order
+from ingot.ir.builder import Builder
+from ingot.ir.graph import Graph
+from ingot.ir.torch_types import from_torch
+
+
+@dataclass(frozen=True, slots=True)
+class RegionGraph:
+    graph: Graph
+    layouts: tuple[tuple[int, ...] | None, ...]
+    """Per output, the order of axes that turns it back to the shape eager gives it; None if it is that already."""
+    numbers: tuple[Variable | Size, ...]
+    """What the graph takes after its tensors."""
+    conditions: tuple[tuple[Size, Size], ...]
+    """Sizes that must be equal for it to hold."""
+
+
+def build_region(region: Region) -> RegionGraph:
+    """The graph of a region."""
+    building = _Building(region)
+    for operation in region.operations:
+        building.lower(operation)
+    return building.finish()
+
+
+class _Building:
+    """A region's graph in the making, with names of its own for sizes that none of its inputs has alone."""
+
+    def __init__(self, region: Region):
+        self.region = region
+        self.builder = Builder()
+        given = [(operation.arguments, operation.keywords) for operation in region.operations]
+        self.numbers: list[Variable | Size] = list(dict.fromkeys(all_of(Variable, given)))
+        self.renamed = self._rename_sizes(list(all_of(SizeExpression, given)))
+        self.handles: dict[Any, Any] = {}
+        for version in region.inputs:
+            self.handles[version] = self.builder.tensor_input(self._sizes(version.note.sizes), _dtype(version.note))
+        for number in self.numbers:
+            kind = number_type(number.type()) if isinstance(number, Variable) else DataType.Int
+            self.handles[number] = self.builder.scalar_input(kind)
+
+    def _rename_sizes(self, used: Sequence[Size]) -> dict[str, Size]:
+        """Replacements for symbols that no input has alone: numbers of the graph, or other symbols.
+
+        Where operations say nothing about sizes, all that counts of a product is where else it is met.
+        """
+        declared = [size for version in self.region.inputs for size in version.note.sizes]
+        alone = {str(size) for size in declared if sizes.is_symbol(size)}
+        missing = sorted({name for size in (*declared, *used) for name in sizes.symbols(size)} - alone)
+        self.opaque: dict[Size, Size] = {}
+        if missing and not used:
+            compound = [size for size in declared if not isinstance(size, int) and not sizes.is_symbol(size)]
+            self.opaque = {size: sizes.symbol(f"product{i}") for i, size in enumerate(dict.fromkeys(compound))}
+            return {}
+        first = len(self.region.inputs) + len(self.numbers)
+        self.numbers += [sizes.symbol(name) for name in missing]
+        return {name: sizes.symbol(f"n{first + index}") for index, name in enumerate(missing)}
+
+    def _sizes(self, declared: Sequence[Size]) -> list[Size]:
+        return [self.opaque.get(size, size) if self.opaque else self._renamed(size) for size in declared]
+
+    def _renamed(self, size: Size) -> Size:
+        return sizes.substitute(size, self.renamed) if self.renamed else size
+
+    def lower(self, operation: Operation) -> None:
+        lowering = lowering_for(operation.target, operation.products[0].note.device.type)
+        assert lowering is not None
+        arguments = [self._value(given) for given in operation.arguments]
+        keywords = {name: self._value(given) for name, given in operation.keywords.items()}
+        made = lowering(self.builder, arguments, keywords)
+        results = operation.results if isinstance(operation.results, list | tuple) else [operation.results]
+        for version, handle in zip(results, made if isinstance(made, list | tuple) else [made], strict=True):
+            if version.producer is operation and version not in self.handles:
+                self.handles[version] = handle
+
+    def _value(self, given: Any) -> Any:
+        if isinstance(given, Version | Variable):
+            return self.handles[given]
+        if isinstance(given, SizeExpression):
+            return self._renamed(given)
+        if isinstance(given, list):
+            return [self._value(element) for element in given]
+        if isinstance(given, tuple):
+            return tuple(self._value(element) for element in given)
+        return given
+
+    def finish(self) -> RegionGraph:
+        layouts = []
+        for version in self.region.outputs:
+            order = stride_order(version.note)
+            handle = self.handles[version]
+            layouts.append(None if order is None else _inverse(order))
+            self.builder.add_output(handle if order is None else self.builder.call("permute", (handle, order)))
+        for version in self.region.writes:
+            leaf = next(i for i in self.region.inputs if i.register == version.register and i.producer is None)
+            self.builder.add_output(self.handles[version], alias_input=self.handles[leaf])
+        graph = self.builder.build()
+        conditions = [(self._original(one.left), self._original(one.right)) for one in graph.assumptions]
+        return RegionGraph(graph, tuple(layouts), tuple(self.numbers), tuple(conditions))
+
+    def _original(self, size: Size) -> Size:
+        """A size of the graph in the trace's own symbols."""
+        back = {str(new): sizes.symbol(name) for name, new in self.renamed.items()}
+        return sizes.substitute(size, back | {str(new): size for size, new in self.opaque.items()})
+
+
+def _inverse(order: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(order)), key=lambda position: order[position]))
+
+
+def _dtype(note: TensorMeta) -> DataType:
+    dtype = from_torch(note.dtype)
+    if dtype is None:
+        raise UnsupportedError(f"{note.dtype} is left to PyTorch")
+    return dtype

@@ -1,0 +1,127 @@
+"""Channels last: convolutions with packed weights give tensors in this order, whatever they were given.
+
+The order is kept from one convolution to the next, through everything that works element by element and through
+pooling. What needs the order that was recorded, a view or a result, gets a copy in that order.
+
+In: a trace in which some convolutions are packed. Out: a trace whose notes tell how tensors lie. Always holds: views
+that were possible are still possible, and results lie as they did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.trace.trace import (
+    Made,
+    TensorMeta,
+    Trace,
+    TraceOp,
+    TraceValue,
+    renumbered,
+    replace_values,
+    values_in,
+    written_arguments,
+)
+
+_aten: Any = torch.ops.aten
+
+KEEPING = frozenset(
+    {
+        *("_convolution_pointwise", "convolution", "max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d"),
+        *("add", "add_", "sub", "mul", "mul_", "div", "clamp", "clamp_", "clamp_min", "clamp_min_", "relu", "relu_"),
+        *("leaky_relu", "leaky_relu_", "elu", "gelu", "silu", "silu_", "sigmoid", "sigmoid_", "tanh", "hardsigmoid"),
+        *("hardswish", "hardswish_", "hardtanh", "hardtanh_"),
+    }
+)
+"""Operators whose results lie as their operands do. One that is named here wrongly costs a copy and no more."""
+_INDIFFERENT = frozenset({"mean", "sum"})
+"""Operators that are generated for operands in any order, and whose results have no channels left to be last."""
+
+
+def name_of(event: TraceOp) -> str:
+    return event.target.overloadpacket.__name__
+
+
+def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a tensor of four axes whose channels are last."""
+    return torch.empty(shape, device="meta", memory_format=torch.channels_last).stride()
+
+
+def may_be_turned(trace: Trace, register: TraceValue) -> bool:
+    """Whether nobody can tell that a tensor lies in another order: if it is written, then whole, and has no views."""
+    storage = trace.note(register).storage
+    has_views = sum(note.storage == storage for note in trace.tensors) > 1
+    for event in trace.events:
+        written = values_in(written_arguments(event.target, event.arguments, event.keywords))
+        is_written = any(trace.note(one).storage == storage for one in written)
+        if is_written and (has_views or name_of(event) not in KEEPING):
+            return False
+    return True
+
+
+def keep_channels_last(trace: Trace, packed: set[TraceValue]) -> Trace:
+    """The trace with the results of packed convolutions, and what follows from them, channels last."""
+    return _Turning(trace, list(trace.tensors), packed).turned() if packed else trace
+
+
+@dataclasses.dataclass(slots=True)
+class _Turning:
+    trace: Trace
+    tensors: list[TensorMeta]
+    packed: set[TraceValue]
+    events: list[TraceOp] = dataclasses.field(default_factory=list)
+    turned_registers: set[TraceValue] = dataclasses.field(default_factory=set)
+    """Those that lie in another order than was recorded."""
+    copies: dict[TraceValue, TraceValue] = dataclasses.field(default_factory=dict)
+    """Copies in the order that was recorded."""
+
+    def turned(self) -> Trace:
+        for event in self.trace.events:
+            is_concerned = not self.turned_registers.isdisjoint(event.operands)
+            if self.packed.isdisjoint(event.products) and not is_concerned:
+                self.events.append(event)
+            elif name_of(event) in KEEPING and self._may_turn(event):
+                self._turn(event)
+            elif name_of(event) in _INDIFFERENT:
+                self.events.append(event)
+            else:
+                self.events.append(self._with_copies(event))
+        results = replace_values(self.trace.results, lambda register: self._recorded(register, "the results"))
+        trace = dataclasses.replace(self.trace, tensors=self.tensors, results=results)
+        return renumbered(trace, self.events)
+
+    def _may_turn(self, event: TraceOp) -> bool:
+        return all(one in self.turned_registers or may_be_turned(self.trace, one) for one in event.products)
+
+    def _turn(self, event: TraceOp) -> None:
+        self.events.append(event)
+        for register in event.products:
+            note = self.tensors[register.index]
+            self.copies.pop(register, None)  # it may just have been written
+            is_new = register not in event.operands
+            if is_new and len(note.shape) == 4 and note.strides != strides_of(note.shape):
+                self.tensors[register.index] = dataclasses.replace(note, strides=strides_of(note.shape))
+                self.turned_registers.add(register)
+
+    def _with_copies(self, event: TraceOp) -> TraceOp:
+        recorded = lambda register: self._recorded(register, event.place)
+        arguments = replace_values(event.arguments, recorded)
+        return dataclasses.replace(event, arguments=arguments, keywords=replace_values(event.keywords, recorded))
+
+    def _recorded(self, register: TraceValue, place: str) -> TraceValue:
+        """A register that lies as it did when it was recorded: a copy, if it does not."""
+        if register not in self.turned_registers:
+            return register
+        if register not in self.copies:
+            note = dataclasses.replace(self.trace.note(register), origin=Made(0), storage=self._new_storage())
+            copy = self.copies[register] = TraceValue(len(self.tensors))
+            self.tensors.append(note)
+            keywords = {"memory_format": torch.contiguous_format}
+            self.events.append(TraceOp(_aten.clone.default, (register,), keywords, copy, place))
+        return self.copies[register]
+
+    def _new_storage(self) -> int:
+        return 1 + max(note.storage for note in self.tensors)

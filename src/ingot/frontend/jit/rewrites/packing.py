@@ -1,0 +1,149 @@
+"""Weights in another order, where measuring finds them quicker: that of generated code for products, and that of the
+library for convolutions.
+
+In: a trace whose weights are known. Out: its products and convolutions replaced by calls that take packed weights,
+which are part of the program and not read again. Convolutions are packed all together or not at all: packed ones give
+channels last, so that one among others would have everything turned twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.autotune.benchmarking import CLEARLY, seconds_of
+from ingot.frontend.jit.rewrites.channels_last import may_be_turned
+from ingot.frontend.jit.rewrites.frozen import FrozenTrace
+from ingot.frontend.jit.rewrites.product_strategies import PACKED_PRODUCT, is_row, packed_if_quicker
+from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue
+from ingot.runtime.plan import is_plain
+
+_aten: Any = torch.ops.aten
+
+
+def pack_products(trace: Trace) -> Trace:
+    """The trace with the weights of its products packed, where those are known."""
+    frozen = FrozenTrace.of(trace)
+    for index, event in enumerate(frozen.events):
+        found = None if event is None or event.keywords else _product(frozen, event)
+        if found is None:
+            continue
+        source, matrix, bias = found
+        panels = packed_if_quicker(frozen.note(source), matrix)
+        if panels is not None:
+            frozen.replace(index, PACKED_PRODUCT, (source, panels, matrix.shape[1], bias), None)
+    return frozen.finish()
+
+
+def _product(frozen: FrozenTrace, event: TraceOp) -> tuple[TraceValue, torch.Tensor, torch.Tensor | None] | None:
+    """What is multiplied with which known matrix, and the known bias; None for everything else."""
+    given = event.arguments
+    if event.target is _aten.linear.default:
+        source, matrix, bias = given[0], frozen.known(given[1]), given[2:]
+        matrix = None if matrix is None else matrix.t()
+    elif event.target in (_aten.addmm.default, _aten.mm.default):
+        source, matrix, bias = given[-2], frozen.known(given[-1]), given[:-2]
+    else:
+        return None
+    known = [frozen.known(one) for one in bias]
+    if matrix is None or any(one is None or not _is_bias(one, matrix) for one in known):
+        return None
+    return source, matrix, known[0] if known else None
+
+
+def _is_bias(given: torch.Tensor, matrix: torch.Tensor) -> bool:
+    is_plain_float = given.dtype is torch.float32 and is_plain(given)
+    return is_plain_float and is_row(tuple(given.shape), given.stride(), matrix.shape[1])
+
+
+# --- convolutions -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Convolution:
+    """A convolution that could be packed, and the relu after it that it would take in."""
+
+    index: int
+    event: TraceOp
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    rectifier: int | None
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        _, _, _, stride, padding, dilation, _, _, groups = self.event.arguments
+        return padding, stride, dilation, groups
+
+    def plain(self, given: torch.Tensor) -> torch.Tensor:
+        made = torch.convolution(given, self.weight, self.bias, *self.event.arguments[3:])
+        return made if self.rectifier is None else made.relu_()
+
+    def packed_arguments(self, pack: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        """What the packed call takes after the tensor."""
+        packed = pack(self.weight, *self.settings, list(shape))
+        return packed, self.bias, *self.settings, "none" if self.rectifier is None else "relu", [], ""
+
+
+def pack_convolutions(frozen: FrozenTrace) -> set[TraceValue]:
+    """Pack the weights of all convolutions, if they take clearly less time together; the results of those packed."""
+    pack, call = _find("_reorder_convolution_weight"), _find("_convolution_pointwise")
+    if pack is None or call is None or frozen.trace.symbols:
+        return set()
+    found = [made for index, event in enumerate(frozen.events) if (made := _convolution(frozen, index, event))]
+    shapes = [frozen.note(one.event.arguments[0]).shape for one in found]
+    try:
+        packed = [one.packed_arguments(pack, shape) for one, shape in zip(found, shapes, strict=True)]
+        if not _is_quicker(found, shapes, packed, call):
+            return set()
+    except RuntimeError:  # the library does not have it for these sizes
+        return set()
+    for one, arguments in zip(found, packed, strict=True):
+        frozen.replace(one.index, call, (one.event.arguments[0], *arguments), one.rectifier)
+    return {frozen.event(one.index).results for one in found}
+
+
+def _convolution(frozen: FrozenTrace, index: int, event: TraceOp | None) -> _Convolution | None:
+    """An event as a convolution that can be packed; None if it is none."""
+    if event is None or event.target is not _aten.convolution.default:
+        return None
+    weight, bias, is_transposed = frozen.known(event.arguments[1]), event.arguments[2], event.arguments[6]
+    if weight is None or frozen.is_missing(bias) or is_transposed or weight.dim() != 4:
+        return None
+    if not _is_float(frozen, event.results) or len(frozen.note(event.results).shape) != 4:
+        return None
+    rectifier = frozen.rectifier(index, event.results)
+    result = event.results if rectifier is None else frozen.event(rectifier).results
+    if not may_be_turned(frozen.trace, result):
+        return None
+    return _Convolution(index, event, weight, frozen.known(bias), rectifier)
+
+
+def _is_quicker(found: list[_Convolution], shapes: list[tuple[int, ...]], packed: list[Any], call: Any) -> bool:
+    """Whether all convolutions together take clearly less time packed. Those that are alike are measured once."""
+    measured: dict[Any, tuple[float, ...]] = {}
+    total = [0.0, 0.0]
+    for one, shape, arguments in zip(found, shapes, packed, strict=True):
+        key = repr((shape, one.weight.shape, one.settings, one.rectifier is None, one.bias is None))
+        if key not in measured:
+            measured[key] = _seconds(one, shape, call, arguments)
+        total = [sum(pair) for pair in zip(total, measured[key], strict=True)]
+    return total[0] < CLEARLY * total[1]
+
+
+def _seconds(one: _Convolution, shape: tuple[int, ...], call: Any, arguments: Any) -> tuple[float, ...]:
+    """What a convolution takes, packed and plain, each on a tensor that lies as it likes it."""
+    given = torch.randn(shape)
+    turned = given.to(memory_format=torch.channels_last)
+    return seconds_of(lambda: call(turned, *arguments), lambda: one.plain(given))
+
+
+def _find(name: str) -> Any:
+    """An operator of torch's that only some builds have; None where it is missing."""
+    return getattr(getattr(torch.ops.mkldnn, name, None), "default", None)
+
+
+def _is_float(frozen: FrozenTrace, register: TraceValue) -> bool:
+    note = frozen.note(register)
+    return note.dtype is torch.float32 and note.device.type == "cpu"

@@ -1,0 +1,4 @@
+"""Recorded calls: the recorder, the trace it writes, and the trace in SSA form.
+
+In: a function that runs eagerly on its own arguments. Out: eager's result and a `Trace` of aten operations, or why not.
+"""

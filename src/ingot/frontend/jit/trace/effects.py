@@ -1,0 +1,193 @@
+"""What Python does during a recorded call besides PyTorch's operations, as far as later calls would miss it.
+
+In: a thread that runs a user's function. Out: every piece of the user's code that begins to run, once, and every effect
+that no operation stands for: printing, reading clocks, drawing or seeding random numbers, waiting for a GPU, and native
+code of other packages, which may read and write tensors unseen. Python's own profiling hook tells of both. Where
+somebody else profiles the thread already, nothing is seen, and the search of the surroundings before the call must do.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import random
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+
+from ingot.frontend.jit.guards.library_code import is_librarys
+
+_CLOCKS = frozenset(
+    [
+        "time",
+        "time_ns",
+        "perf_counter",
+        "perf_counter_ns",
+        "monotonic",
+        "process_time",
+        "now",
+        "today",
+        "utcnow",
+        "sleep",
+    ]
+)
+_FILES = frozenset({"print", "write", "open", "input"})
+_SUSPECTS = _CLOCKS | _FILES
+_STREAMS = frozenset({"_cuda_synchronize", "_cuda_setStream", "_cuda_memoryStats", "_cuda_memorySnapshot"})
+"""Functions of torch's own by which a GPU is waited for, told another stream, or asked about its memory."""
+_LAUNCHES = frozenset({"_cuda_jiterator_compile_and_launch_kernel"})
+"""Functions of torch's own that compute something without an operation."""
+_KNOWN_MODULES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "functorch", "ingot"})
+"""Whose native functions are known to do what they do through operations, or nothing that counts."""
+_TELLER = "warnings"
+"""The module that prints what is printed once."""
+
+
+_ASKS_FOR_MODES = torch.overrides.has_torch_function
+"""By which functions of torch find out whether anybody watches them."""
+_STREAM_OBJECTS = (torch.Stream, torch.Event, torch.cuda.Stream, torch.cuda.Event)
+
+
+class EffectMonitor:
+    """Watches one thread while a context lasts."""
+
+    def __init__(
+        self,
+        on_code: Callable[[types.FrameType], None],
+        on_context: Callable[[contextvars.ContextVar[Any], bool], None],
+        on_effect: Callable[[str], None],
+    ):
+        """`on_code` is called when code begins to run that did not run before, `on_context` when a context variable is
+        about to be touched, and whether it is read, `on_effect` with what is done."""
+        self._on_code = on_code
+        self._on_context = on_context
+        self._on_effect = on_effect
+        self._looks_away = False
+        self._seen: set[types.CodeType] = set()
+        self._is_watching = False
+        self._numbers: Any = None
+        self._hidden: Any = None
+        """While a module asks for modes that it is not to find."""
+        self._collecting: types.FrameType | None = None
+        self._collectors: set[Any] = set()
+
+    def __enter__(self) -> EffectMonitor:
+        self._numbers = _state_of_numpys_numbers()
+        self._collectors = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+        if sys.getprofile() is None:
+            self._is_watching = True
+            sys.setprofile(self._notice)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_watching:
+            sys.setprofile(None)
+        if _state_of_numpys_numbers() != self._numbers:
+            self._on_effect("it draws numpy's random numbers")
+
+    def paused(self) -> _Paused:
+        """A block that is nobody's business: the recording itself, or an operation, whatever that does inside. Most of
+        what Python does while a call is recorded is the recording."""
+        return _Paused(self)
+
+    def _notice(self, frame: types.FrameType, event: str, called: Any) -> None:
+        if self._looks_away:
+            return
+        if self._collecting is not None:  # the garbage collector has called somebody in between
+            if event == "return" and frame is self._collecting:
+                self._collecting = None
+        elif event == "call":
+            if frame.f_code in self._collectors:
+                self._collecting = frame
+            elif frame.f_code not in self._seen:
+                self._seen.add(frame.f_code)
+                self._on_code(frame)
+        elif called is _ASKS_FOR_MODES:
+            self._answer_as_outside(frame, event)
+        elif event == "c_call" and isinstance(getattr(called, "__self__", None), contextvars.ContextVar):
+            self._on_context(called.__self__, called.__name__ == "get")
+        elif event == "c_call":
+            effect = _effect(frame, called)
+            if effect is not None:
+                self._on_effect(effect)
+
+    def _answer_as_outside(self, frame: types.FrameType, event: str) -> None:
+        """Keep the modes of a recording from modules of PyTorch's that do otherwise where there are any: under autocast
+        a transformer's layer would give another type."""
+        if self._hidden is not None:
+            self._hidden.__exit__(None, None, None)
+            self._hidden = None
+        elif event == "c_call" and torch._C._is_any_autocast_enabled() and _is_a_module(frame):
+            self._hidden = torch._C.DisableTorchFunction()
+            self._hidden.__enter__()
+
+
+def _is_a_module(frame: types.FrameType) -> bool:
+    return frame.f_globals.get("__name__", "").startswith("torch.nn.modules.")
+
+
+class _Paused:
+    """What `contextmanager` would make takes as long as an operation."""
+
+    __slots__ = ("_before", "_witness")
+
+    def __init__(self, witness: EffectMonitor):
+        self._witness = witness
+
+    def __enter__(self) -> None:
+        self._before, self._witness._looks_away = self._witness._looks_away, True
+        if self._witness._is_watching and not self._before:
+            sys.setprofile(None)  # being told of nothing takes less time than looking away from everything
+
+    def __exit__(self, *_: object) -> None:
+        if self._witness._is_watching and not self._before and sys.getprofile() is None:
+            sys.setprofile(self._witness._notice)
+        self._witness._looks_away = self._before
+
+
+def _home(called: Any, owner: Any) -> str:
+    """The module that a built-in function, or the type of a built-in method, is from."""
+    if isinstance(owner, types.ModuleType):
+        return owner.__name__
+    named = getattr(called, "__module__", None)
+    if named is not None or owner is None:
+        return named or "builtins"
+    kind = owner if isinstance(owner, type) else type(owner)
+    definer = next((base for base in kind.__mro__ if called.__name__ in base.__dict__), kind)
+    return definer.__module__
+
+
+def _effect(frame: types.FrameType, called: Any) -> str | None:
+    """What a call of a built-in function does that is not to be left out; None if nothing."""
+    owner = getattr(called, "__self__", None)
+    if isinstance(owner, random.Random):
+        return "it draws Python's random numbers"
+    if isinstance(owner, torch.Generator):
+        return "it seeds or reads a random generator"
+    name = getattr(called, "__name__", "")
+    if name in _STREAMS or isinstance(owner, _STREAM_OBJECTS):
+        return "it waits for a GPU, or deals with its streams, events or memory"
+    home = _home(called, owner)
+    if name in _LAUNCHES or home.partition(".")[0] not in _KNOWN_MODULES:
+        return f"it calls native code that no operation tells of ({home}.{name})"
+    if name not in _SUSPECTS:
+        return None
+    caller = frame.f_globals.get("__name__")
+    if caller == _TELLER or (name != "write" and is_librarys(caller)):
+        return None
+    module = getattr(called, "__module__", None) or type(owner).__module__
+    if name in _CLOCKS and (module == "time" or getattr(owner, "__module__", None) == "datetime"):
+        return f"it reads the clock ({name})"
+    if name in _FILES and module in ("builtins", "io", "_io"):
+        return f"it prints, or reads or writes files ({name})"
+    return None
+
+
+def _state_of_numpys_numbers() -> Any:
+    """Where numpy's own generator stands; its functions are not seen by the hook."""
+    state = numpy.random.get_state(legacy=False)
+    return state["state"]["pos"], state["state"]["key"].tobytes(), state["has_gauss"]

@@ -1,0 +1,482 @@
+"""Recording a call: the user's function runs eagerly on its own arguments while its operations are noted down.
+
+In: a function, its arguments, and the tensors its surroundings hold. Out: eager's own result, and either a trace or the
+reason why there is none. Nothing runs twice and nothing is simulated: what cannot be recorded has been computed all the
+same. Two modes of torch watch. The dispatch mode sees every operation; the function mode sees what Python asks of
+tensors without an operation: their sizes, their memory, their values as numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from ingot.base.errors import CaptureError
+from ingot.frontend.jit.arguments.numbers import marks_in
+from ingot.frontend.jit.arguments.structure import take_apart
+from ingot.frontend.jit.arguments.tensors import refused_tensor
+from ingot.frontend.jit.guards.environment import Environment
+from ingot.frontend.jit.guards.library_code import is_librarys
+from ingot.frontend.jit.guards.torch_state import state_of_torch
+from ingot.frontend.jit.trace.effects import EffectMonitor
+from ingot.frontend.jit.trace.queries import OBLIVIOUS, READS_MEMORY, READS_SIZES
+from ingot.frontend.jit.trace.trace import (
+    Argument,
+    Made,
+    Origin,
+    Surrounding,
+    TensorMeta,
+    Trace,
+    TraceOp,
+    TraceValue,
+    all_of,
+    is_mutable,
+    tags_of,
+)
+
+_MOST_EVENTS = 100_000
+"""A longer recording is a loop that should not be unrolled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Why a call could not be recorded, and the line of the user's code where that was found."""
+
+    reason: str
+    place: str
+
+
+_LOSES_OUT = frozenset({"matrix_rank", "linalg_matrix_rank"})
+"""Functions whose `out=` PyTorch forgets to write where a mode sees what they are made of."""
+_CASTS_WITHIN = frozenset(
+    {
+        *("pinv", "linalg_pinv", "pinverse", "bilinear"),
+        *("_native_multi_head_attention", "_transformer_encoder_layer_fwd"),
+    }
+)
+"""Functions of several operations that a mode sees as one, so that autocast finds none of them."""
+_KNOWN = ("aten", "prim", "prims", "profiler")
+"""What the names of operations begin with that are made of no others, apart from those above."""
+_PUT_OFF = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative, torch._C.DispatchKey.ZeroTensor)
+
+
+class _OperationMode(TorchDispatchMode):
+    """Hands every operation to a recording."""
+
+    def __init__(self, recording: Recording, witness: EffectMonitor):
+        super().__init__()
+        self._recording = recording
+        self._witness = witness
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False keeps torch from importing its tracing compiler for the sake of this mode."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with self._witness.paused(), torch._C.DisableTorchFunction(), _as_outside_of_modes():
+            return self._recording.operate(func, args, kwargs or {})
+
+
+def _as_outside_of_modes() -> Any:
+    """A block in which PyTorch conjugates and negates what it has put off, as everywhere else. Within a mode it does
+    not, and operations that make such tensors for themselves, as linalg.pinv does, would be wrong."""
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    for key in _PUT_OFF:
+        excluded = excluded.remove(key)
+    return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
+
+
+def _cannot_be_watched(function: Any, kwargs: Mapping[str, Any]) -> str | None:
+    """Why a function of torch gives another result where a mode sees what it is made of, if it does."""
+    is_operation = isinstance(function, OpOverload | OpOverloadPacket)
+    name = getattr(function.overloadpacket if isinstance(function, OpOverload) else function, "__name__", "")
+    if "out" in kwargs and name in _LOSES_OUT:
+        return f"PyTorch does not write the result of {name} while it is recorded"
+    if torch._C._is_any_autocast_enabled():
+        is_known = str(function).partition(".")[0] in _KNOWN if is_operation else True
+        if name in _CASTS_WITHIN or not is_known:
+            return f"autocast may cast what {name} is made of"
+    return None
+
+
+class _IntrospectionMode(TorchFunctionMode):
+    """Hands every function of torch that Python calls to a recording."""
+
+    def __init__(self, recording: Recording, witness: EffectMonitor):
+        super().__init__()
+        self._recording = recording
+        self._witness = witness
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        recording, kwargs = self._recording, kwargs or {}
+        with self._witness.paused():
+            recording.on_query(func)
+            handed = marks_in(args, kwargs)
+            why_not = _cannot_be_watched(func, kwargs)
+        if why_not:
+            recording.stop(why_not)
+            with _disable_current_modes():
+                return func(*args, **kwargs)
+        before, recording.handed = recording.handed, handed
+        try:
+            return func(*args, **kwargs)
+        finally:
+            recording.handed = before
+
+
+class Recording:
+    """A recording in progress, on one thread."""
+
+    def __init__(self, arguments: Sequence[torch.Tensor], surroundings: Environment, strict: bool = False):
+        """`arguments` are the tensors passed. A strict recording raises an error where others stop."""
+        self.trace = Trace(casts=torch._C._is_any_autocast_enabled())
+        self.broken: Broken | None = None
+        self._surroundings = surroundings
+        self._strict = strict
+        self._registers: dict[int, tuple[weakref.ref[Any], TraceValue]] = {}
+        self._leaf_storages: dict[int, int] = {}
+        self._storages = 0
+        self._kept: list[Any] = []
+        self._arguments = arguments
+        self._definition: str | None = None
+        self.handed: frozenset[int] = frozenset()
+        """The marked numbers that the function of torch which runs now was given."""
+        self._constant: set[TraceValue] = set()
+        """Registers that hold the same at every call like this: nothing that they are made of was passed or found."""
+        for position, tensor in enumerate(arguments):
+            if self._find(tensor) is None:
+                self._add_leaf(tensor, Argument(position))
+
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call the function and note down what it does."""
+        before = state_of_torch()
+        parts_before = _parts(args, kwargs)
+        with (
+            EffectMonitor(self._saw, self._surroundings.touch_context, self.stop) as witness,
+            _uncached_casts(),
+            _IntrospectionMode(self, witness),
+            _OperationMode(self, witness),
+        ):
+            result = function(*args, **kwargs)
+        self._definition = _definition(function)
+        left_set = self._surroundings.sets_context()
+        if left_set is not None:
+            self.stop(f"it sets the context variable {left_set}")
+        if any(map(_own_attributes, self._arguments)):
+            self.stop("a tensor that it was given has attributes of its own")
+        if _parts(args, kwargs) != parts_before:
+            self.stop("it changes a list, a dictionary or an object that it was given")
+        if state_of_torch() != before:
+            self.stop("it changes a setting of PyTorch, such as the grad mode, for those who come after it")
+        return result
+
+    def _saw(self, frame: types.FrameType) -> None:
+        if self.broken is None:
+            reason = self._surroundings.saw(frame)
+            if reason is not None:
+                self.stop(reason)
+
+    def stop(self, reason: str) -> None:
+        """Record no further; the call goes on."""
+        if self.broken is None:
+            self.broken = Broken(reason, self._definition or user_place())
+            if self._strict:
+                raise CaptureError(f"{reason} ({self.broken.place})")
+
+    def value_of(self, tensor: torch.Tensor) -> TraceValue | None:
+        """The register of a tensor that the function returned; None if it came from nowhere."""
+        return self._find(tensor) or self._surrounding(tensor)
+
+    # --- what the modes see -------------------------------------------------------------------------------------------
+
+    def on_query(self, function: Any) -> None:
+        """Python is about to call a function or to read an attribute of tensors."""
+        name = getattr(function, "__name__", "")
+        if name in ("__get__", "__set__", "__delete__"):
+            attribute = getattr(getattr(function, "__self__", None), "__name__", "")
+            if name != "__get__":
+                self.stop(f"the attribute {attribute} of a tensor is set")
+            name = attribute
+        if name == "requires_grad" and not is_librarys(sys._getframe(2).f_globals.get("__name__")):
+            self.stop("it asks whether a tensor requires gradients, which may be otherwise at the next call")
+        if name in READS_MEMORY:
+            self.stop(f"{name} looks at a tensor's memory, which generated code does not pass through Python")
+        elif name in READS_SIZES or (isinstance(function, types.FunctionType) and name not in OBLIVIOUS):
+            self.trace.reads_sizes = True
+
+    def operate(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """One operation: run it, and note it down."""
+        if self.broken is None:
+            if torch.Tag.data_dependent_output in tags_of(target) and self._is_constant(args, kwargs):
+                self.trace.reads_constants = True
+                return target(*args, **kwargs)
+            view = turned_view(target)
+            if view is not None and self._is_own(args[0]):
+                return self._turn(view, target(*args, **kwargs), args, kwargs)
+            why_not = refusal(target, args, kwargs) or (
+                len(self.trace.events) >= _MOST_EVENTS and "the call never ends"
+            )
+            if why_not:
+                self.stop(why_not)
+        if self.broken is not None or target.namespace == "profiler":
+            return target(*args, **kwargs)
+        if target.overloadpacket._qualified_op_name in _LIFTS:
+            return self._lift(target(*args, **kwargs))
+        given = self._encode(list(args)), self._encode(dict(kwargs))
+        changeable = all_of(torch.Tensor, (args, kwargs)) if is_mutable(target) else []
+        shapes = [(tensor, tensor.shape) for tensor in changeable]
+        try:
+            result = target(*args, **kwargs)
+        except Exception:  # if the function catches it, what follows depends on values
+            self.broken = Broken(f"{target} raises an error", user_place())
+            raise
+        if any(tensor.shape != shape for tensor, shape in shapes):
+            self.stop(f"{target} changes the size of a tensor")
+        if self.broken is None:
+            storages = {_storage(tensor): register for tensor, register in self._operands((args, kwargs))}
+            results = self._decode_results(result, storages)
+            keywords = _with_device(given[1], result)
+            event = TraceOp(target, tuple(given[0]), keywords, results, user_place(), self.handed)
+            self._note_constants(event, is_mutable(target))
+            self.trace.events.append(event)
+        return result
+
+    def _is_own(self, tensor: torch.Tensor) -> bool:
+        """Whether the call itself has made a tensor."""
+        register = self._find(tensor)
+        return register is not None and not self.trace.note(register).is_leaf
+
+    def _turn(self, view: Any, tensor: torch.Tensor, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
+        """A tensor that has been given another shape in place: from now on it is a view of what it was."""
+        before = self._find(tensor)
+        assert before is not None
+        made = self._add(tensor, Made(len(self.trace.events)), self.trace.note(before).storage)
+        event = TraceOp(view, (before, *args[1:]), dict(kwargs), made, user_place(), self.handed)
+        self._note_constants(event, is_write=False)
+        self.trace.events.append(event)
+        return tensor
+
+    def _lift(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor that Python made of numbers: later calls copy what it held, as they may write into it."""
+        if not tensor.untyped_storage().resizable():  # memory of somebody else's, such as a numpy array
+            self.stop("a tensor is made of memory that is not PyTorch's")
+            return tensor
+        constant = tensor.clone()
+        self.trace.surroundings.append(constant)
+        source = self._add_leaf(constant, Surrounding(len(self.trace.surroundings) - 1))
+        made = self._add_made(tensor, {})
+        self._constant.update((source, made))
+        self.trace.events.append(TraceOp(torch.ops.aten.clone.default, (source,), {}, made, user_place()))
+        return tensor
+
+    # --- constants ----------------------------------------------------------------------------------------------------
+
+    def _is_constant(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        tensors = all_of(torch.Tensor, (list(args), dict(kwargs)))
+        return all(self._find(tensor) in self._constant for tensor in tensors)
+
+    def _note_constants(self, event: TraceOp, is_write: bool) -> None:
+        """What is made of constants is constant, unless it is random or was never written."""
+        target = event.target
+        is_known = (
+            torch.Tag.nondeterministic_seeded not in tags_of(target) and "empty" not in target.overloadpacket.__name__
+        )
+        if is_known and not is_write and all(operand in self._constant for operand in event.operands):
+            self._constant.update(event.products)
+        elif is_write:
+            written = {self.trace.note(operand).storage for operand in event.operands}
+            self._constant = {one for one in self._constant if self.trace.note(one).storage not in written}
+
+    # --- registers ----------------------------------------------------------------------------------------------------
+
+    def _find(self, tensor: torch.Tensor) -> TraceValue | None:
+        entry = self._registers.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else None
+
+    def _surrounding(self, tensor: torch.Tensor) -> TraceValue | None:
+        if id(tensor) not in self._surroundings.tensors:
+            return None
+        self.trace.surroundings.append(tensor)
+        return self._add_leaf(tensor, Surrounding(len(self.trace.surroundings) - 1))
+
+    def _operand(self, tensor: torch.Tensor) -> TraceValue | None:
+        found = self.value_of(tensor)
+        if found is None:
+            self.stop(
+                "a tensor is used that was made outside PyTorch's operators, or is held where ingot cannot see it"
+            )
+        return found
+
+    def _operands(self, values: Any) -> list[tuple[torch.Tensor, TraceValue]]:
+        found = [(tensor, self._find(tensor)) for tensor in all_of(torch.Tensor, values)]
+        return [(tensor, register) for tensor, register in found if register is not None]
+
+    def _encode(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._operand(value)
+        if isinstance(value, list):
+            return [self._encode(element) for element in value]
+        if isinstance(value, tuple):
+            return tuple(self._encode(element) for element in value)
+        if isinstance(value, dict):
+            return {name: self._encode(element) for name, element in value.items()}
+        return value
+
+    def _decode_results(self, value: Any, storages: Mapping[int, TraceValue]) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._find(value) or self._add_made(value, storages)
+        if isinstance(value, list | tuple):
+            return type(value)(self._decode_results(element, storages) for element in value)
+        return value
+
+    def _add_made(self, tensor: torch.Tensor, storages: Mapping[int, TraceValue]) -> TraceValue:
+        refused = refused_tensor(tensor)
+        if refused:
+            self.stop(refused)
+            return self._add(tensor, Made(len(self.trace.events)), -1)
+        base = storages.get(_storage(tensor))
+        storage = self._new_storage() if base is None else self.trace.note(base).storage
+        return self._add(tensor, Made(len(self.trace.events)), storage)
+
+    def _add_leaf(self, tensor: torch.Tensor, origin: Origin) -> TraceValue:
+        refused = refused_tensor(tensor)
+        if refused:
+            self.stop(refused)
+            return self._add(tensor, origin, -1)
+        self._kept.append(tensor)  # so that no other storage takes its place
+        storage = self._leaf_storages.get(_storage(tensor))
+        if storage is None:
+            storage = self._leaf_storages[_storage(tensor)] = self._new_storage()
+        return self._add(tensor, origin, storage)
+
+    def _add(self, tensor: torch.Tensor, origin: Origin, storage: int) -> TraceValue:
+        register = TraceValue(len(self.trace.tensors))
+        strides = tensor.stride() if tensor.layout is torch.strided else ()
+        note = TensorMeta(origin, tensor.dtype, tuple(tensor.shape), strides, storage, device=tensor.device)
+        self.trace.tensors.append(note)
+        self._registers[id(tensor)] = (weakref.ref(tensor), register)
+        return register
+
+    def _new_storage(self) -> int:
+        self._storages += 1
+        return self._storages - 1
+
+
+@contextmanager
+def _uncached_casts() -> Iterator[None]:
+    """Autocast keeps weights it has cast for later; a recording must see them being cast."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
+
+
+def _with_device(keywords: dict[str, Any], result: Any) -> dict[str, Any]:
+    """Keywords that name the very device a result is on: which one "cuda" is may change within a call."""
+    if keywords.get("device") is None or not isinstance(result, torch.Tensor):
+        return keywords
+    return keywords | {"device": result.device}
+
+
+def refusal(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Why an operation ends a recording, if it does."""
+    if kwargs.get("generator") is not None or any(isinstance(given, torch.Generator) for given in args):
+        return "random numbers are drawn from a generator of its own"
+    tags = tags_of(target)
+    if torch.Tag.data_dependent_output in tags:
+        return f"{target} turns a tensor's value into a Python value, on which the rest may depend"
+    if torch.Tag.dynamic_output_shape in tags and not _has_fixed_shape(target, args):
+        return f"the shape of what {target} returns depends on values"
+    if target.overloadpacket._qualified_op_name in _RESHAPES_IN_PLACE:
+        return f"{target} changes what memory a tensor lies in"
+    if target.overloadpacket._qualified_op_name == "aten::record_stream":
+        return "it tells PyTorch that a tensor is used on another stream"
+    return None
+
+
+_LIFTS = frozenset({"aten::lift", "aten::lift_fresh", "aten::lift_fresh_copy"})
+
+_RESHAPES_IN_PLACE = frozenset(
+    f"aten::{name}" for name in ("set_", "resize_", "resize_as_", "resize", "t_", "transpose_", "squeeze_")
+) | frozenset(f"aten::{name}" for name in ("unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "set_data"))
+
+
+_TURNS_IN_PLACE = frozenset({"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"})
+
+
+@cache
+def turned_view(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """The view that an operation makes of its first argument, where it gives the argument itself another shape."""
+    name = target.overloadpacket.__name__
+    if target.namespace != "aten" or name not in _TURNS_IN_PLACE:
+        return None
+    packet = getattr(torch.ops.aten, name.removesuffix("_"))
+    return getattr(packet, target._overloadname, None) or getattr(packet, "int", None)
+
+
+def _has_fixed_shape(target: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
+    """Indexing has a shape that depends on values only where masks are among the indices."""
+    if target.overloadpacket._qualified_op_name not in ("aten::index", "aten::index_put", "aten::index_put_"):
+        return False
+    return not any(tensor.dtype in (torch.bool, torch.uint8) for tensor in all_of(torch.Tensor, args[1]))
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+
+
+def _parts(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """What nested arguments are made of, by identity."""
+    leaves: list[Any] = []
+    shape = take_apart((tuple(args), dict(kwargs)), leaves)
+    return [shape, *map(id, leaves)]
+
+
+def _own_attributes(tensor: torch.Tensor) -> list[str]:
+    """The attributes that somebody has given a tensor, apart from the marks of torch's own tracing compiler."""
+    return [name for name in vars(tensor) if not name.startswith("_dynamo_")]
+
+
+def _definition(function: Any) -> str:
+    """Where a function is defined, as file:line."""
+    while not hasattr(function, "__code__") and (inner := _inside(function)) is not None:
+        function = inner
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else user_place()
+
+
+def _inside(function: Any) -> Any:
+    for name in ("__func__", "__wrapped__", "func"):
+        if hasattr(function, name):
+            return getattr(function, name)
+    call = getattr(type(function).__call__, "__wrapped__", type(function).__call__)
+    return call if hasattr(call, "__code__") else None  # functions that are not written in Python have nothing inside
+
+
+_OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
+
+
+def user_place() -> str:
+    """The innermost line of code that belongs to neither torch nor ingot, as file:line."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_OURS) and not name.startswith("<frozen"):
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "unknown place"

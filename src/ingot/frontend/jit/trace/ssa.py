@@ -1,0 +1,452 @@
+"""From a trace to operations on values that never change, wherever that can be had.
+
+In: a trace. Out: operations in program order, each of one kind:
+
+    pure   computes new values from old ones and has a meaning in the op table; it may run any time, or never
+    view   gives other names to memory; likewise
+    call   everything else: it runs as PyTorch runs it, on real tensors, in program order
+
+An operation that writes in place is pure where nobody can tell: it makes a new version of the register, if no other
+register that shares the memory is used afterwards, and nothing looks at the memory around. A register that existed
+before the call and has a new version at the end is written back. All other writes are calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cache
+from typing import Any
+
+import torch
+
+from ingot.base.errors import IngotError, UnsupportedError
+from ingot.base.numbers import number_type
+from ingot.base.sizes import Size
+from ingot.base.types import ScalarType, TensorType
+from ingot.codegen.llvm.support import supports
+from ingot.frontend.aten import lowering_for
+from ingot.frontend.aten.overloads import functional_form
+from ingot.frontend.jit.trace.trace import (
+    Made,
+    TensorMeta,
+    Trace,
+    TraceOp,
+    TraceValue,
+    Variable,
+    all_of,
+    is_mutable,
+    replace_values,
+    tags_of,
+    values_in,
+    written_arguments,
+)
+from ingot.ir.builder import Builder
+from ingot.ir.handles import Tensor
+from ingot.ir.node import Node
+from ingot.ir.torch_types import from_torch, to_torch
+from ingot.ops import Kind
+
+_JOINING = frozenset({"cat", "stack"})
+_WITH_WORKSPACE = frozenset({"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"})
+"""Operators that also join what only their derivatives would read."""
+
+
+_LOOKING_AROUND = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
+"""Operators whose result may have elements of the memory that a tensor lies in which are not the tensor's."""
+
+
+class OperationKind(Enum):
+    PURE = auto()
+    VIEW = auto()
+    CALL = auto()
+
+
+@dataclass(eq=False, slots=True)
+class Version:
+    """The contents of a register between two writes."""
+
+    register: TraceValue
+    number: int
+    note: TensorMeta
+    producer: Operation | None
+    """The operation that makes it; None for what exists before the call."""
+    consumers: list[Operation] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"t{self.register.index}" + (f"_{self.number}" if self.number else "")
+
+    @property
+    def base(self) -> Version:
+        """What a view is a view of, at the end; the version itself if it is none."""
+        producer = self.producer
+        if producer is None or producer.kind is not OperationKind.VIEW:
+            return self
+        return producer.operands[0].base
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+_MANY_VIEWS = 8
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """An event of the trace on versions. A pure one is lowered as `target`, which then differs from the event's."""
+
+    index: int
+    kind: OperationKind
+    event: TraceOp
+    target: torch._ops.OpOverload
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    operands: list[Version]
+    results: Any = None
+    products: list[Version] = field(default_factory=list)
+    is_live: bool = False
+
+    @property
+    def is_join(self) -> bool:
+        """Whether it joins tensors, which costs nothing where all of them are computed in the same region."""
+        return self.kind is OperationKind.PURE and self.target.overloadpacket.__name__ in _JOINING
+
+    @property
+    def is_taking_apart(self) -> bool:
+        """Whether it makes many views of a tensor. Regions that each compute with one of them are alike, and compiled
+        once, if the views are there before; inside regions each would begin with another one."""
+        return self.kind is OperationKind.VIEW and len(self.products) >= _MANY_VIEWS
+
+    @property
+    def why_called(self) -> str:
+        """Why a call is left to PyTorch."""
+        if is_mutable(self.target):
+            return "writes where others can see it"
+        if torch.Tag.nondeterministic_seeded in tags_of(self.target):
+            return "draws random numbers"
+        return "a library's" if lowering_for(self.target) is None else "with arguments that have no generated code"
+
+
+@dataclass(slots=True)
+class SSA:
+    """The operations of a trace, and what must hold at its end."""
+
+    trace: Trace
+    operations: list[Operation] = field(default_factory=list)
+    current: dict[TraceValue, Version] = field(default_factory=dict)
+    """The last version of each register."""
+    leaves: dict[TraceValue, Version] = field(default_factory=dict)
+    """The versions that exist before the call."""
+    written: list[TraceValue] = field(default_factory=list)
+    """Registers from before the call that get a new version."""
+    mutates_leaves: bool = False
+    """Whether memory that existed before the call is written, in whatever way."""
+
+    results: set[Version] = field(default_factory=set)
+    """What the function returns."""
+
+
+def to_ssa(trace: Trace, called: frozenset[int] = frozenset()) -> SSA:
+    """The operations of a trace on versions. The events of `called` are to be calls, whatever else they could be."""
+    found = SSA(trace)
+    uses = _Uses.of(trace)
+    for index, event in enumerate(trace.events):
+        _add_operation(found, index, event, uses, index in called)
+    found.results = {_current(found, register) for register in values_in(trace.results)}
+    _mark_live(found)
+    return found
+
+
+def _add_operation(found: SSA, index: int, event: TraceOp, uses: _Uses, is_called: bool) -> None:
+    trace = found.trace
+    mutated = _mutated(event)
+    kind, target, arguments, keywords = OperationKind.CALL, event.target, event.arguments, event.keywords
+    if is_called:
+        pass
+    elif not mutated and _is_view(trace, event):
+        kind = OperationKind.VIEW
+    elif (
+        not mutated
+        and _is_fresh(trace, event)
+        and _is_lowerable(trace, event.target, arguments, keywords, event.results)
+    ):
+        kind = OperationKind.PURE
+    elif len(mutated) == 1:
+        functional = _functional(trace, index, event, mutated[0], uses)
+        if functional is not None:
+            kind = OperationKind.PURE
+            target, arguments, keywords = functional
+    if kind is OperationKind.CALL and any(
+        trace.note(register).storage in _leaf_storages(trace) for register in mutated
+    ):
+        found.mutates_leaves = True
+    operands: list[Version] = []
+
+    def version(register: TraceValue) -> Version:
+        operands.append(_current(found, register))
+        return operands[-1]
+
+    operation = Operation(
+        index,
+        kind,
+        event,
+        target,
+        replace_values(arguments, version),
+        replace_values(keywords, version),
+        operands,
+    )
+    for operand in operands:
+        operand.consumers.append(operation)
+    in_place = set(mutated) if kind is OperationKind.PURE else set()
+    operation.results = replace_values(event.results, lambda register: _produce(found, operation, register, in_place))
+    if in_place and not operation.products:  # an out= overload may return nothing
+        operation.results = _produce(found, operation, mutated[0], in_place)
+    found.operations.append(operation)
+
+
+def _produce(found: SSA, operation: Operation, register: TraceValue, in_place: set[TraceValue]) -> Version:
+    known = found.current.get(register)
+    if known is None and found.trace.note(register).is_leaf:  # written before it was read
+        known = _current(found, register)
+    if known is not None and register not in in_place:
+        return known
+    if known is not None:
+        if known.producer is operation:
+            return known
+        if found.trace.note(register).is_leaf:
+            found.mutates_leaves = True
+            if register not in found.written:
+                found.written.append(register)
+    number = 0 if known is None else known.number + 1
+    made = Version(register, number, found.trace.note(register), operation)
+    found.current[register] = made
+    operation.products.append(made)
+    return made
+
+
+def _current(found: SSA, register: TraceValue) -> Version:
+    version = found.current.get(register)
+    if version is None:
+        version = Version(register, 0, found.trace.note(register), None)
+        found.current[register] = found.leaves[register] = version
+    return version
+
+
+def _mark_live(found: SSA) -> None:
+    wanted = set(found.results) | {found.current[register] for register in found.written}
+    for operation in reversed(found.operations):
+        is_needed = any(made in wanted for made in operation.products)
+        operation.is_live = is_needed or (operation.kind is OperationKind.CALL and not _is_idle(operation))
+        if operation.is_live:
+            wanted.update(operation.operands)
+
+
+def _is_idle(operation: Operation) -> bool:
+    """Whether a call does nothing but make a tensor from no other: nobody misses it who does not need the tensor."""
+    target = operation.target
+    draws = torch.Tag.nondeterministic_seeded in tags_of(target)
+    return not operation.operands and not is_mutable(target) and not draws and bool(operation.products)
+
+
+# --- kinds of events --------------------------------------------------------------------------------------------------
+
+
+def _mutated(event: TraceOp) -> list[TraceValue]:
+    """The registers an event writes into."""
+    return values_in(written_arguments(event.target, event.arguments, event.keywords))
+
+
+def _is_view(trace: Trace, event: TraceOp) -> bool:
+    operands, products = event.operands, event.products
+    if len(operands) != 1 or not products or operands[0] in products or lowering_for(event.target) is None:
+        return False
+    storage = trace.note(operands[0]).storage
+    shares = all(trace.note(product).storage == storage for product in products)
+    is_typed = all(trace.note(product).dtype is trace.note(operands[0]).dtype for product in products)
+    return shares and is_typed and _is_lowerable(trace, event.target, event.arguments, event.keywords, event.results)
+
+
+def _is_fresh(trace: Trace, event: TraceOp) -> bool:
+    """Whether all results lie in memory that no register before had."""
+    before = {trace.note(operand).storage for operand in event.operands}
+    products = event.products
+    return bool(products) and all(trace.note(product).storage not in before for product in products)
+
+
+def _functional(
+    trace: Trace, index: int, event: TraceOp, target: TraceValue, uses: _Uses
+) -> tuple[torch._ops.OpOverload, tuple[Any, ...], dict[str, Any]] | None:
+    """The operation whose result an in-place operation writes, if nobody can tell a new version from a write."""
+    found = functional_form(event.target)
+    if found is None:
+        return None
+    overload, written = found
+    arguments, keywords = event.arguments, {k: v for k, v in event.keywords.items() if k != "out" or written != "out"}
+    note, operands = trace.note(target), {operand.index for operand in event.operands}
+    for other, other_note in enumerate(trace.tensors):
+        is_alias = other_note.storage == note.storage and other != target.index
+        is_earlier = not isinstance(other_note.origin, Made) or other_note.origin.event <= index
+        # What it reads may be what it has just written; the order in which PyTorch goes decides.
+        if is_alias and is_earlier and (uses.of_register[other] > index or other in operands):
+            return None
+    if uses.of_memory_around.get(note.storage, -1) > index:
+        return None
+    if _overlaps_itself(note) or (note.storage in _leaf_storages(trace) and not note.is_leaf):
+        return None
+    if any(register.index != target.index for register in event.products):
+        return None
+    if not _is_lowerable(trace, overload, arguments, keywords, target):
+        return None
+    return overload, arguments, keywords
+
+
+def _overlaps_itself(note: TensorMeta) -> bool:
+    """Whether elements may lie in one place, so that a write of one is a write of others."""
+    extent = 1
+    for size, stride in sorted(zip(note.shape, note.strides, strict=True), key=lambda pair: pair[1]):
+        if size > 1:
+            if stride < extent:
+                return True
+            extent = stride * (size - 1) + extent
+    return False
+
+
+def _leaf_storages(trace: Trace) -> set[int]:
+    return {note.storage for note in trace.tensors if note.is_leaf}
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """The last events that use something."""
+
+    of_register: Sequence[int]
+    """Those that read or write it; results are read after all events."""
+    of_memory_around: Mapping[int, int]
+    """Those that look at all of the memory that a tensor lies in, by the memory's number."""
+
+    @staticmethod
+    def of(trace: Trace) -> _Uses:
+        uses, around = [-1] * len(trace.tensors), dict[int, int]()
+        for index, event in enumerate(trace.events):
+            looks_around = event.target.overloadpacket.__name__ in _LOOKING_AROUND
+            for register in event.operands:
+                uses[register.index] = index
+                if looks_around:
+                    around[trace.note(register).storage] = index
+        for register in values_in(trace.results):
+            uses[register.index] = len(trace.events)
+        return _Uses(uses, around)
+
+
+# --- whether the op table has it --------------------------------------------------------------------------------------
+
+
+def _is_lowerable(
+    trace: Trace, target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any], results: Any
+) -> bool:
+    """Whether an operation on tensors like these has a meaning in the op table, with results like these."""
+    if lowering_for(target) is None:
+        return False
+    fixed = arguments
+    if target.overloadpacket.__name__ in _TAKES_VARIABLES:
+        fixed = arguments[2:]
+        arguments = [0.5 if type(value) is float else value for value in arguments[:2]] + [*fixed]
+    if all_of(Variable, [*fixed, keywords]):
+        return False
+
+    read: list[TensorMeta] = []
+
+    def stand_in(register: TraceValue) -> _Like:
+        read.append(trace.note(register))
+        return _Like.of(read[-1])
+
+    given = replace_values((tuple(arguments), keywords), stand_in)
+    made = [trace.note(register) for register in values_in(results)]
+    if not _is_on_one_device(made, read):
+        return False
+    return _lowers(target, made[0].device.type, _Arguments(given), tuple(map(_Like.of, made)))
+
+
+def _is_on_one_device(made: Sequence[TensorMeta], read: Sequence[TensorMeta]) -> bool:
+    """Whether an operation takes place on the device of its results, apart from tensors that act as numbers."""
+    devices = {note.device for note in made}
+    return len(devices) == 1 and all(note.device in devices or note.is_number for note in read)
+
+
+_TAKES_VARIABLES = frozenset({"add", "sub", "rsub", "mul", "div"})
+"""Operators whose two operands may be any number: nothing is looked up or refused for the sake of its value, so that
+one float stands for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Like:
+    dtype: torch.dtype
+    shape: tuple[Size, ...]
+
+    @staticmethod
+    def of(note: TensorMeta) -> _Like:
+        return _Like(note.dtype, note.sizes)
+
+
+class _Arguments:
+    """Arguments compared by their text, as they may hold lists."""
+
+    __slots__ = ("_text", "value")
+
+    def __init__(self, value: Any):
+        self.value = value
+        self._text = repr(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Arguments) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@cache
+def _lowers(target: torch._ops.OpOverload, device: str, given: _Arguments, expected: tuple[_Like, ...]) -> bool:
+    lowering = lowering_for(target, device)
+    assert lowering is not None
+    builder = Builder()
+    try:
+        arguments, keywords = _with_inputs(given.value, builder)
+        made = lowering(builder, arguments, keywords)
+    except (IngotError, TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError):
+        return False
+    may_join = target.overloadpacket.__name__ in _JOINING | _WITH_WORKSPACE
+    if not all(_is_generated(node) or (may_join and node.op.name == "cat") for node in builder.nodes):
+        return False
+    handles = list(made) if isinstance(made, tuple | list) else [made]
+    found = [
+        _Like(to_torch(handle.dtype), tuple(handle.shape)) if isinstance(handle, Tensor) else None for handle in handles
+    ]
+    return found == list(expected)
+
+
+def _is_generated(node: Node) -> bool:
+    """Whether a node costs nothing or becomes machine code; PyTorch itself is quicker at everything else."""
+    if isinstance(node.type, ScalarType) or (node.op.kind is Kind.VIEW and len(node.operands) == 1):
+        return node.op.name != "pad"
+    if isinstance(node.type, TensorType) and 0 in node.type.shape:
+        return True  # a result that PyTorch leaves empty
+    return node.op.kind is Kind.STRUCTURE or supports(node)
+
+
+def _with_inputs(value: Any, builder: Builder) -> Any:
+    if isinstance(value, _Like):
+        dtype = from_torch(value.dtype)
+        if dtype is None:
+            raise UnsupportedError(f"{value.dtype} is left to PyTorch")
+        return builder.tensor_input(value.shape, dtype)
+    if isinstance(value, Variable):
+        return builder.scalar_input(number_type(value.type()))
+    if isinstance(value, list):
+        return [_with_inputs(element, builder) for element in value]
+    if isinstance(value, tuple):
+        return tuple(_with_inputs(element, builder) for element in value)
+    if isinstance(value, dict):
+        return {name: _with_inputs(element, builder) for name, element in value.items()}
+    return value

@@ -1,0 +1,261 @@
+"""The trace: what a function did when it was called, as a list of PyTorch's own operations on numbered tensors.
+
+    trace   := tensors, events, results
+    tensor := a register: where it came from, its type, sizes, strides, and which storage it lies in
+    event  := results = operator(arguments), arguments being registers and plain values
+
+A register is a tensor object of the call, so an operation that works in place gives the register it was called with.
+Registers that share a storage share memory. A trace says nothing of what Python did between the operations. In a trace
+that several were unified into, some sizes are expressions and some numbers variables (unification.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, TypeVar
+
+import torch
+
+from ingot.base.sizes import Size
+
+Part = TypeVar("Part")
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceValue:
+    """A place in a trace's list of tensors; stands for that tensor among an event's arguments and results."""
+
+    index: int
+
+    def __repr__(self) -> str:
+        return f"%{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A tensor that was passed to the function: the how-manieth of them."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surrounding:
+    """A tensor that the function found in its surroundings: the how-manieth of those it used."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A tensor that an event made."""
+
+    event: int
+
+
+Origin = Argument | Surrounding | Made
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A number that is given at every call: the how-manieth of those, and its type, int or float."""
+
+    position: int
+    type: type
+
+    def __repr__(self) -> str:
+        return f"numbers[{self.position}]"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMeta:
+    """What is known of a register."""
+
+    origin: Origin
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    storage: int
+    """Registers with the same number lie in the same memory."""
+    open_sizes: tuple[Size, ...] | None = None
+    """The sizes as expressions, on a trace that holds for more than one shape; `shape` is then one of many."""
+    device: torch.device = CPU
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        return self.shape if self.open_sizes is None else self.open_sizes
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it exists before the function begins."""
+        return not isinstance(self.origin, Made)
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def is_number(self) -> bool:
+        """Whether PyTorch takes it for a number beside tensors on other devices."""
+        return not self.shape and self.device.type == "cpu"
+
+    def __str__(self) -> str:
+        place = "" if self.device.type == "cpu" else f" on {self.device}"
+        return f"{str(self.dtype).removeprefix('torch.')}[{', '.join(map(str, self.sizes))}]{place}"
+
+
+@dataclass(frozen=True)
+class TraceOp:
+    """One operation. Tensors among arguments, keywords and results are registers."""
+
+    target: torch._ops.OpOverload
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    results: Any
+    place: str
+    """The line of the user's code that asked for it."""
+    numbers: frozenset[int] = frozenset()
+    """Numbers among the call's arguments that were handed to the function of torch which did this, by their place."""
+
+    @cached_property
+    def operands(self) -> tuple[TraceValue, ...]:
+        return tuple(values_in((self.arguments, self.keywords)))
+
+    @cached_property
+    def products(self) -> tuple[TraceValue, ...]:
+        return tuple(values_in(self.results))
+
+    def __str__(self) -> str:
+        given = [_text(value) for value in self.arguments]
+        given += [f"{name}={_text(value)}" for name, value in self.keywords.items()]
+        return f"{_text(self.results)} = {self.target}({', '.join(given)})"
+
+
+@dataclass(slots=True)
+class Trace:
+    """One recorded call."""
+
+    tensors: list[TensorMeta] = field(default_factory=list)
+    events: list[TraceOp] = field(default_factory=list)
+    results: Any = None
+    """What the function returned, flattened: registers and plain values."""
+    surroundings: list[Any] = field(default_factory=list)
+    """The tensors of the surroundings that were used, in the order of first use."""
+    reads_sizes: bool = False
+    """Whether Python looked at sizes or strides, so that other sizes might have taken another way."""
+    reads_constants: bool = False
+    """Whether Python read the value of a tensor that is the same at every call like this, but not at others."""
+    casts: bool = False
+    """Whether autocast was on around the call: what it cast are events, and nothing is to be cast again."""
+    symbols: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Sizes that stay open, by their name: an argument, and the axis of it where the size is read."""
+
+    def note(self, register: TraceValue) -> TensorMeta:
+        return self.tensors[register.index]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the call's work is done: the first device of its tensors that is not the CPU, if there is one."""
+        return next((note.device for note in self.tensors if note.device.type != "cpu"), CPU)
+
+    @property
+    def text(self) -> str:
+        lines = [f"%{index}: {note}" for index, note in enumerate(self.tensors) if note.is_leaf]
+        lines += [f"{event}  # {', '.join(str(self.note(r)) for r in event.products)}" for event in self.events]
+        return "\n".join([*lines, f"return {_text(self.results)}"])
+
+
+def stride_order(note: TensorMeta) -> tuple[int, ...] | None:
+    """The axes from the slowest to the fastest, for a tensor that is dense in another order than row-major."""
+    axes = [axis for axis, size in enumerate(note.shape) if size != 1]
+    if 0 in note.shape or not axes:
+        return None
+    order = sorted(axes, key=lambda axis: -note.strides[axis])
+    expected = 1
+    for axis in reversed(order):
+        if note.strides[axis] != expected:
+            return None
+        expected *= note.shape[axis]
+    if order == axes:
+        return None
+    return (*(axis for axis, size in enumerate(note.shape) if size == 1), *order)
+
+
+def all_of(kind: type[Part], value: Any) -> list[Part]:
+    """Everything of a type in nested lists, tuples and dictionaries."""
+    found: list[Part] = []
+    _gather(kind, (value,), found)
+    return found
+
+
+def _gather(kind: type[Part], values: Iterable[Any], found: list[Part]) -> None:
+    for value in values:
+        if isinstance(value, kind):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            _gather(kind, value, found)
+        elif isinstance(value, dict):
+            _gather(kind, value.values(), found)
+
+
+def values_in(value: Any) -> list[TraceValue]:
+    """All registers in nested lists, tuples and dictionaries."""
+    return all_of(TraceValue, value)
+
+
+def replace_values(value: Any, replace: Any) -> Any:
+    """The same nested value with every register replaced by replace(register)."""
+    if isinstance(value, TraceValue):
+        return replace(value)
+    if isinstance(value, list):
+        return [replace_values(element, replace) for element in value]
+    if isinstance(value, tuple):
+        return tuple(replace_values(element, replace) for element in value)
+    if isinstance(value, dict):
+        return {name: replace_values(element, replace) for name, element in value.items()}
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        inner = ", ".join(map(_text, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+    return repr(value)
+
+
+def renumbered(trace: Trace, events: list[TraceOp]) -> Trace:
+    """The trace with these events; registers are told which of them makes them now."""
+    tensors = list(trace.tensors)
+    for index, event in enumerate(events):
+        for made in event.products:
+            if isinstance(tensors[made.index].origin, Made) and made not in event.operands:
+                tensors[made.index] = dataclasses.replace(tensors[made.index], origin=Made(index))
+    return dataclasses.replace(trace, tensors=tensors, events=events)
+
+
+@cache
+def tags_of(target: torch._ops.OpOverload) -> frozenset[torch.Tag]:
+    """What PyTorch says of an operator; in its own list a tag takes ten times as long to find."""
+    return frozenset(target.tags)
+
+
+@cache
+def is_mutable(target: torch._ops.OpOverload) -> bool:
+    """Whether an operator writes into what it is given."""
+    return target._schema.is_mutable
+
+
+def written_arguments(target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
+    """Those of an operator's arguments that it writes into, by its schema."""
+    found: list[Any] = []
+    if not is_mutable(target):
+        return found
+    for position, argument in enumerate(target._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            is_positional = position < len(arguments) and not argument.kwarg_only
+            found.append(arguments[position] if is_positional else keywords.get(argument.name))
+    return found
