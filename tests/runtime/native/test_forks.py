@@ -23,9 +23,9 @@ _PROGRAM = """
     import os, random, signal, sys, threading, time, warnings
     import torch
     import ingot
-    from ingot.frontend.jit import trial
+    from ingot.frontend.jit.autotune import eager_comparison
 
-    trial.ROUNDS = 0
+    eager_comparison.ROUNDS = 0
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     number = [0.0]
@@ -40,11 +40,22 @@ _PROGRAM = """
             torch.testing.assert_close(function(x), torch.tanh(x * scale + case).sum(-1) * scale)
         return function
 
+    @ingot.jit
+    def shared(x):
+        return torch.exp(x - 1.0) * x.shape[0]
+
+    def call_shared(case):
+        x = torch.linspace(0, 1, case % 7 + 1)
+        torch.testing.assert_close(shared(x), torch.exp(x - 1.0) * x.shape[0])
+
     stop = False
     def compile_on_and_on():
         case = 0
         while not stop:
             case += 1
+            call_shared(case)
+            if case % 5 == 0:
+                ingot.reset()
             compiled(case)
 
     known = compiled(1.5)
@@ -59,6 +70,8 @@ _PROGRAM = """
             try:
                 known(torch.linspace(-1, 1, 64).reshape(4, 16))
                 compiled(2.5)
+                for case in range(7):
+                    call_shared(case)
                 status = 0
             finally:
                 os._exit(status)

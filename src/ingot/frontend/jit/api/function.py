@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import time
 import warnings
 from collections import OrderedDict, deque
@@ -18,6 +17,7 @@ import torch
 
 from ingot.base.collecting import collecting_later
 from ingot.base.errors import CaptureError, IngotError
+from ingot.base.forks import new_lock
 from ingot.frontend.jit.api.options import Options
 from ingot.frontend.jit.api.switch import EVERYTHING, is_off
 from ingot.frontend.jit.arguments.call_key import CallKey, describe
@@ -74,7 +74,7 @@ class CompiledFunction(NativeCallable):
         """Recordings that held and may hold again, such as those of training while a module evaluates."""
         self._recorded: deque[Hashable] = deque(maxlen=MOST_SPECIALISATIONS)
         """The keys of the last recordings."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         EVERYTHING.add(self)
         self.outermost = _module_of(function)
 
