@@ -6,7 +6,9 @@ have a storage each. A storage counts as a whole, because `as_strided` reaches a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
+from operator import itemgetter
 
 import torch
 
@@ -40,16 +42,22 @@ class NumberedMemory:
     """Numbers for pieces of memory as they turn up; what overlaps has one number."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[range, int]] = []
+        self._pieces: list[tuple[int, int, int]] = []
+        """Start, end and number, in the order of addresses. No two overlap."""
 
-    def find(self, memory: range) -> list[int]:
-        """The numbers of all that a range of addresses overlaps with, each once; the lowest is first."""
-        return sorted({number for known, number in self._known if do_overlap(known, memory)})
+    def number(self, memory: range, new: int) -> tuple[int, set[int]]:
+        """The number of a range of addresses: that of what it overlaps, or a new one. If it joins pieces that had
+        several numbers, those that are this one from now on, too."""
+        if not memory:
+            return new, set()
+        first = bisect_left(self._pieces, memory.start + 1, key=_end)
+        last = bisect_left(self._pieces, memory.stop, key=_start)
+        joined = self._pieces[first:last]
+        numbers = [number for _, _, number in joined] or [new]
+        start = min([memory.start, *map(_start, joined)])
+        end = max([memory.stop, *map(_end, joined)])
+        self._pieces[first:last] = [(start, end, numbers[0])]
+        return numbers[0], set(numbers) - {numbers[0]}
 
-    def add(self, memory: range, number: int) -> list[int]:
-        """Let a range have a number, with all that it overlaps; the numbers that those had and have no more."""
-        replaced = [one for one in self.find(memory) if one != number]
-        self._known = [(known, number if one in replaced else one) for known, one in self._known]
-        if (memory, number) not in self._known:
-            self._known.append((memory, number))
-        return replaced
+
+_start, _end = itemgetter(0), itemgetter(1)

@@ -8,6 +8,7 @@ tensors without an operation: their sizes, their memory, their values as numbers
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import types
 import weakref
@@ -45,6 +46,7 @@ from ingot.frontend.jit.trace.trace import (
     is_mutable,
     tags_of,
 )
+from ingot.runtime.overlaps import NumberedMemory, addresses_of
 
 _MOST_EVENTS = 100_000
 """A longer recording is a loop that should not be unrolled."""
@@ -148,6 +150,7 @@ class Recording:
         self._strict = strict
         self._registers: dict[int, tuple[weakref.ref[Any], TraceValue]] = {}
         self._leaf_storages: dict[int, int] = {}
+        self._memory = NumberedMemory()
         self._storages = 0
         self._kept: list[Any] = []
         self._arguments = arguments
@@ -359,7 +362,7 @@ class Recording:
         self._kept.append(tensor)  # so that no other storage takes its place
         storage = self._leaf_storages.get(_storage(tensor))
         if storage is None:
-            storage = self._leaf_storages[_storage(tensor)] = self._new_storage()
+            storage = self._leaf_storages[_storage(tensor)] = self._number(tensor)
         return self._add(tensor, origin, storage)
 
     def _add(self, tensor: torch.Tensor, origin: Origin, storage: int) -> TraceValue:
@@ -369,6 +372,16 @@ class Recording:
         self.trace.tensors.append(note)
         self._registers[id(tensor)] = (weakref.ref(tensor), register)
         return register
+
+    def _number(self, tensor: torch.Tensor) -> int:
+        """The number of memory that was there before the call; other storages that overlap it get the same."""
+        number, joined = self._memory.number(addresses_of(tensor), self._new_storage())
+        if joined:
+            for index, note in enumerate(self.trace.tensors):
+                if note.storage in joined:
+                    self.trace.tensors[index] = dataclasses.replace(note, storage=number)
+            self._leaf_storages |= {one: number for one, old in self._leaf_storages.items() if old in joined}
+        return number
 
     def _new_storage(self) -> int:
         self._storages += 1
