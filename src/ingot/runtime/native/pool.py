@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from ingot.base.warning import warn
 from ingot.runtime.native import pool_routines
 from ingot.runtime.native.addresses import TensorExchange, python_function
 from ingot.runtime.native.layout import tensor_layout
@@ -104,7 +104,7 @@ def pool() -> Pool | None:
     try:
         return Pool(exchange)
     except RuntimeError as error:  # LLVM cannot generate code for this machine
-        warnings.warn(f"results come from torch's allocator, which is slower: {error}", stacklevel=2)
+        warn(f"results come from torch's allocator, which is slower: {error}", UserWarning)
         return None
 
 

@@ -167,6 +167,12 @@ class Jitted(NativeCallable):
             return self.__qualname__
         return _compile, (self.__wrapped__, self._options)
 
+    def __getattr__(self, name: str) -> Any:
+        """What tools that read code, such as torch.export, ask of a function."""
+        if name in _OF_FUNCTIONS and "__wrapped__" in vars(self):
+            return getattr(self.__wrapped__, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __copy__(self) -> Jitted:
         return self
 
@@ -175,6 +181,9 @@ class Jitted(NativeCallable):
         if owner is None or isinstance(owner, type | types.ModuleType):
             return self  # as functions are
         return Jitted(copy.deepcopy(self.__wrapped__, memo), self._options)
+
+
+_OF_FUNCTIONS = frozenset({"__code__", "__globals__", "__closure__", "__defaults__", "__kwdefaults__"})
 
 
 class BoundJitted(Jitted):
@@ -245,10 +254,10 @@ def _twin(module: torch.nn.Module, options: Options) -> torch.nn.Module:
     original: Any = type(module)
     if getattr(original, "_ingot_original", None) is not None:
         original = original._ingot_original
-    forward = vars(module).get("forward")
+    forward = module.forward if isinstance(module, torch.jit.ScriptModule) else vars(module).get("forward")
     if forward is None:
         return _of_class(module, original, options, {"forward": Jitted(_plain(original.forward), options)})
-    # Replaced on the instance, where it would go before the class's: a property goes before both.
+    # Replaced on the instance, where it would go before the class's, or TorchScript's: a property goes before them.
     compiled = Jitted(_plain(forward), options)
     return _of_class(module, original, options, {"forward": property(lambda self: compiled)})
 
@@ -258,6 +267,7 @@ def _of_class(module: torch.nn.Module, original: type, options: Options, members
         original.__name__,
         (original,),
         {
+            **{name: member for name, member in _OF_TWINS.items() if not hasattr(module, name)},
             **members,
             "__doc__": original.__doc__,
             "__module__": original.__module__,
@@ -273,6 +283,20 @@ def _of_class(module: torch.nn.Module, original: type, options: Options, members
     # In the class, which is the twin's alone: its attributes are the module's, too, and stay when the twin goes.
     class_._ingot_twin, class_._ingot_states = twin, _States(twin)
     return twin
+
+
+def _explain_twin(twin: Any) -> str:
+    """What became of the module's `forward` so far: kernels, what was left to PyTorch and why, bytes, times."""
+    return twin.forward.explain()
+
+
+def _inspect_twin(twin: Any, stage: str) -> str:
+    """The text of a stage of the module's `forward`, as a compiled function's `inspect` gives it."""
+    return twin.forward.inspect(stage)
+
+
+_OF_TWINS = {"explain": _explain_twin, "inspect": _inspect_twin}
+"""What twins have besides what their modules have."""
 
 
 def _eager_twin(twin: Any) -> torch.nn.Module:
