@@ -21,18 +21,31 @@ _was_enabled = False
 @contextmanager
 def collecting_later() -> Iterator[None]:
     """No collection starts by itself meanwhile, in no thread; if it was off before, it stays off."""
+    token = object()
+    try:
+        _begin(token)
+        yield
+    finally:
+        try:
+            _end(token)
+        except KeyboardInterrupt:  # in the middle of it, or before it began
+            _end(token)
+            raise
+
+
+def _begin(token: object) -> None:
     global _was_enabled
     with _lock:
         if _compiling.total == 0:
             _was_enabled = gc.isenabled()
             gc.disable()
-        _compiling.add(1)
-    try:
-        yield
-    finally:
-        with _lock:
-            _compiling.add(-1)
-            _collect_again()
+        _compiling.enter(token)
+
+
+def _end(token: object) -> None:
+    with _lock:
+        _compiling.leave(token)
+        _collect_again()
 
 
 def _collect_again() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections import Counter
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -28,31 +27,32 @@ def new_lock() -> threading.RLock:
 
 
 class ThreadCount:
-    """How often threads are inside something, all together. Its user holds a lock while changing it."""
+    """How often threads are inside something, all together. Each time has a token, so going in or out twice with it is
+    as good as once."""
 
     def __init__(self) -> None:
-        self._of_threads: Counter[int] = Counter()
+        self._threads: dict[object, int] = {}
         _counts.add(self)
 
     @property
     def total(self) -> int:
-        return sum(self._of_threads.values())
+        return len(self._threads)
 
     @property
     def others(self) -> int:
         """Without the thread that asks."""
-        return self.total - self._of_threads[threading.get_ident()]
+        own = threading.get_ident()
+        return sum(thread != own for thread in list(self._threads.values()))
 
-    def add(self, amount: int) -> None:
-        """This thread goes in, or out again."""
-        thread = threading.get_ident()
-        self._of_threads[thread] += amount
-        if not self._of_threads[thread]:
-            del self._of_threads[thread]
+    def enter(self, token: object) -> None:
+        self._threads[token] = threading.get_ident()
+
+    def leave(self, token: object) -> None:
+        self._threads.pop(token, None)
 
     def forget_others(self) -> None:
-        thread = threading.get_ident()
-        self._of_threads = Counter({thread: self._of_threads[thread]})
+        own = threading.get_ident()
+        self._threads = {token: thread for token, thread in self._threads.items() if thread == own}
 
 
 class cached_property(functools.cached_property[Value]):

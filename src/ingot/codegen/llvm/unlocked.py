@@ -54,14 +54,22 @@ class _Entrance:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        with self._changed:
-            self._inside.add(1)
+        token = object()
         try:
+            with self._changed:
+                self._inside.enter(token)
             yield
         finally:
-            with self._changed:
-                self._inside.add(-1)
-                self._changed.notify_all()
+            try:
+                self._leave(token)
+            except KeyboardInterrupt:  # in the middle of it, or before it began
+                self._leave(token)
+                raise
+
+    def _leave(self, token: object) -> None:
+        with self._changed:
+            self._inside.leave(token)
+            self._changed.notify_all()
 
     def _close(self) -> None:
         """Both locks are this thread's until it has forked, in the child too."""

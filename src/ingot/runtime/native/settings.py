@@ -52,15 +52,25 @@ class Suspension:
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """No record answers inside this context."""
-        self._add(1)
+        token = object()
         try:
+            self._begin(token)
             yield
         finally:
-            self._add(-1)
+            try:
+                self._end(token)
+            except KeyboardInterrupt:  # in the middle of it, or before it began
+                self._end(token)
+                raise
 
-    def _add(self, amount: int) -> None:
+    def _begin(self, token: object) -> None:
         with self._lock:
-            self._threads.add(amount)
+            self._threads.enter(token)
+            self._tell()
+
+    def _end(self, token: object) -> None:
+        with self._lock:
+            self._threads.leave(token)
             self._tell()
 
     def _tell(self) -> None:
