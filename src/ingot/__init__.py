@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ingot import memory
 from ingot.base.config import Config
 from ingot.base.dtypes import DataType
-from ingot.base.errors import IngotError
+from ingot.base.errors import IngotError, IngotWarning
 from ingot.frontend.fusion_definition import FusionDefinition
 from ingot.frontend.fusion_manager import FusionManager
 from ingot.ir.builder import GraphBuilder
@@ -19,6 +19,7 @@ __all__ = [
     "FusionManager",
     "GraphBuilder",
     "IngotError",
+    "IngotWarning",
     "JitCompiler",
     "disable",
     "explain",

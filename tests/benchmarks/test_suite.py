@@ -21,7 +21,7 @@ from benchmarks.pictures import bars, curves
 from benchmarks.results import COMPILE, EAGER, INGOT, JIT, Results, Row
 from benchmarks.targets import targets
 
-from ingot.frontend.jit.api.function import IngotWarning
+from ingot import IngotWarning
 
 CASES = [*POINTWISE, *REDUCTIONS, *SMALL_FUNCTIONS[2:]]
 

@@ -9,7 +9,7 @@ import torch
 from torch.cuda import jiterator
 
 import ingot
-from ingot.frontend.jit.api.function import IngotWarning
+from ingot import IngotWarning
 
 pytestmark = pytest.mark.cuda
 triton: Any = pytest.importorskip("triton")

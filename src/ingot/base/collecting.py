@@ -7,28 +7,51 @@ process: with a few large packages loaded that takes longer than compiling a ker
 from __future__ import annotations
 
 import gc
-import threading
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_lock = threading.Lock()
-_compiling = 0
+from ingot.base.forks import ThreadCount, new_lock
+
+_lock = new_lock()
+_compiling = ThreadCount()
 _was_enabled = False
 
 
 @contextmanager
 def collecting_later() -> Iterator[None]:
     """No collection starts by itself meanwhile, in no thread; if it was off before, it stays off."""
-    global _compiling, _was_enabled
-    with _lock:
-        if _compiling == 0:
-            _was_enabled = gc.isenabled()
-            gc.disable()
-        _compiling += 1
+    token = object()
     try:
+        _begin(token)
         yield
     finally:
-        with _lock:
-            _compiling -= 1
-            if _compiling == 0 and _was_enabled:
-                gc.enable()
+        try:
+            _end(token)
+        except KeyboardInterrupt:  # in the middle of it, or before it began
+            _end(token)
+            raise
+
+
+def _begin(token: object) -> None:
+    global _was_enabled
+    with _lock:
+        if _compiling.total == 0:
+            _was_enabled = gc.isenabled()
+            gc.disable()
+        _compiling.enter(token)
+
+
+def _end(token: object) -> None:
+    with _lock:
+        _compiling.leave(token)
+        _collect_again()
+
+
+def _collect_again() -> None:
+    if _compiling.total == 0 and _was_enabled:
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):  # the threads that were compiling are not in the child
+    os.register_at_fork(after_in_child=_collect_again)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ingot.base.errors import ConfigError
+from ingot.base.warning import warn
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,4 +134,4 @@ class Config(dict[str, Any]):
 def _warn_if_misspelt(name: str) -> None:
     near = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.75)
     if near:
-        warnings.warn(f"there is no flag {name!r}; did you mean {near[0]!r}?", stacklevel=4)
+        warn(f"there is no flag {name!r}; did you mean {near[0]!r}?", UserWarning)

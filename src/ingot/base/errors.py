@@ -1,7 +1,7 @@
 """Every fault ingot reports, one class per kind.
 
-All derive from `IngotError`, so `except ingot.IngotError` catches whatever ingot itself has to say. A message states
-what happened, where, and what to try.
+All errors derive from `IngotError`, so `except ingot.IngotError` catches whatever ingot itself has to say; warnings are
+`IngotWarning`. A message states what happened, where, and what to try.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ class IngotError(Exception):
         if self.args and isinstance(self.args[0], str):
             self.args = (f"{self.args[0]}\n  in {place}", *self.args[1:])
         return self
+
+
+class IngotWarning(UserWarning):
+    """ingot runs something eagerly that it was asked to compile."""
 
 
 class DefinitionError(IngotError):

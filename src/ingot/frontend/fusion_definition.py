@@ -11,7 +11,6 @@ A definition is made once, inside its `with` block, by one thread; executing it 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from ingot.base import sizes
 from ingot.base.dtypes import DataType
 from ingot.base.environment import environment
 from ingot.base.errors import ArgumentError, DefinitionError, IngotError
+from ingot.base.forks import new_lock
 from ingot.base.numbers import Number, number_type
 from ingot.base.sizes import SizeExpression
 from ingot.base.types import TensorType
@@ -72,7 +72,7 @@ class FusionDefinition:
         self._graph: Graph | None = None
         self._module: CompiledModule | None = None
         self._failure: str | None = None
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._specialised: dict[FixedSizes, CompiledModule | None] = {}
         execute, answer = FusionDefinition.execute, FusionDefinition._execute
         self._shortcut = Shortcut(self, execute, answer, "(inputs, *, device=None)")

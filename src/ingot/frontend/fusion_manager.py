@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ingot.base.errors import DefinitionError
+from ingot.base.forks import new_lock
 from ingot.runtime.compiler import JitCompiler
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class FusionManager:
     """Keeps compiled fusions and executes the one defined last. There is one manager: `FusionManager.get()`."""
 
     _instance: FusionManager | None = None
-    _instance_lock = threading.Lock()
+    _instance_lock = new_lock()
 
     compiler: JitCompiler
     _last: threading.local

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import blake2b
 
+from ingot.base.forks import cached_property
 from ingot.base.types import ScalarType, TensorType
 from ingot.ir.node import Assumption, Node
 from ingot.ir.printer import print_graph

@@ -8,12 +8,12 @@ process, whatever PYTHONHASHSEED is.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from weakref import WeakValueDictionary
 
+from ingot.base.forks import new_lock
 from ingot.base.numbers import Number
 from ingot.base.sizes import Size
 from ingot.base.types import ValueType
@@ -61,7 +61,7 @@ class Node:
 
 
 _alive: WeakValueDictionary[bytes, Node] = WeakValueDictionary()
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def make(op: Op, operands: Sequence[Node] = (), attributes: Attributes = NONE) -> Node:

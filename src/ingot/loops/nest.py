@@ -37,10 +37,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from typing import Any
 
 from ingot.base.dtypes import DataType
+from ingot.base.forks import cached_property
 from ingot.base.types import literal
 from ingot.loops.program import Argument, Known
 from ingot.ops import Op

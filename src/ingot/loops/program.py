@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
 from ingot.base.dtypes import HALVES, DataType
+from ingot.base.forks import cached_property
 from ingot.base.numbers import Number
 from ingot.base.types import ScalarType, literal
 from ingot.fusion.clusters import Cluster, Read, Source

@@ -7,7 +7,6 @@ keeps honest statistics of what its runs cost.
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from ingot.base.collecting import collecting_later
 from ingot.base.config import Config
 from ingot.base.environment import environment
 from ingot.base.errors import ArgumentError
+from ingot.base.forks import new_lock
 from ingot.codegen.llvm.nests import CompiledKernel
 from ingot.codegen.ptx.kernels import GpuKernel
 from ingot.fusion.rules import FusionRules, Pattern
@@ -192,7 +192,7 @@ class JitCompiler:
         self.rules = FusionRules.of(self.config, patterns)
         """What may become one kernel; patterns, where there are any, say so operator by operator."""
         self._modules: OrderedDict[str, CompiledModule] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._lookups = 0
         self._hits = 0
 

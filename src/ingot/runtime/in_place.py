@@ -19,6 +19,7 @@ from ingot.fusion.placement import shape_of
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
 from ingot.runtime.kernels import Kernel
+from ingot.runtime.overlaps import addresses_of, do_overlap
 
 Steps = Sequence[Kernel | Node]
 
@@ -83,5 +84,5 @@ def _stands_alone(target: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
         if size > 1 and stride < span:
             return False
         span += (size - 1) * stride
-    memory = target.untyped_storage().data_ptr()
-    return sum(other.untyped_storage().data_ptr() == memory for other in others) == 1
+    memory = addresses_of(target)
+    return sum(other is target or do_overlap(addresses_of(other), memory) for other in others) == 1

@@ -7,7 +7,6 @@ tensors of a run say where it takes place.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +17,7 @@ from ingot.base import sizes
 from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
 from ingot.base.types import ScalarType, TensorType
+from ingot.base.warning import warn
 from ingot.codegen.llvm.support import supports
 from ingot.fusion.clusters import Cluster, find_clusters
 from ingot.fusion.rules import FusionRules
@@ -179,7 +179,7 @@ class Plan(Interpreter):
             results = backend.launch(step, tensors, scalars, binding.sizes, targets)
         except CodegenError as error:
             if error.__cause__ is not None:  # something failed; limits that are known are no news
-                warnings.warn(f"running through PyTorch instead: {error}", stacklevel=2)
+                warn(f"running through PyTorch instead: {error}", UserWarning)
             self._refused.add((binding.device.type, step.program.digest))
             self._interpret(step, values, binding, tally, timed)
             return

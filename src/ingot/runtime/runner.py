@@ -7,7 +7,6 @@ in it needs Python, a record of it is made, and the builtin answers the next one
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections import OrderedDict
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 
 from ingot.base.errors import ArgumentError
+from ingot.base.forks import new_lock
 from ingot.ir.interpreter import Interpreter, Tally
 from ingot.runtime.native.callables import CallTable, Convention, native_function
 from ingot.runtime.native.launcher import Launcher, launcher
@@ -54,7 +54,7 @@ class Shortcut:
         self._method, self._answer = method, answer
         self._signature = signature
         self._table: CallTable | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def add(self, record: Record) -> None:
         """Answer calls that match a record from now on."""
@@ -80,7 +80,7 @@ class Runner:
     def __init__(self, plan: Interpreter, profiling: bool):
         self.plan = plan
         self._profiling = profiling
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._executions = 0
         self._seconds = 0.0
         self._tally = Tally()

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from ingot import IngotWarning
 from ingot.frontend.jit.api.forms import jit
-from ingot.frontend.jit.api.function import IngotWarning
 from ingot.frontend.jit.arguments.structure import take_apart
 
 

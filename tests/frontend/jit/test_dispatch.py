@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ingot.frontend.jit.api.function import IngotWarning
+from ingot import IngotWarning
 from tests.frontend.jit.comparing import same
 from tests.frontend.jit.records import ENOUGH, elsewhere, here, jit, multiply_add, three, warm
 

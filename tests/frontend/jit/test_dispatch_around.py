@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import ingot
-from ingot.frontend.jit.api.function import IngotWarning
+from ingot import IngotWarning
 from ingot.frontend.jit.settings.switch import EVERYTHING
 from tests.frontend.jit.comparing import same
 from tests.frontend.jit.records import ENOUGH, Block, answered, elsewhere, here, jit, multiply_add, three, warm

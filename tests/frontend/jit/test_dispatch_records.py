@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ingot
-from ingot.frontend.jit.api.function import IngotWarning
+from ingot import IngotWarning
 from ingot.frontend.jit.cache.native_calls import MOST_ATTEMPTS
 from ingot.runtime.native.call_records import CallFunction
 from ingot.runtime.native.matching import MOST_RECORDS

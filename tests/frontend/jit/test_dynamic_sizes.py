@@ -209,7 +209,7 @@ def test_sizes_behind_values_of_constants():
 
     compiled = jit(counted)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", function_module.IngotWarning)
+        warnings.simplefilter("ignore", ingot.IngotWarning)
         for n in (2, 3, 4, 5, 6, 7):
             x = torch.randn(n, 3)
             same(compiled(x), counted(x))

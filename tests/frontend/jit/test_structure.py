@@ -262,7 +262,7 @@ def test_objects_as_results_run_eagerly() -> None:
         lambda: [torch.randn(2, 3, 4).permute(2, 0, 1)],
     ],
 )
-@pytest.mark.filterwarnings("ignore::ingot.frontend.jit.api.function.IngotWarning")
+@pytest.mark.filterwarnings("ignore::ingot.IngotWarning")
 def test_unusual_tensors(make: Any) -> None:
     def function(x: torch.Tensor) -> Any:
         return x * 2 + x, x

@@ -92,7 +92,7 @@ def _around() -> dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], Callabl
 
 
 @pytest.mark.parametrize("name", list(_around()))
-@pytest.mark.filterwarnings("ignore::ingot.frontend.jit.api.function.IngotWarning")
+@pytest.mark.filterwarnings("ignore::ingot.IngotWarning")
 def test_changes_around_are_seen(name: str) -> None:
     function, change = _around()[name]
     compiled = jit(function)

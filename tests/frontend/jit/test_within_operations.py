@@ -14,8 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from ingot import jit
-from ingot.frontend.jit.api.function import IngotWarning
+from ingot import IngotWarning, jit
 from tests.frontend.jit.comparing import same
 
 CALLS = 4

@@ -61,13 +61,6 @@ def test_results_change_in_place():
     assert parameter.data_ptr() == result.data_ptr()
 
 
-def test_results_shrink_but_do_not_grow():
-    result, expected = computed()
-    assert torch.equal(result.resize_(3, 7).view(-1), expected.view(-1)[:21])
-    with pytest.raises(RuntimeError, match="not resizable"):
-        result.resize_(100, 100)
-
-
 def test_results_take_part_in_autograd():
     result, expected = computed()
     result.requires_grad_()

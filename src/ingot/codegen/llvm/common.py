@@ -7,10 +7,10 @@ scatter32(array, place, stride, count)     the way back
 
 from __future__ import annotations
 
-import threading
 from functools import lru_cache
 from typing import Any
 
+from ingot.base.forks import new_lock
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.frame import ANY_ADDRESS, BYTE_POINTER, WORD, counted, minimum
 from ingot.codegen.llvm.host import Compiled, add_symbol, new_module
@@ -26,7 +26,7 @@ KINDS = {
     **{f"{direction}{width}": _COPY for direction in ("gather", "scatter") for width in _WIDTHS},
 }
 _PREFIX = "ingot_"
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def declare(module: ir.Module, name: str) -> ir.Function:

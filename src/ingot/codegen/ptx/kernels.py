@@ -10,8 +10,8 @@ Every loop at the top of a nest is a function of its own, and so is what follows
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
+from ingot.base.forks import cached_property
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Host, HostModule, optimized
 from ingot.codegen.ptx import intrinsics

@@ -14,6 +14,7 @@ import ctypes
 import threading
 from ctypes import byref, c_int, c_uint64, c_void_p
 
+from ingot.base.forks import new_lock
 from ingot.loops.gpu.sharing import MOST_COUNTERS
 from ingot.runtime.cuda.driver import PER_THREAD_STREAM, driver
 from ingot.runtime.native.once import OncePerKey
@@ -31,7 +32,7 @@ class Counters:
 
     def __init__(self, device: int):
         self._device = device
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._next = self._end = 0
         self._streams: dict[tuple[int, int], int] = {}
         self._table = (ctypes.c_int64 * (1 + 2 * MOST_STREAMS))()

@@ -14,7 +14,6 @@ import ctypes
 import hashlib
 import re
 import tempfile
-import threading
 from collections.abc import Sequence
 from ctypes import byref, c_int, c_void_p
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot.base.errors import CudaError
+from ingot.base.forks import new_lock
 from ingot.runtime.cuda.driver import Driver, driver
 from ingot.runtime.cuda.prepared import Extent
 from ingot.runtime.native.once import OncePerKey, once
@@ -64,7 +64,7 @@ class Modules:
     def __init__(self) -> None:
         self._loaded: OncePerKey[tuple[str, int, tuple[str, ...]], tuple[LoadedFunction, ...]] = OncePerKey()
         self._functions: dict[int, LoadedFunction] = {}
-        self._turn = threading.Lock()
+        self._turn = new_lock()
         """The driver assembles one module at a time, and takes half as long again where several threads ask at once."""
 
     def load(self, ptx: str, entries: Sequence[str], device: int, name: str) -> tuple[LoadedFunction, ...]:

@@ -7,12 +7,12 @@ that match a record natively, the record used last first, and every other call w
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
 
+from ingot.base.forks import new_lock
 from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.matching import (
     CONVENTION,
@@ -63,7 +63,7 @@ class RecordTable(Generic[Held]):
         self._records: dict[int, Held] = {}
         self._retired: list[Held] = []
         """Records that other calls may still be inside of."""
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def put(self, record: Held) -> None:
         """Put a record first; if there are too many, the one not used for the longest time goes."""
@@ -94,7 +94,7 @@ class CallTable(RecordTable[Record]):
         super().__init__(launcher)
         self._words[INPUTS], self._words[OUTPUTS] = inputs, outputs
         self._words[CONVENTION] = convention.value
-        self._adding = threading.Lock()
+        self._adding = new_lock()
 
     def add(self, record: Record) -> None:
         """Put a record first, unless there is one for the same calls."""

@@ -9,7 +9,8 @@ functions do.
 from __future__ import annotations
 
 import ctypes
-import threading
+
+from ingot.base.forks import new_lock
 
 # The words of a function's executable graphs: whether one is being made, how many there are, and then each.
 MAKING, COUNT, FIRST = range(3)
@@ -39,7 +40,7 @@ class Executables:
 
 
 _of_functions: dict[int, Executables] = {}
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def executables_of(function: int) -> Executables:

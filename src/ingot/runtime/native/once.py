@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import Generic, TypeVar
 
+from ingot.base.forks import new_lock
+
 Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")
 
@@ -14,7 +16,7 @@ Made = TypeVar("Made")
 def once(make: Callable[[], Made]) -> Callable[[], Made]:
     """A function that makes its result at its first call, while other threads wait, and returns it ever after."""
     made: list[Made] = []
-    lock = threading.Lock()
+    lock = new_lock()
 
     @wraps(make)
     def get() -> Made:
@@ -32,8 +34,8 @@ class OncePerKey(Generic[Key, Made]):
 
     def __init__(self) -> None:
         self.made: dict[Key, Made] = {}
-        self._lock = threading.Lock()
-        self._in_progress: dict[Key, threading.Lock] = {}
+        self._lock = new_lock()
+        self._in_progress: dict[Key, threading.RLock] = {}
 
     def get(self, key: Key, make: Callable[[], Made]) -> Made:
         """What was made for a key; made now if it is new, by one thread while others wait for it."""
@@ -41,7 +43,7 @@ class OncePerKey(Generic[Key, Made]):
         if found is not None:
             return found
         with self._lock:
-            progress = self._in_progress.setdefault(key, threading.Lock())
+            progress = self._in_progress.setdefault(key, new_lock())
         with progress:
             found = self.made.get(key)
             if found is None:

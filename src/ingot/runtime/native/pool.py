@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from ingot.base.warning import warn
 from ingot.runtime.native import pool_routines
 from ingot.runtime.native.addresses import TensorExchange, python_function
+from ingot.runtime.native.layout import tensor_layout
 from ingot.runtime.native.once import once
 from ingot.runtime.native.pool_routines import PoolEmitter, PoolRoutines
 from ingot.runtime.native.prototypes import (
@@ -27,6 +28,7 @@ from ingot.runtime.native.prototypes import (
     prototype,
 )
 from ingot.runtime.native.routines import Foreign, Library, Routine
+from ingot.runtime.native.storages import StorageLayout, make_resizable
 
 DEFAULT_CAPACITY = 4 << 30
 
@@ -55,13 +57,14 @@ class Pool:
         routines = PoolEmitter(library, exchange).emit()
         _emit_tensor(library, routines, exchange)
         library.compile()
-        self._state = (ctypes.c_int64 * pool_routines.POOL_WORDS).from_address(_call(library, "state"))
+        self._state = (ctypes.c_int64 * pool_routines.POOL_WORDS).from_address(_function(library, "state")())
         self._shrink = ctypes.CFUNCTYPE(None, ctypes.c_int64)(library.address("shrink"))
         self._allocate = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(library.address("allocate"))
         self.take, self.give, self.wrap = (Foreign(library.address(name)) for name in ("take", "give", "wrap"))
         """For other native routines: take(bytes), give(block), and wrap(prototype, block), which makes a tensor."""
         self.set_capacity(default_capacity())
-        os.register_at_fork(after_in_child=lambda: _call(library, "forget"))
+        # Its address is known before: a child cannot wait for a lock of LLVM's.
+        os.register_at_fork(after_in_child=_function(library, "forget"))
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """An uninitialised tensor, row-major, its memory aligned to 64 bytes."""
@@ -101,7 +104,7 @@ def pool() -> Pool | None:
     try:
         return Pool(exchange)
     except RuntimeError as error:  # LLVM cannot generate code for this machine
-        warnings.warn(f"results come from torch's allocator, which is slower: {error}", stacklevel=2)
+        warn(f"results come from torch's allocator, which is slower: {error}", UserWarning)
         return None
 
 
@@ -116,9 +119,8 @@ def default_capacity() -> int:
     return min(DEFAULT_CAPACITY, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4)
 
 
-def _call(library: Library, name: str) -> int:
-    function: Callable[[], int] = ctypes.CFUNCTYPE(ctypes.c_int64)(library.address(name))
-    return function()
+def _function(library: Library, name: str) -> Callable[[], int]:
+    return ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address(name))
 
 
 def _emit_tensor(library: Library, routines: PoolRoutines, exchange: TensorExchange) -> None:
@@ -134,7 +136,13 @@ def _emit_tensor(library: Library, routines: PoolRoutines, exchange: TensorExcha
         wrap.store(wrap.load(wanted, source), block, target)
     cell = wrap.stack(1)
     failure = wrap.call(exchange.to_python, block, cell)
-    wrap.give_back(wrap.choose(wrap.compare(failure, "==", 0), wrap.load(cell), 0))
+    with wrap.when(wrap.compare(failure, "!=", 0)):
+        wrap.give_back(0)
+    tensor = wrap.load(cell)
+    tensors, storages = tensor_layout(), StorageLayout.find()
+    if tensors is not None and storages is not None:
+        make_resizable(wrap, tensor, tensors, storages)
+    wrap.give_back(tensor)
     _emit_allocate(library, routines, wrap)
 
 

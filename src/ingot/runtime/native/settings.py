@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ingot.base.forks import ThreadCount, new_lock
 from ingot.runtime.native.addresses import TRANSFORMS, torch_function
 from ingot.runtime.native.launcher import Modes
 from ingot.runtime.native.routines import Foreign, Library, Routine, Word, make_immortal
@@ -45,20 +45,36 @@ class Suspension:
         self._word = (ctypes.c_int64 * 1)()
         make_immortal(self._word)
         self.address = ctypes.addressof(self._word)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
+        self._threads = ThreadCount()
+        os.register_at_fork(after_in_child=self._tell)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """No record answers inside this context."""
-        self._add(1)
+        token = object()
         try:
+            self._begin(token)
             yield
         finally:
-            self._add(-1)
+            try:
+                self._end(token)
+            except KeyboardInterrupt:  # in the middle of it, or before it began
+                self._end(token)
+                raise
 
-    def _add(self, amount: int) -> None:
+    def _begin(self, token: object) -> None:
         with self._lock:
-            self._word[0] += amount
+            self._threads.enter(token)
+            self._tell()
+
+    def _end(self, token: object) -> None:
+        with self._lock:
+            self._threads.leave(token)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._word[0] = self._threads.total
 
 
 suspended = Suspension()

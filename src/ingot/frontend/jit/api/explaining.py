@@ -36,7 +36,9 @@ def explain(compiled: CompiledFunction) -> str:
     lines = [f"{compiled.name}: {_count(compiled.calls, 'call')}, {_count(compiled.recordings, 'recording')}"]
     if compiled.given_up is not None:
         lines.append(f"  runs eagerly: {compiled.given_up}")
-    if not kinds:
+    for reason, count in compiled.left.items():
+        lines.append(f"  runs eagerly, {_count(count, 'call')} so far: {reason}")
+    if not kinds and not compiled.left:
         lines.append("  not compiled yet: it has not been called, or only where calls go to the original")
     for reason, count in Counter(compiled.recompiles).items():
         lines.append(f"  recorded again{f' {count} times' if count > 1 else ''}: {reason}")

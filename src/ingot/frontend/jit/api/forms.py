@@ -135,17 +135,16 @@ class Jitted(NativeCallable):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        table = getattr(instance, "__dict__", None)
-        if not isinstance(table, dict):
-            return types.MethodType(self, instance)
-        states = table.get(_STATES)
-        if not isinstance(states, _States):
+        states = _states_of(instance)
+        if states is None:
             if is_off():  # somebody is looking at the object
                 return types.MethodType(self.__wrapped__, instance)
-            states = table[_STATES] = _States()
-        bound = states.methods.get((id(self), id(instance)))
+            states = _new_states(instance)
+        if states is None:
+            return types.MethodType(self, instance)
+        bound = states.methods.get(id(self))
         if bound is None:
-            bound = states.methods[id(self), id(instance)] = BoundJitted(self, instance)
+            bound = states.methods[id(self)] = BoundJitted(self, instance)
         return bound
 
     def explain(self) -> str:
@@ -168,6 +167,12 @@ class Jitted(NativeCallable):
             return self.__qualname__
         return _compile, (self.__wrapped__, self._options)
 
+    def __getattr__(self, name: str) -> Any:
+        """What tools that read code, such as torch.export, ask of a function."""
+        if name in _OF_FUNCTIONS and "__wrapped__" in vars(self):
+            return getattr(self.__wrapped__, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __copy__(self) -> Jitted:
         return self
 
@@ -176,6 +181,9 @@ class Jitted(NativeCallable):
         if owner is None or isinstance(owner, type | types.ModuleType):
             return self  # as functions are
         return Jitted(copy.deepcopy(self.__wrapped__, memo), self._options)
+
+
+_OF_FUNCTIONS = frozenset({"__code__", "__globals__", "__closure__", "__defaults__", "__kwdefaults__"})
 
 
 class BoundJitted(Jitted):
@@ -197,16 +205,45 @@ _STATES = "_ingot_compiled_methods"
 
 
 class _States:
-    """The compiled methods of an object, kept in the object so that they go when it goes; copies start anew."""
+    """The compiled methods of an object, kept in the object so that they go when it goes; copies start anew.
 
-    def __init__(self) -> None:
-        self.methods: dict[tuple[int, int], BoundJitted] = {}
+    A shallow copy finds those of the original among its attributes, and puts its own in their place.
+    """
+
+    def __init__(self, owner: Any = None) -> None:
+        self.owner = id(owner)
+        """Nobody else has this identity while there are methods, which hold the owner."""
+        self.methods: dict[int, BoundJitted] = {}
+        """By the identity of the compiled function, which each of them holds."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _States:
         return _States()
 
     def __reduce__(self) -> Any:
         return _States, ()
+
+
+def _states_of(instance: Any) -> _States | None:
+    """The compiled methods of an object, if it has any."""
+    class_ = type(instance)
+    if class_.__dict__.get("_ingot_twin") is instance:
+        return class_._ingot_states
+    table = getattr(instance, "__dict__", None)
+    found = table.get(_STATES) if isinstance(table, dict) else None
+    return found if isinstance(found, _States) and found.owner == id(instance) else None
+
+
+def _new_states(instance: Any) -> _States | None:
+    """A place for an object's compiled methods; None if it has no attributes, or shares them all with another."""
+    table = getattr(instance, "__dict__", None)
+    if not isinstance(table, dict):
+        return None
+    known = table.get(_STATES)
+    for bound in known.methods.values() if isinstance(known, _States) else ():
+        if vars(bound.__self__) is table:
+            return None
+    made = table[_STATES] = _States(instance)
+    return made
 
 
 # --- module instances -------------------------------------------------------------------------------------------------
@@ -217,19 +254,20 @@ def _twin(module: torch.nn.Module, options: Options) -> torch.nn.Module:
     original: Any = type(module)
     if getattr(original, "_ingot_original", None) is not None:
         original = original._ingot_original
-    forward = vars(module).get("forward")
+    forward = module.forward if isinstance(module, torch.jit.ScriptModule) else vars(module).get("forward")
     if forward is None:
         return _of_class(module, original, options, {"forward": Jitted(_plain(original.forward), options)})
-    # Replaced on the instance, where it would go before the class's: a property goes before both.
+    # Replaced on the instance, where it would go before the class's, or TorchScript's: a property goes before them.
     compiled = Jitted(_plain(forward), options)
     return _of_class(module, original, options, {"forward": property(lambda self: compiled)})
 
 
 def _of_class(module: torch.nn.Module, original: type, options: Options, members: dict[str, Any]) -> torch.nn.Module:
-    class_ = type(
+    class_: Any = type(
         original.__name__,
         (original,),
         {
+            **{name: member for name, member in _OF_TWINS.items() if not hasattr(module, name)},
             **members,
             "__doc__": original.__doc__,
             "__module__": original.__module__,
@@ -242,7 +280,23 @@ def _of_class(module: torch.nn.Module, original: type, options: Options, members
     )
     twin: Any = object.__new__(class_)
     object.__setattr__(twin, "__dict__", vars(module))
+    # In the class, which is the twin's alone: its attributes are the module's, too, and stay when the twin goes.
+    class_._ingot_twin, class_._ingot_states = twin, _States(twin)
     return twin
+
+
+def _explain_twin(twin: Any) -> str:
+    """What became of the module's `forward` so far: kernels, what was left to PyTorch and why, bytes, times."""
+    return twin.forward.explain()
+
+
+def _inspect_twin(twin: Any, stage: str) -> str:
+    """The text of a stage of the module's `forward`, as a compiled function's `inspect` gives it."""
+    return twin.forward.inspect(stage)
+
+
+_OF_TWINS = {"explain": _explain_twin, "inspect": _inspect_twin}
+"""What twins have besides what their modules have."""
 
 
 def _eager_twin(twin: Any) -> torch.nn.Module:

@@ -16,13 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ingot.base.errors import CaptureError
-from ingot.frontend.jit.cache.recorded_function import IngotWarning, RecordedFunction
+from ingot.frontend.jit.cache.recorded_function import RecordedFunction
 from ingot.frontend.jit.follow.follower import Follower
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.runtime.compiler import JitCompiler
-
-__all__ = ["CompiledFunction", "IngotWarning", "require_callable"]
 
 
 class CompiledFunction(RecordedFunction):

@@ -71,6 +71,11 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallKey:
     return found
 
 
+def counts_by_identity(kind: type) -> bool:
+    """Whether a key holds the identity of objects of a type, and not their value."""
+    return not issubclass(kind, (*_PLAIN, *_VALUES))
+
+
 def is_watchable(value: Any) -> bool:
     """Whether an object is one whose attributes can be looked at again: a module, a function, an ordinary object."""
     return isinstance(value, torch.nn.Module) or callable(value) or type(value) is object

@@ -9,7 +9,6 @@ Python, which needs no records.
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.structure import Shape
 from ingot.frontend.jit.cache.executors import call_original, call_program, run_kernels, variables_of
@@ -74,7 +74,7 @@ class NativeCalls:
         """By the identity of the specialisation."""
         self._earlier = 0
         """Calls answered by records that are gone."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def belong_to(self, owner: NativeCallable) -> None:
         """Answer calls of another object, which has been called in none of the recorded ways yet."""

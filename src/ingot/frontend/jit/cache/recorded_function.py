@@ -7,10 +7,8 @@ for other functions `api/function.py` decides.
 
 from __future__ import annotations
 
-import threading
 import time
-import warnings
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +16,8 @@ import torch
 
 from ingot.base.collecting import collecting_later
 from ingot.base.errors import CaptureError, IngotError
+from ingot.base.forks import new_lock
+from ingot.base.warning import warn
 from ingot.frontend.jit.arguments.call_key import CallKey, describe
 from ingot.frontend.jit.arguments.numbers import MarkedArguments
 from ingot.frontend.jit.autotune.timing import Stopwatch, is_capturing
@@ -44,10 +44,6 @@ MOST_UNSTABLE = 3
 
 MOST_ASIDE = 3
 """Recordings of one kind of call that are kept while they do not hold."""
-
-
-class IngotWarning(UserWarning):
-    """ingot runs something eagerly that it was asked to compile."""
 
 
 class RecordedFunction(NativeCallable):
@@ -81,6 +77,8 @@ class RecordedFunction(NativeCallable):
         self.given_up: str | None = None
         self._unstable = 0
         self._warned: set[str] = set()
+        self.left: Counter[str] = Counter()
+        """How many calls were left to PyTorch because of their arguments, by the reason."""
         self._families = ShapeFamilies(function, compiler, options.dynamic, options.is_replayed, name)
         self._shortcuts: dict[Hashable, Specialisation] = {}
         """Generalised recordings that were found to hold for a key."""
@@ -88,7 +86,7 @@ class RecordedFunction(NativeCallable):
         """Recordings that held and may hold again, such as those of training while a module evaluates."""
         self._recorded: deque[Hashable] = deque(maxlen=MOST_SPECIALISATIONS)
         """The keys of the last recordings."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         EVERYTHING.add(self)
         self.outermost = _module_of(function)
 
@@ -98,11 +96,9 @@ class RecordedFunction(NativeCallable):
         if self.given_up is not None:
             return self.otherwise(*args, **kwargs)
         described = describe(args, kwargs)
-        if described.refused is not None:
-            self._complain(described.refused, None)
-            return self.otherwise(*args, **kwargs)
-        if described.needs_gradients:
-            return self.function(*args, **kwargs)
+        if described.refused is not None or described.needs_gradients:
+            self._leave(described.refused)
+            return (self.function if described.refused is None else self.otherwise)(*args, **kwargs)
         key = (described.key, state_of_torch())
         found = self.specialisations.get(key) or self._shortcuts.get(key)
         if found is not None:
@@ -148,6 +144,7 @@ class RecordedFunction(NativeCallable):
             self.recordings = self._python_calls = self._unstable = 0
             self.given_up = None
             self._warned.clear()
+            self.left.clear()
 
     def _set_aside(self, key: Hashable, found: Specialisation) -> Specialisation | None:
         """Keep what does not hold at the moment for when it does again, and take out what does now, if there is any."""
@@ -351,17 +348,28 @@ class RecordedFunction(NativeCallable):
         self._complain(reason, None)
         return result
 
+    def _leave(self, refused: str | None) -> None:
+        """Note a call that is left to PyTorch because of its arguments: they are refused, or else need gradients."""
+        reason = refused or "its arguments need gradients"
+        self.left[reason] += 1
+        if refused is not None:
+            self._complain(refused, None)
+        elif self.left[reason] == 1:
+            log("fallbacks", f"{self.name} runs eagerly: {reason}")
+
     def _complain(self, reason: str, place: str | None, subject: str | None = None) -> None:
         """Say once that calls run eagerly, and why; once per subject, where there is one."""
         where = f" ({place})" if place else ""
         text = f"{self.name} runs eagerly: {reason}{where}"
         if self.options.fullgraph:
             raise CaptureError(text)
+        if (subject or text) in self._warned:
+            return
+        self._warned.add(subject or text)
         if self.is_segment or reason == "its result needs gradients":
             log("fallbacks", text)
-        elif (subject or text) not in self._warned:
-            self._warned.add(subject or text)
-            warnings.warn(text, IngotWarning, stacklevel=4)
+        else:
+            warn(text)
 
 
 def _module_of(function: Callable[..., Any]) -> torch.nn.Module | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from threading import Lock
 from typing import Any
 
 import torch
 
 from ingot.base import sizes
 from ingot.base.errors import IngotError
+from ingot.base.forks import new_lock
 from ingot.base.sizes import Size
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.numbers import arithmetic_parameters, positions_of
@@ -263,7 +263,7 @@ def _unify(members: Sequence[Recorded]) -> Generalised:
     unified = generalise(
         [member.trace for member in members], {leaf: v for leaf, v in values.items() if leaf not in looked_at}
     )
-    specialisation = replace(newest.specialisation, trace=unified.trace, program=None, calls=0, lock=Lock())
+    specialisation = replace(newest.specialisation, trace=unified.trace, program=None, calls=0, lock=new_lock())
     fixed = {leaf: value for leaf, value in newest.numbers.items() if leaf not in unified.variables}
     return Generalised(specialisation, unified, members, fixed)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.structure import Shape, builder_of, mutable_containers, take_apart
 from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
@@ -22,6 +23,7 @@ from ingot.frontend.jit.lowering.program import Program, compile_trace
 from ingot.frontend.jit.trace.recorder import Broken, Recording
 from ingot.frontend.jit.trace.trace import Argument, Made, Trace
 from ingot.runtime.compiler import JitCompiler
+from ingot.runtime.overlaps import addresses_of, are_joined
 
 _TensorType = tuple[torch.dtype, torch.Size, tuple[int, ...], torch.device]
 """dtype, shape, strides and device"""
@@ -43,7 +45,7 @@ class Specialisation:
     record_seconds: float = 0.0
     calls: int = 0
     trial: EagerComparison = field(default_factory=EagerComparison)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.RLock = field(default_factory=new_lock)
     build_result: Callable[[Sequence[Any]], Any] | None = None
     looked_at: frozenset[int] = frozenset()
     """Numbers among the arguments whose value Python asked for, by their place."""
@@ -73,15 +75,15 @@ class Specialisation:
         assert self.trace is not None
         if not self.checks_overlap:
             return False
-        memory: dict[int, int] = {}
+        memories: list[tuple[range, int]] = []
         for note in self.trace.tensors:
             if isinstance(note.origin, Made):
                 continue
             source = tensors if isinstance(note.origin, Argument) else self.trace.surroundings
             tensor = source[note.origin.position]
-            if tensor.numel() and memory.setdefault(tensor.untyped_storage().data_ptr(), note.storage) != note.storage:
-                return True
-        return False
+            if tensor.numel():
+                memories.append((addresses_of(tensor), note.storage))
+        return are_joined(memories)
 
     _surrounding_types: list[_TensorType] = field(default_factory=list)
 

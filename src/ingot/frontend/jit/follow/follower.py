@@ -5,12 +5,12 @@ In: calls. Out: what the function gives. Where following was measured to cost mo
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from ingot.base.forks import new_lock
 from ingot.frontend.jit.follow import visibility
 from ingot.frontend.jit.follow.following import ACTIVE, Following, State
 from ingot.frontend.jit.follow.segments import Segment, write_segment
@@ -29,7 +29,7 @@ class Follower:
         self._compiler = compiler
         self._name = name
         self._roots: dict[State | None, Node] = {}
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self.calls = 0
         self._needs_gradients = False
 

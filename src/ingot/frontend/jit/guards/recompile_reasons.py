@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ingot.frontend.jit.arguments.call_key import counts_by_identity
 from ingot.frontend.jit.arguments.numbers import positional_names
 from ingot.frontend.jit.arguments.structure import Shape
 from ingot.frontend.jit.guards.torch_state import STATES
@@ -46,7 +47,11 @@ def _change(before: Any, now: Any) -> str:
         return _change_of_tensor(before, now)
     if any(is_tensor) or before[0] is not now[0]:
         return f"was of type {_kind(before)}, is of type {_kind(now)}"
-    return f"{before[1]} became {now[1]}" if len(before) == 2 else "is another object"
+    if counts_by_identity(now[0]):
+        return f"is another {_kind(now)}"
+    if now[0] is slice:
+        return f"{slice(*before[1:])} became {slice(*now[1:])}"
+    return f"{before[1]} became {now[1]}"
 
 
 def _change_of_tensor(before: Any, now: Any) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from ingot.base.errors import IngotError
+from ingot.base.forks import new_lock
 from ingot.frontend.jit.autotune.timing import is_capturing
 from ingot.frontend.jit.lowering.partition import Partition, Region
 from ingot.frontend.jit.trace.trace import Argument
@@ -47,7 +48,7 @@ class _Captured:
     """Where the tensors around the function were."""
     stream: Any = None
     """Where it was replayed last."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.RLock = field(default_factory=new_lock)
 
     def replay(self, given: Sequence[torch.Tensor], device: torch.device) -> list[Any]:
         with self.lock, torch.no_grad():
@@ -74,7 +75,7 @@ class Replayed:
         self._calls: Counter[Hashable] = Counter()
         self._graphs: dict[Hashable, _Captured] = {}
         self._captures: Counter[Hashable] = Counter()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def __call__(self, arguments: Sequence[Any], surroundings: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         if self.why_not is not None or is_capturing():

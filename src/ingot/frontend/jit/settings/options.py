@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +46,10 @@ class Options:
         mode: str | None = None,
         name: str | None = None,
         python: str = "auto",
+        **unknown: Any,
     ) -> Options:
         """The options that `ingot.jit` was given; what contradicts itself is refused."""
+        _refuse(unknown)
         if tuning_steps is not None:
             if isinstance(tuning_steps, bool) or not isinstance(tuning_steps, int) or tuning_steps < 1:
                 raise ConfigError(f"tuning_steps must be an int of at least 1, not {tuning_steps!r}")
@@ -79,6 +83,15 @@ class Options:
             name,
             python,
         )
+
+
+def _refuse(unknown: Mapping[str, Any]) -> None:
+    for name in unknown:
+        parameters = inspect.signature(Options.of).parameters.values()
+        known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        close = difflib.get_close_matches(name, known, 1)
+        advice = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+        raise TypeError(f"ingot.jit() got an unexpected option {name!r}; {advice}")
 
 
 class TuningError(ConfigError, ValueError):

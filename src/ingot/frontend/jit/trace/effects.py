@@ -53,7 +53,7 @@ _STREAM_OBJECTS = (torch.Stream, torch.Event, torch.cuda.Stream, torch.cuda.Even
 
 
 class EffectMonitor:
-    """Watches one thread while a context lasts."""
+    """Watches one thread from `start` to `stop`."""
 
     def __init__(
         self,
@@ -69,25 +69,38 @@ class EffectMonitor:
         self._looks_away = False
         self._seen: set[types.CodeType] = set()
         self._is_watching = False
+        self._was_interrupted = False
+        """Whether the call went on after something like KeyboardInterrupt: it does not do so at every call."""
         self._numbers: Any = None
         self._hidden: Any = None
         """While a module asks for modes that it is not to find."""
         self._collecting: types.FrameType | None = None
         self._collectors: set[Any] = set()
 
-    def __enter__(self) -> EffectMonitor:
+    def start(self) -> None:
         self._numbers = _state_of_numpys_numbers()
         self._collectors = {getattr(callback, "__code__", None) for callback in gc.callbacks}
         if sys.getprofile() is None:
             self._is_watching = True
             sys.setprofile(self._notice)
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._is_watching:
+    def stop(self) -> None:
+        """Can be repeated, and stops what was not started completely."""
+        if sys.getprofile() == self._notice:
             sys.setprofile(None)
-        if _state_of_numpys_numbers() != self._numbers:
-            self._on_effect("it draws numpy's random numbers")
+        if self._hidden is not None:
+            self._hidden.__exit__(None, None, None)
+            self._hidden = None
+
+    def conclude(self) -> None:
+        """Report what shows when the call has ended by itself, just before `stop`."""
+        has_missed = self._looks_away or (self._is_watching and sys.getprofile() != self._notice)
+        has_missed = has_missed or self._was_interrupted
+        with self.paused():
+            if has_missed:
+                self._on_effect("it was interrupted, or profiled, while it was recorded")
+            if _state_of_numpys_numbers() != self._numbers:
+                self._on_effect("it draws numpy's random numbers")
 
     def paused(self) -> _Paused:
         """A block that is nobody's business: the recording itself, or an operation, whatever that does inside. Most of
@@ -143,7 +156,9 @@ class _Paused:
         if self._witness._is_watching and not self._before:
             sys.setprofile(None)  # being told of nothing takes less time than looking away from everything
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        if kind is not None and not issubclass(kind, Exception):
+            self._witness._was_interrupted = True
         if self._witness._is_watching and not self._before and sys.getprofile() is None:
             sys.setprofile(self._witness._notice)
         self._witness._looks_away = self._before

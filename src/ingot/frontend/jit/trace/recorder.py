@@ -8,11 +8,11 @@ tensors without an operation: their sizes, their memory, their values as numbers
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from ingot.frontend.jit.arguments.tensors import refused_tensor
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.library_code import is_librarys
 from ingot.frontend.jit.guards.torch_state import state_of_torch
+from ingot.frontend.jit.trace.attachment import Attachment, mode_counts
 from ingot.frontend.jit.trace.effects import EffectMonitor
 from ingot.frontend.jit.trace.queries import OBLIVIOUS, READS_MEMORY, READS_SIZES
 from ingot.frontend.jit.trace.trace import (
@@ -45,6 +46,7 @@ from ingot.frontend.jit.trace.trace import (
     is_mutable,
     tags_of,
 )
+from ingot.runtime.overlaps import NumberedMemory, addresses_of
 
 _MOST_EVENTS = 100_000
 """A longer recording is a loop that should not be unrolled."""
@@ -148,6 +150,7 @@ class Recording:
         self._strict = strict
         self._registers: dict[int, tuple[weakref.ref[Any], TraceValue]] = {}
         self._leaf_storages: dict[int, int] = {}
+        self._memory = NumberedMemory()
         self._storages = 0
         self._kept: list[Any] = []
         self._arguments = arguments
@@ -164,13 +167,10 @@ class Recording:
         """Call the function and note down what it does."""
         before = state_of_torch()
         parts_before = _parts(args, kwargs)
-        with (
-            EffectMonitor(self._saw, self._surroundings.touch_context, self.stop) as witness,
-            _uncached_casts(),
-            _IntrospectionMode(self, witness),
-            _OperationMode(self, witness),
-        ):
-            result = function(*args, **kwargs)
+        modes_before = mode_counts()
+        result = self._run_watched(function, args, kwargs)
+        if mode_counts() != modes_before:
+            self.stop("it enters or leaves a mode of PyTorch for those who come after it")
         self._definition = _definition(function)
         left_set = self._surroundings.sets_context()
         if left_set is not None:
@@ -181,6 +181,21 @@ class Recording:
             self.stop("it changes a list, a dictionary or an object that it was given")
         if state_of_torch() != before:
             self.stop("it changes a setting of PyTorch, such as the grad mode, for those who come after it")
+        return result
+
+    def _run_watched(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        monitor = EffectMonitor(self._saw, self._surroundings.touch_context, self.stop)
+        attachment = Attachment(monitor, _IntrospectionMode(self, monitor), _OperationMode(self, monitor))
+        try:
+            attachment.attach()
+            result = function(*args, **kwargs)
+            monitor.conclude()
+        finally:
+            try:
+                attachment.detach()
+            except KeyboardInterrupt:  # in the middle of it, or before it began
+                attachment.detach()
+                raise
         return result
 
     def _saw(self, frame: types.FrameType) -> None:
@@ -359,7 +374,7 @@ class Recording:
         self._kept.append(tensor)  # so that no other storage takes its place
         storage = self._leaf_storages.get(_storage(tensor))
         if storage is None:
-            storage = self._leaf_storages[_storage(tensor)] = self._new_storage()
+            storage = self._leaf_storages[_storage(tensor)] = self._number(tensor)
         return self._add(tensor, origin, storage)
 
     def _add(self, tensor: torch.Tensor, origin: Origin, storage: int) -> TraceValue:
@@ -370,20 +385,19 @@ class Recording:
         self._registers[id(tensor)] = (weakref.ref(tensor), register)
         return register
 
+    def _number(self, tensor: torch.Tensor) -> int:
+        """The number of memory that was there before the call; other storages that overlap it get the same."""
+        number, joined = self._memory.number(addresses_of(tensor), self._new_storage())
+        if joined:
+            for index, note in enumerate(self.trace.tensors):
+                if note.storage in joined:
+                    self.trace.tensors[index] = dataclasses.replace(note, storage=number)
+            self._leaf_storages |= {one: number for one, old in self._leaf_storages.items() if old in joined}
+        return number
+
     def _new_storage(self) -> int:
         self._storages += 1
         return self._storages - 1
-
-
-@contextmanager
-def _uncached_casts() -> Iterator[None]:
-    """Autocast keeps weights it has cast for later; a recording must see them being cast."""
-    before = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_cache_enabled(before)
 
 
 def _with_device(keywords: dict[str, Any], result: Any) -> dict[str, Any]:

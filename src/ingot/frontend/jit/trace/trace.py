@@ -15,11 +15,12 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
 
+from ingot.base.forks import cached_property
 from ingot.base.sizes import Size
 
 Part = TypeVar("Part")

@@ -1,0 +1,205 @@
+"""What ingot says of functions that it does not compile, where it says it, and that tools which read code can."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import ingot
+from ingot.base.environment import environment
+from ingot.frontend.jit.autotune import eager_comparison
+
+jit: Any = ingot.jit
+
+
+class Box:
+    """Something that ingot does not look into."""
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.linear(x)) + 1.0
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(x) * 2.0
+
+
+def warnings_of(call: Callable[[], Any]) -> list[warnings.WarningMessage]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [one for one in caught if issubclass(one.category, ingot.IngotWarning)]
+
+
+# --- warnings ---------------------------------------------------------------------------------------------------------
+
+
+def test_warnings_point_at_the_call():
+    refused = jit(lambda x, box: x * 2.0)
+    prints = jit(lambda x: x * float(x.sum()))
+
+    class Module(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * float(x.sum())
+
+    for call in (
+        lambda: refused(torch.ones(3), Box()),
+        lambda: prints(torch.ones(3)),
+        lambda: jit(Module())(torch.ones(3)),
+        lambda: jit(Module)()(torch.ones(3)),
+        lambda: nn.Sequential(jit(Module()))(torch.ones(3)),
+        lambda: jit(nn.Sequential(Module()))(torch.ones(3)),
+    ):
+        (found,) = warnings_of(call)
+        assert (found.filename, found.lineno) == (__file__, call.__code__.co_firstlineno)
+
+
+def test_each_is_given_once_per_place_unless_asked_otherwise():
+    function = jit(lambda x, box: x * 2.0)
+    assert len(warnings_of(lambda: [function(torch.ones(3), Box()) for _ in range(3)])) == 1
+
+
+def test_warnings_can_be_filtered_by_their_class():
+    assert issubclass(ingot.IngotWarning, UserWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ingot.IngotWarning)
+        with pytest.raises(ingot.IngotWarning, match="an argument is a Box"):
+            jit(lambda x, box: x * 2.0)(torch.ones(3), Box())
+
+
+# --- explain ----------------------------------------------------------------------------------------------------------
+
+
+def test_explain_agrees_with_the_warning():
+    function = jit(lambda x, box: x * 2.0, name="boxed")
+    (found,) = warnings_of(lambda: [function(torch.ones(3), Box()) for _ in range(3)])
+    reason = str(found.message).removeprefix("boxed runs eagerly: ")
+    assert f"runs eagerly, 3 calls so far: {reason}" in function.explain()
+    assert "not compiled yet" not in function.explain()
+    ingot.reset()
+    assert "not compiled yet" in function.explain()
+
+
+def test_explain_tells_of_gradients():
+    function = jit(double)
+    function(torch.ones(3, requires_grad=True))
+    assert "runs eagerly, 1 call so far: its arguments need gradients" in function.explain()
+
+
+@pytest.mark.usefixtures("no_trials")
+def test_twins_explain_themselves():
+    twin = jit(Layer())
+    with torch.no_grad():
+        for _ in range(3):
+            twin(torch.ones(2, 4))
+    assert twin.explain() == twin.forward.explain() and "kernel" in twin.explain()
+    assert twin.inspect("kernels") == twin.forward.inspect("kernels") != ""
+
+
+def test_twins_keep_what_their_modules_have_under_these_names():
+    class Explaining(Layer):
+        def explain(self) -> str:
+            return "the module's own"
+
+    module = Explaining()
+    module.inspect = nn.Identity()
+    twin = jit(module)
+    assert twin.explain() == "the module's own" and twin.inspect is module.inspect
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_mistyped_option_is_named_with_what_was_meant():
+    message = r"^ingot\.jit\(\) got an unexpected option 'dynamc'; did you mean 'dynamic'\?$"
+    with pytest.raises(TypeError, match=message):
+        jit(double, dynamc=True)
+    with pytest.raises(TypeError, match=message):
+        jit(dynamc=True)
+    with pytest.raises(TypeError, match=r"unexpected option 'zzzz'; there are .*fullgraph"):
+        jit(zzzz=1)
+
+
+def test_no_reason_holds_the_identity_of_an_object():
+    function = jit(lambda x, activation, part: activation(x[part]))
+    for _ in range(3):
+        function(torch.ones(4), nn.ReLU(), slice(0, 3))
+    function(torch.ones(4), nn.ReLU(), slice(0, 2))
+    text = function.explain()
+    assert "activation: is another ReLU" in text and "slice(0, 3, None) became slice(0, 2, None)" in text
+    assert not re.search(r"\d{8}|0x", text)
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("INGOT_LOGS", "fallbacks")
+    environment.cache_clear()
+    yield lambda: capsys.readouterr().err.splitlines()
+    environment.cache_clear()
+
+
+def test_fallbacks_are_logged_once(logged: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch):
+    weight = torch.ones(3, requires_grad=True)
+    for function, x in ((double, torch.ones(3, requires_grad=True)), (lambda x: x * weight, torch.ones(3))):
+        compiled = jit(function, name="this")
+        for _ in range(4):
+            compiled(x)
+        (line,) = logged()
+        assert line.startswith("ingot fallbacks: this runs eagerly: its ") and "gradients" in line
+    monkeypatch.setattr(eager_comparison, "ROUNDS", 2)
+    monkeypatch.setattr(eager_comparison, "CLEARLY", 1e9)
+    compiled = jit(double, name="this")
+    for _ in range(30):
+        compiled(torch.ones(3))
+    (line,) = logged()
+    assert line.startswith("ingot fallbacks: this runs eagerly: eager PyTorch is quicker here")
+
+
+# --- tools that read code ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("compiled", [lambda: jit(Layer()), lambda: jit(type("Layer", (Layer,), {}))()])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_compiled_modules_can_be_exported(compiled: Callable[[], Any], strict: bool):
+    module = compiled().eval()
+    x = torch.randn(2, 4)
+    program = torch.export.export(module, (x,), strict=strict)
+    torch.testing.assert_close(program.module()(x), Layer.forward(module, x))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: torch.jit.trace(Layer().eval(), (x,)),
+        lambda x: torch.jit.script(Layer().eval()),
+        lambda x: torch.jit.trace(double, (x,)),
+        lambda x: torch.jit.script(double),
+    ],
+)
+def test_what_torchscript_made_can_be_given(make: Callable[[torch.Tensor], Any]):
+    x = torch.randn(2, 4)
+    scripted = make(x)
+    compiled = jit(scripted)
+    with torch.no_grad():
+        for _ in range(5):
+            torch.testing.assert_close(compiled(x), scripted(x))
+    assert "call" in compiled.explain()
+
+
+def test_what_functions_do_not_have_compiled_ones_do_not_have():
+    compiled = jit(double)
+    assert compiled.__code__ is double.__code__ and compiled.__globals__ is double.__globals__
+    assert not hasattr(compiled, "__nothing__") and not hasattr(jit(torch.tanh), "__code__")
