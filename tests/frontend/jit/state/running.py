@@ -1,7 +1,7 @@
 """Programs run over time, eagerly and compiled, and what could be seen of them compared call by call.
 
 In: a builder of programs and a mode of `ingot.jit`. Out: nothing, or an AssertionError that names the call. What is
-compared: results (float32 within PyTorch's tolerances, all else exactly), types of exceptions, arguments after the call,
+compared: results (floats within PyTorch's tolerances, all else exactly), types of exceptions, arguments after the call,
 which tensors are one object or share memory, printed text, warnings, the log and what the program lets see; and, when
 all calls are done, every result again, which no later call may have changed unless eager's changes too.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import io
 import warnings
@@ -34,6 +35,7 @@ def jitted(mode: str) -> Compile:
     return lambda function: ingot.jit(function, **options)
 
 
+@functools.cache
 def _has_modes() -> bool:
     parameters = inspect.signature(ingot.jit).parameters
     if "python" in parameters:

@@ -327,7 +327,10 @@ def sizes_broadcast_later(world: World) -> Program:
     return Program(
         lambda x, y: x * y + 1,
         lambda: lengths.__setitem__(slice(None), [1, 1, 1]),
-        lambda call: (numbers(call, 4, lengths[call % 3]), numbers(call, 4, 5 if lengths[0] == 1 else lengths[call % 3])),
+        lambda call: (
+            numbers(call, 4, lengths[call % 3]),
+            numbers(call, 4, 5 if lengths[0] == 1 else lengths[call % 3]),
+        ),
     )
 
 
@@ -375,9 +378,7 @@ def reshape_by_length(world: World) -> Program:
 
 @program
 def positions_of_a_length(world: World) -> Program:
-    return Program(
-        lambda x: x + torch.arange(x.shape[1]) * 2, arguments=lambda call: (numbers(call, 3, 1 + call),)
-    )
+    return Program(lambda x: x + torch.arange(x.shape[1]) * 2, arguments=lambda call: (numbers(call, 3, 1 + call),))
 
 
 @program

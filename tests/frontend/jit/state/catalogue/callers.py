@@ -1,10 +1,10 @@
-"""How functions are called: under profilers and tracers, from threads, from themselves, as generators and coroutines."""
+"""How functions are called: under profilers, from threads, from themselves, as generators and coroutines."""
 
 from __future__ import annotations
 
 import asyncio
-import cProfile
 import contextlib
+import cProfile
 import sys
 import threading
 import types
@@ -86,22 +86,6 @@ def under_torchs_profiler(world: World) -> Program:
             return run()
 
     return Program(function, change, call=call)
-
-
-@program
-def profile_function_sees_the_users_code(world: World) -> Program:
-    lines: list[str] = []
-
-    def watched(x: Any) -> Any:
-        return x * 2
-
-    def profile(frame: types.FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code is watched.__code__:
-            lines.append("watched")
-
-    return Program(
-        lambda x: watched(x) + 1, call=_within(lambda: _profile(profile)), observe=lambda: len(lines)
-    )
 
 
 @program
@@ -222,9 +206,7 @@ def compiled_inside_compiled(world: World) -> Program:
 def compiled_inside_a_branch(world: World) -> Program:
     settings = types.SimpleNamespace(scale=2.0)
     inner = world.compile(lambda x: x * settings.scale)
-    return Program(
-        lambda x: inner(x) + 1 if x[0, 0] > 0 else inner(x * 2), lambda: setattr(settings, "scale", 3.0)
-    )
+    return Program(lambda x: inner(x) + 1 if x[0, 0] > 0 else inner(x * 2), lambda: setattr(settings, "scale", 3.0))
 
 
 @program

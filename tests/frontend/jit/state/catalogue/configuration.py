@@ -111,9 +111,7 @@ def module_level_getattr(world: World) -> Program:
 def learning_rate_of_optimizer(world: World) -> Program:
     parameter = torch.nn.Parameter(numbers(0, 4, 5))
     optimizer = torch.optim.SGD([parameter], lr=0.5)
-    return Program(
-        lambda x: x * optimizer.param_groups[0]["lr"] + 1, lambda: optimizer.param_groups[0].update(lr=0.25)
-    )
+    return Program(lambda x: x * optimizer.param_groups[0]["lr"] + 1, lambda: optimizer.param_groups[0].update(lr=0.25))
 
 
 @program
@@ -407,7 +405,9 @@ def context_variable(world: World) -> Program:
 def context_of_the_call(world: World) -> Program:
     scale: contextvars.ContextVar[float] = contextvars.ContextVar("scale", default=2.0)
     context = contextvars.copy_context()
-    return Program(lambda x: x * scale.get() + 1, lambda: context.run(scale.set, 3.0), call=lambda run: context.run(run))
+    return Program(
+        lambda x: x * scale.get() + 1, lambda: context.run(scale.set, 3.0), call=lambda run: context.run(run)
+    )
 
 
 @program

@@ -1,4 +1,4 @@
-"""Effects that Python notices at every call: lists, counters, printed text, logs, warnings, files, writes of tensors."""
+"""Effects that Python notices at every call: lists, counters, printed text, logs, warnings, files, tensors."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ def file_written(world: World) -> Program:
 
 @program
 def open_file_written(world: World) -> Program:
-    file = world.enter(tempfile.TemporaryFile("w+"))
+    file = world.enter(tempfile.TemporaryFile("w+"))  # noqa: SIM115
     return Program(lambda x: x * file.write("called"), lambda: file.seek(0), observe=file.tell)
 
 

@@ -176,9 +176,7 @@ def not_a_number(world: World) -> Program:
 
 @program
 def large_integers(world: World) -> Program:
-    return Program(
-        lambda x, n: x.long() + n, arguments=_with(1, 2**40, 2**62, 2**63 - 1, 2**63, 2**70, -(2**63), 3)
-    )
+    return Program(lambda x, n: x.long() + n, arguments=_with(1, 2**40, 2**62, 2**63 - 1, 2**63, 2**70, -(2**63), 3))
 
 
 @program
@@ -209,7 +207,7 @@ def texts(world: World) -> Program:
 @program
 def text_not_interned(world: World) -> Program:
     return Program(
-        lambda x, kind: (x * 2 if kind is kept else x * 3),
+        lambda x, kind: x * 2 if kind is kept else x * 3,
         arguments=lambda call: (numbers(call, 4), kept if call < 14 else "".join(["ta", "nh"])),
     )
 
@@ -270,7 +268,8 @@ def numpy_array_changed(world: World) -> Program:
 @program
 def fraction_and_decimal(world: World) -> Program:
     return Program(
-        lambda x, n: x * float(n), arguments=_with(fractions.Fraction(1, 2), decimal.Decimal("2"), fractions.Fraction(3))
+        lambda x, n: x * float(n),
+        arguments=_with(fractions.Fraction(1, 2), decimal.Decimal("2"), fractions.Fraction(3)),
     )
 
 
@@ -291,7 +290,9 @@ def module_given(world: World) -> Program:
 
 @program
 def slices_given(world: World) -> Program:
-    return Program(lambda x, s: x[s] * 2, arguments=_with(slice(0, 2), slice(1, None), slice(0, 2), slice(None, None, 2)))
+    return Program(
+        lambda x, s: x[s] * 2, arguments=_with(slice(0, 2), slice(1, None), slice(0, 2), slice(None, None, 2))
+    )
 
 
 @program

@@ -207,9 +207,7 @@ def argument_given_other_memory_inside(world: World) -> Program:
 
 @program
 def output_argument(world: World) -> Program:
-    return Program(
-        lambda x, out: torch.add(x, 1, out=out), arguments=lambda call: (numbers(call, 4), torch.zeros(4))
-    )
+    return Program(lambda x, out: torch.add(x, 1, out=out), arguments=lambda call: (numbers(call, 4), torch.zeros(4)))
 
 
 @program
@@ -301,6 +299,4 @@ def foreach_over_list(world: World) -> Program:
         torch._foreach_add_(parameters, [step] * len(parameters))
         return parameters[0] + 1
 
-    return Program(
-        updating, lambda: parameters.pop(), lambda call: (numbers(call, 3),), observe=lambda: parameters
-    )
+    return Program(updating, lambda: parameters.pop(), lambda call: (numbers(call, 3),), observe=lambda: parameters)

@@ -134,9 +134,7 @@ def parts_reordered(world: World) -> Program:
 @program
 def parameter_replaced(world: World) -> Program:
     layers = _layers()
-    return Program(
-        layers, lambda: setattr(layers[0], "weight", nn.Parameter(numbers(9, 5, 5), requires_grad=False))
-    )
+    return Program(layers, lambda: setattr(layers[0], "weight", nn.Parameter(numbers(9, 5, 5), requires_grad=False)))
 
 
 @program

@@ -411,7 +411,7 @@ def tensor_closed_over_with_new_data(world: World) -> Program:
 @program
 def tensor_closed_over_set_to_other_memory(world: World) -> Program:
     state, other = numbers(1, 4, 5), numbers(3, 4, 5)
-    return Program(lambda x: x + state * 2, lambda: state.set_(other))
+    return Program(lambda x: x + state * 2, lambda: state.set_(other.untyped_storage(), 0, (4, 5)))
 
 
 @program
@@ -434,9 +434,7 @@ def tensors_swapped(world: World) -> Program:
 def identity_of_tensors(world: World) -> Program:
     first, second = numbers(1, 4, 5), numbers(1, 4, 5)
     holder = [first, first]
-    return Program(
-        lambda x: x + first if holder[0] is holder[1] else x * second, lambda: holder.__setitem__(1, second)
-    )
+    return Program(lambda x: x + first if holder[0] is holder[1] else x * second, lambda: holder.__setitem__(1, second))
 
 
 @program

@@ -162,7 +162,9 @@ def random_numbers_of_numpy(world: World) -> Program:
 @program
 def own_generator_of_numpy(world: World) -> Program:
     source = numpy.random.default_rng(3)
-    return Program(lambda x: x + torch.from_numpy(source.integers(0, 9, 5)), observe=lambda: str(source.bit_generator.state))
+    return Program(
+        lambda x: x + torch.from_numpy(source.integers(0, 9, 5)), observe=lambda: str(source.bit_generator.state)
+    )
 
 
 def _folder(world: World) -> pathlib.Path:
@@ -297,9 +299,7 @@ def reference_count(world: World) -> Program:
     thing = object()
     held: list[Any] = []
     base = sys.getrefcount(thing)
-    return Program(
-        lambda x: x * (2 if sys.getrefcount(thing) - base < 5 else 3), lambda: held.extend([thing] * 10)
-    )
+    return Program(lambda x: x * (2 if sys.getrefcount(thing) - base < 5 else 3), lambda: held.extend([thing] * 10))
 
 
 @program

@@ -273,9 +273,7 @@ def bound_method_of_a_new_object(world: World) -> Program:
 @program
 def partial_rebuilt(world: World) -> Program:
     holder = {"step": functools.partial(torch.mul, other=2.0)}
-    return Program(
-        lambda x: holder["step"](x) + 1, lambda: holder.update(step=functools.partial(torch.mul, other=3.0))
-    )
+    return Program(lambda x: holder["step"](x) + 1, lambda: holder.update(step=functools.partial(torch.mul, other=3.0)))
 
 
 @program
@@ -293,7 +291,7 @@ def partial_given_to_jit(world: World) -> Program:
 
 @program
 def partial_set_state(world: World) -> Program:
-    step = functools.partial(lambda factor, x: x * factor, 2.0)
+    step: Any = functools.partial(lambda factor, x: x * factor, 2.0)
     return Program(lambda x: step(x) + 1, lambda: step.__setstate__((step.func, (3.0,), {}, {})))
 
 

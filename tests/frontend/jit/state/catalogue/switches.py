@@ -50,14 +50,10 @@ def deterministic_algorithms(world: World) -> Program:
 def empty_memory_filled_when_deterministic(world: World) -> Program:
     world.at_end(torch.use_deterministic_algorithms, False)
 
-    def made(x: Any) -> Any:
-        return torch.empty(5) if torch.utils.deterministic.fill_uninitialized_memory else x
+    def are_all_nan(result: Any) -> bool:
+        return torch.are_deterministic_algorithms_enabled() and bool(result.isnan().all())
 
-    return Program(
-        lambda x: made(x)[:3],
-        lambda: torch.use_deterministic_algorithms(True),
-        view=lambda result: bool(result.isnan().all()) if torch.are_deterministic_algorithms_enabled() else None,
-    )
+    return Program(lambda x: torch.empty(5), lambda: torch.use_deterministic_algorithms(True), view=are_all_nan)
 
 
 @program
@@ -225,9 +221,7 @@ def function_mode_around(world: World) -> Program:
 @program
 def print_options(world: World) -> Program:
     world.at_end(lambda: torch.set_printoptions(profile="default"))
-    return Program(
-        lambda x: (x * 2, str(x[0] / 3)), lambda: torch.set_printoptions(precision=1)
-    )
+    return Program(lambda x: (x * 2, str(x[0] / 3)), lambda: torch.set_printoptions(precision=1))
 
 
 @program
