@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import cProfile
+import itertools
+import random
 import sys
 import threading
 import types
@@ -60,6 +63,50 @@ def under_cprofile(world: World) -> Program:
     function, change = _counting(world)
     profiler = cProfile.Profile()
     return Program(function, change, call=lambda run: profiler.runcall(run))
+
+
+@program
+def printing_under_cprofile(world: World) -> Program:
+    profiler = cProfile.Profile()
+
+    def printing(x: Any) -> Any:
+        print("called")
+        return x * 2
+
+    return Program(printing, call=lambda run: profiler.runcall(run))
+
+
+@program
+def iterator_under_cprofile(world: World) -> Program:
+    profiler, source = cProfile.Profile(), itertools.count(1)
+    return Program(lambda x: x * next(source), lambda: next(source), call=lambda run: profiler.runcall(run))
+
+
+@program
+def context_variable_under_cprofile(world: World) -> Program:
+    profiler = cProfile.Profile()
+    scale: contextvars.ContextVar[float] = contextvars.ContextVar("scale", default=2.0)
+    return Program(lambda x: x * scale.get(), lambda: scale.set(3.0), call=lambda run: profiler.runcall(run))
+
+
+@program
+def random_number_under_cprofile(world: World) -> Program:
+    profiler, source = cProfile.Profile(), random.Random(3)
+    return Program(lambda x: x * source.randint(1, 9), call=lambda run: profiler.runcall(run))
+
+
+@program
+def method_replaced_under_cprofile(world: World) -> Program:
+    class Scaling:
+        def apply(self, x: Any) -> Any:
+            return x * 2
+
+    profiler, scaling = cProfile.Profile(), Scaling()
+    return Program(
+        lambda x: scaling.apply(x) + 1,
+        lambda: setattr(Scaling, "apply", lambda self, x: x * 3),
+        call=lambda run: profiler.runcall(run),
+    )
 
 
 @program

@@ -216,8 +216,9 @@ class _Listing(logging.Handler):
 
 
 def _logger(world: World, level: int) -> logging.Logger:
-    """A registered logger: others keep what they once answered about a level."""
+    """A registered logger, as others keep what they once answered about a level; nobody else's handlers hear it."""
     logger, handler = logging.getLogger("ingot test state"), _Listing(world.log)
+    logger.propagate = False
     logger.setLevel(level)
     logger.addHandler(handler)
     world.at_end(logger.removeHandler, handler)

@@ -410,8 +410,9 @@ def tensor_closed_over_with_new_data(world: World) -> Program:
 
 @program
 def tensor_closed_over_set_to_other_memory(world: World) -> Program:
-    state, other = numbers(1, 4, 5), numbers(3, 4, 5)
-    return Program(lambda x: x + state * 2, lambda: state.set_(other.untyped_storage(), 0, (4, 5)))
+    state: Any = numbers(1, 4, 5)
+    other = numbers(3, 4, 5)
+    return Program(lambda x: x + state * 2, lambda: state.set_(other))
 
 
 @program
