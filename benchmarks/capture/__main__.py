@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,6 +55,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def settings(chosen: argparse.Namespace) -> Settings:
     effort = Effort(chosen.repeats or (QUICK_ROUNDS if chosen.quick else ROUNDS), 0.0)
     works = COMPILE in first_use(with_compile=chosen.compile != "none")
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns of what the tables show
     return Settings(
         ELEMENTS,
         effort,

@@ -7,7 +7,7 @@ were compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from benchmarks.capture.contests import Job, Row, Settings, difference, medians,
 from benchmarks.capture.telling import recordings_of, tier_of
 from benchmarks.contestants import JIT_CALLS
 from benchmarks.groups import ONE_ADDITION
-from benchmarks.measuring import Call, Contestant
+from benchmarks.measuring import Call
 from benchmarks.model_contests import TOLERANCE
 from benchmarks.models import transformers_package
 from benchmarks.results import EAGER, JIT
@@ -94,7 +94,7 @@ def _measure(
     eager: Call,
     ours: Call,
     settings: Settings,
-    more: dict[str, Call | Contestant] | None = None,
+    more: Mapping[str, Call] | None = None,
     calls_each: int = 1,
     effects: Callable[[], str] = str,
 ) -> Row:

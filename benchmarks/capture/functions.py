@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import ingot
 from benchmarks.capture.contests import Job, Row, Settings, difference, error_text, medians, quiet
 from benchmarks.capture.disturbed import CASES, Disturbed
-from benchmarks.capture.telling import tier_of
+from benchmarks.capture.telling import recordings_of, tier_of
 from benchmarks.contestants import JIT_CALLS, fresh_compile
 from benchmarks.measuring import Call, Contestant
 from benchmarks.results import COMPILE, EAGER, JIT
@@ -40,23 +41,24 @@ def measure_function(case: Disturbed, settings: Settings) -> Row:
             differs = differs or difference(plain(x, y), case.plain(x, y), where="without it")
         differs = differs or difference(made.effects(), eager.effects(), where="effects")
         calls: dict[str, Call | Contestant] = {EAGER: partial(eager.function, x, y, *eager.more)}
-        remarks = _compiled(case, (x, y), calls) if settings.compile_functions else ()
+        remarks = _add_compiled(case, (x, y), calls) if settings.compile_functions else ()
         calls[JIT] = partial(jitted, x, y, *made.more)
         calls[PLAIN] = partial(plain, x, y)
         seconds = medians(calls, settings.effort)
-    return Row(case.name, seconds, differs, tier_of(jitted), remarks=remarks)
+    return Row(case.name, seconds, differs, tier_of(jitted), recordings_of(jitted), remarks=remarks)
 
 
-def _compiled(
-    case: Disturbed, tensors: tuple[torch.Tensor, ...], calls: dict[str, Call | Contestant]
-) -> tuple[str, ...]:
-    """Adds torch.compile's call, or says why there is none."""
-    made = case.make()
+def _add_compiled(case: Disturbed, tensors: tuple[Tensor, ...], calls: dict[str, Call | Contestant]) -> tuple[str, ...]:
+    """Adds torch.compile's call, or says why there is none; it gets as many calls to get ready as ingot."""
+    eager, made = case.make(), case.make()
     compiled: Any = fresh_compile(made.function)
+    differs = ""
     try:
-        for _ in range(3):
-            compiled(*tensors, *made.more)
+        for _ in range(JIT_CALLS):
+            wanted = eager.function(*tensors, *eager.more)
+            differs = differs or difference(compiled(*tensors, *made.more), wanted)
     except Exception as error:  # whatever it is that torch.compile cannot do
         return (f"{case.name}: torch.compile fails, {error_text(error)}",)
     calls[COMPILE] = partial(compiled, *tensors, *made.more)
-    return ()
+    differs = differs or difference(made.effects(), eager.effects(), where="effects")
+    return (f"{case.name}: torch.compile differs from eager, {differs}",) if differs else ()

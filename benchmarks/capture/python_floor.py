@@ -15,7 +15,6 @@ from torch.overrides import TorchFunctionMode
 
 from benchmarks.measuring import Call, Contestant
 
-
 Answer = tuple[Any, Any]
 """A torch function and its result."""
 _MOST_PASSES = 4
