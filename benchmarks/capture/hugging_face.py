@@ -14,12 +14,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.model_contests import TOLERANCE
 from benchmarks.models import MODELS, Made, Model, sizes_for, transformers_package
 
 SEED = 20
 VOCABULARY, LAYERS, HEADS = (1000, 100), (4, 2), (4, 2)
 HIDDEN, INNER = (256, 32), (1024, 64)
 NEW_TOKENS = (32, 12)
+LIVELY: dict[str, Any] = {"tie_word_embeddings": False}
+SPREAD = 0.3
+"""With the usual small weights, shared with the embeddings, untrained models say one word for ever, right or wrong."""
 DYNAMIC, STATIC = "dynamic", "static"
 """The caches of past keys and values: one that grows, and one of a fixed size, written in place."""
 
@@ -34,6 +38,10 @@ class Use:
     name: str
     is_exact: bool = False
     """Whether results are compared for equality: tokens are."""
+
+    @property
+    def tolerance(self) -> float:
+        return 0.0 if self.is_exact else TOLERANCE
 
 
 # --- generating -------------------------------------------------------------------------------------------------------
@@ -54,7 +62,9 @@ def _no_special_tokens(configuration: Any) -> Any:
 def _gpt2(is_small: bool) -> Made:
     package = transformers_package()
     sizes = sizes_for(is_small, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, vocab_size=VOCABULARY)
-    return package.GPT2LMHeadModel(_no_special_tokens(package.GPT2Config(**sizes))), _prompt(is_small)
+    return package.GPT2LMHeadModel(
+        _no_special_tokens(package.GPT2Config(**sizes, **LIVELY, initializer_range=SPREAD))
+    ), _prompt(is_small)
 
 
 def _llama_sizes(is_small: bool) -> dict[str, Any]:
@@ -71,8 +81,8 @@ def _llama_sizes(is_small: bool) -> dict[str, Any]:
 
 def _llama(is_small: bool) -> Made:
     package = transformers_package()
-    configuration = _no_special_tokens(package.LlamaConfig(**_llama_sizes(is_small)))
-    return package.LlamaForCausalLM(configuration), _prompt(is_small)
+    configuration = package.LlamaConfig(**_llama_sizes(is_small), **LIVELY, initializer_range=SPREAD)
+    return package.LlamaForCausalLM(_no_special_tokens(configuration)), _prompt(is_small)
 
 
 def _t5(is_small: bool) -> Made:
@@ -80,8 +90,8 @@ def _t5(is_small: bool) -> Made:
     sizes = sizes_for(
         is_small, d_model=HIDDEN, num_layers=LAYERS, num_heads=HEADS, d_ff=INNER, d_kv=(64, 16), vocab_size=VOCABULARY
     )
-    configuration = _no_special_tokens(package.T5Config(**sizes, decoder_start_token_id=0))
-    return package.T5ForConditionalGeneration(configuration), _prompt(is_small)
+    configuration = package.T5Config(**sizes, initializer_factor=SPREAD, decoder_start_token_id=0)
+    return package.T5ForConditionalGeneration(_no_special_tokens(configuration)), _prompt(is_small)
 
 
 def _whisper(is_small: bool) -> Made:
@@ -101,7 +111,13 @@ def _whisper(is_small: bool) -> Made:
     )
     special = {"bos_token_id": 1, "decoder_start_token_id": 1, "pad_token_id": 0, "eos_token_id": 2}
     configuration = package.WhisperConfig(
-        **sizes, **special, max_target_positions=64, suppress_tokens=None, begin_suppress_tokens=None
+        **sizes,
+        **special,
+        **LIVELY,
+        init_std=SPREAD,
+        max_target_positions=64,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
     )
     module = package.WhisperForConditionalGeneration(_no_special_tokens(configuration))
     frames = 2 * configuration.max_source_positions
@@ -111,8 +127,7 @@ def _whisper(is_small: bool) -> Made:
 def _generate(module: Any, inputs: dict[str, Any], is_small: bool, *, cache: str, is_sampled: bool) -> torch.Tensor:
     torch.manual_seed(SEED)
     given = {**inputs, **({} if cache == DYNAMIC else {"cache_implementation": cache})}
-    if is_sampled:
-        given |= {"temperature": 0.9, "top_k": 20}
+    given |= {"temperature": 0.9, "top_k": 20} if is_sampled else {"repetition_penalty": 10.0}
     return module.generate(**given, do_sample=is_sampled, max_new_tokens=NEW_TOKENS[is_small], disable_compile=True)
 
 

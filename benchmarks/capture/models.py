@@ -18,7 +18,6 @@ from benchmarks.capture.python_floor import answered
 from benchmarks.capture.telling import recordings_of, tier_of
 from benchmarks.contestants import fresh_compile
 from benchmarks.measuring import Call, Contestant
-from benchmarks.model_contests import TOLERANCE
 from benchmarks.models import transformers_package
 from benchmarks.results import COMPILE, EAGER, JIT
 
@@ -43,12 +42,11 @@ def measure_model(use: Use, settings: Settings) -> Row:
         ours = partial(use.run, other, inputs, is_small)
         differs = ""
         for number in range(WARM_CALLS if use.is_exact else 4 * WARM_CALLS):
-            tolerance = 0.0 if use.is_exact else TOLERANCE
-            differs = differs or difference(ours(), eager(), tolerance, f"call {number}")
+            differs = differs or difference(ours(), eager(), use.tolerance, f"call {number}")
         calls: dict[str, Call | Contestant] = {EAGER: eager, JIT: ours}
         remarks, torch_calls = _add_floor(use, eager, calls)
         if settings.compile_models:
-            remarks += _add_compiled(use, inputs, is_small, calls)
+            remarks += _add_compiled(use, inputs, settings, calls)
         seconds = medians(calls, settings.effort)
     tier, recordings = tier_of(other.forward), recordings_of(other.forward)
     return Row(use.name, seconds, differs, tier, recordings, torch_calls, remarks)
@@ -63,14 +61,17 @@ def _add_floor(use: Use, eager: Call, calls: dict[str, Call | Contestant]) -> tu
     return (), torch_calls
 
 
-def _add_compiled(use: Use, inputs: Any, is_small: bool, calls: dict[str, Call | Contestant]) -> tuple[str, ...]:
-    module: Any = use.model.make(is_small)[0]
+def _add_compiled(use: Use, inputs: Any, settings: Settings, calls: dict[str, Call | Contestant]) -> tuple[str, ...]:
+    """Adds torch.compile's call, or says why there is none."""
+    module: Any = use.model.make(settings.small_models)[0]
+    wanted = use.run(module, inputs, settings.small_models)
     module.forward = fresh_compile(module.forward)
-    compiled = partial(use.run, module, inputs, is_small)
+    compiled = partial(use.run, module, inputs, settings.small_models)
+    differs = ""
     try:
-        for _ in range(2):
-            compiled()
+        for _ in range(WARM_CALLS):
+            differs = differs or difference(compiled(), wanted, use.tolerance)
     except Exception as error:  # whatever it is that torch.compile cannot do
         return (f"{use.name}: torch.compile fails, {error_text(error)}",)
     calls[COMPILE] = compiled
-    return ()
+    return (f"{use.name}: torch.compile differs from eager, {differs}",) if differs else ()

@@ -16,6 +16,7 @@ from benchmarks.capture.sections import SECTIONS
 from benchmarks.capture.targets import share_of_limit, targets
 from benchmarks.capture.telling import recordings_of, tier_of
 from benchmarks.measuring import Effort
+from benchmarks.models import transformers_package
 from benchmarks.results import COMPILE, EAGER, JIT
 
 import ingot
@@ -138,6 +139,16 @@ def test_models_use_both_caches_and_both_ways_to_choose():
     names = [use.name for use in USES if use.is_exact]
     assert len(names) == len(set(names)) == 16
     assert {use.name for use in USES} >= {"BERT, mask", "DeBERTa", "Mamba", "Swin", "Mixtral", "SegFormer", "DETR"}
+
+
+@pytest.mark.parametrize("use", [use for use in USES if "dynamic" in use.name], ids=lambda use: use.name)
+def test_texts_are_worth_comparing(use):
+    """A model that says one word for ever would say it with wrong figures, too."""
+    transformers_package().logging.set_verbosity_error()
+    with contests.quiet(), torch.no_grad():
+        module, inputs = use.model.make(True)
+        tokens = use.run(module, inputs, True)
+    assert all(len(set(text.tolist())) > 5 for text in tokens)
 
 
 def test_ten_lengths_share_their_recordings():
