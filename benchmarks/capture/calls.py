@@ -1,8 +1,7 @@
 """What a call costs by itself: on tensors so small that hardly anything is computed.
 
-In: nothing. Out: a row for a small function, for models in which checking the state that a recording depends on is most
-of a call, and for one operation of a function that Python has to run through. What always holds: results and effects
-were compared.
+In: nothing. Out: a row for a small function, for models with much state to check and next to nothing to compute, and
+for one operation of a function that Python has to run through. What always holds: results and effects were compared.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def measure_small(settings: Settings) -> Row:
 
 
 def measure_guards(layers: int, settings: Settings) -> Row:
-    """A model with next to nothing to compute, called with one token: what more layers cost is mostly their guards."""
+    """A model with next to nothing to compute, called with one token: guards, launches and small products."""
     package = transformers_package()
     sizes = {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 16}
     configuration = package.BertConfig(**sizes, num_hidden_layers=layers, max_position_embeddings=8)

@@ -1,7 +1,7 @@
 """What ingot costs where little is to be gained: eager and ingot make the same calls, and are then measured in turn.
 
-In: the cases of `slow_cases`. Out: a row for each, with the recordings that were made after the third call, which are
-all that were made after a kind of call had been seen.
+In: the cases of `slow_cases`. Out: a row for each, with the recordings that were made after the third call: of
+kinds of calls that come later as well, where a case has many.
 """
 
 from __future__ import annotations
