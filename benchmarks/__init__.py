@@ -4,4 +4,6 @@
 `measuring` (how time is taken), `memory_speed` (what the machine can do at most), `contestants` (who computes it),
 `models` and `model_contests` (the same for whole models), `groups` (which cases meet which contestants), `results`,
 `targets`, `report` and `pictures`.
+
+`benchmarks.capture` compares how calls reach the kernels, `benchmarks.cuda` is the comparison on a GPU.
 """

@@ -112,7 +112,7 @@ def _perceptron(is_small: bool) -> Made:
 # --- from the transformers package ------------------------------------------------------------------------------------
 
 
-def _package() -> Any:
+def transformers_package() -> Any:
     """The package, imported at the first need: it takes seconds, and would look for models on the network."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import transformers
@@ -128,14 +128,14 @@ def _images(is_small: bool) -> dict[str, torch.Tensor]:
     return {"pixel_values": torch.randn(2, 3, 32, 32) if is_small else torch.randn(4, 3, 128, 128)}
 
 
-def _sizes(is_small: bool, **names: tuple[Any, Any]) -> dict[str, Any]:
+def sizes_for(is_small: bool, **names: tuple[Any, Any]) -> dict[str, Any]:
     """Settings of a configuration, each given as (worth measuring, small)."""
     return {name: pair[is_small] for name, pair in names.items()}
 
 
 def _bert(is_small: bool) -> Made:
-    package = _package()
-    sizes = _sizes(
+    package = transformers_package()
+    sizes = sizes_for(
         is_small,
         hidden_size=(256, 32),
         num_hidden_layers=(4, 2),
@@ -147,14 +147,14 @@ def _bert(is_small: bool) -> Made:
 
 
 def _gpt2(is_small: bool) -> Made:
-    package = _package()
-    sizes = _sizes(is_small, n_embd=(256, 32), n_layer=(4, 2), n_head=(4, 2), vocab_size=(1000, 100))
+    package = transformers_package()
+    sizes = sizes_for(is_small, n_embd=(256, 32), n_layer=(4, 2), n_head=(4, 2), vocab_size=(1000, 100))
     return package.GPT2Model(package.GPT2Config(**sizes, use_cache=False)), _words(is_small)
 
 
 def _llama(is_small: bool) -> Made:
-    package = _package()
-    sizes = _sizes(
+    package = transformers_package()
+    sizes = sizes_for(
         is_small,
         hidden_size=(256, 32),
         num_hidden_layers=(4, 2),
@@ -167,8 +167,8 @@ def _llama(is_small: bool) -> Made:
 
 
 def _vit(is_small: bool) -> Made:
-    package = _package()
-    sizes = _sizes(
+    package = transformers_package()
+    sizes = sizes_for(
         is_small,
         hidden_size=(192, 24),
         num_hidden_layers=(4, 2),
@@ -180,8 +180,8 @@ def _vit(is_small: bool) -> Made:
 
 
 def _t5_encoder(is_small: bool) -> Made:
-    package = _package()
-    sizes = _sizes(
+    package = transformers_package()
+    sizes = sizes_for(
         is_small,
         d_model=(256, 32),
         num_layers=(4, 2),
@@ -194,8 +194,8 @@ def _t5_encoder(is_small: bool) -> Made:
 
 
 def _resnet(is_small: bool) -> Made:
-    package = _package()
-    sizes = _sizes(
+    package = transformers_package()
+    sizes = sizes_for(
         is_small,
         embedding_size=(32, 8),
         hidden_sizes=([64, 128, 256, 512], [8, 16]),
@@ -205,8 +205,8 @@ def _resnet(is_small: bool) -> Made:
 
 
 def _convnext(is_small: bool) -> Made:
-    package = _package()
-    sizes = _sizes(
+    package = transformers_package()
+    sizes = sizes_for(
         is_small, hidden_sizes=([48, 96, 192, 384], [8, 16]), depths=([2, 2, 4, 2], [1, 1]), num_stages=(4, 2)
     )
     return package.ConvNextModel(package.ConvNextConfig(**sizes)), _images(is_small)
