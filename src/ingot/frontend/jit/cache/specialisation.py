@@ -93,7 +93,9 @@ class Specialisation:
             if self.program is None:
                 assert self.trace is not None
                 start = time.perf_counter()
-                self.program = compile_trace(self.trace, compiler, is_frozen, is_replayed)
+                self.program = compile_trace(
+                    self.trace, compiler, is_frozen, is_replayed, is_private=not self.checks_overlap
+                )
                 self.compile_seconds += time.perf_counter() - start
             return self.program
 

@@ -102,6 +102,28 @@ def name_of(function: Any) -> str:
     return getattr(function.__self__, "__name__", name) if name == "__get__" else name
 
 
+_NEVER_WAITS = frozenset(
+    (
+        *("embedding", "item", "tolist", "__bool__", "__float__", "__int__", "__index__", "nonzero", "multinomial"),
+        *("topk", "sort", "argsort", "gather", "index_select", "masked_select", "unique", "isin", "equal", "allclose"),
+        *("arange", "zeros", "ones", "full", "empty", "linspace", "eye", "tensor", "as_tensor", "rand", "randn"),
+        *("randint", "randperm", "bernoulli", "rand_like", "randn_like", "empty_like", "new_empty", "new_tensor"),
+    )
+)
+"""Functions whose results are needed at once, or that no value makes pending."""
+
+
+def never_waits(name: str) -> bool:
+    """Whether calls of a function with this name always run at once, and write nothing that exists."""
+    return name in _NEVER_WAITS
+
+
+def views_memory(name: str) -> bool:
+    """Whether calls of a function with this name give other names to memory, copy, or gather: on tensors that are
+    written they run at once."""
+    return name in _ALWAYS_VIEWS or name in _VIEWS_OF_ROWS or name in ("T", "mT", "__getitem__")
+
+
 @lru_cache(maxsize=4096)
 def has_free_numbers(function: Any) -> bool:
     """Whether the numbers among a function's arguments may be other ones without anything else being different."""

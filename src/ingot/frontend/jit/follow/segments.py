@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
-from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, Reference, Wait
+from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, Reference
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 
@@ -105,6 +105,6 @@ def write_segment(
     text = f"def segment({', '.join(parameters)}):\n{body}\n"
     exec(compile(text, "<ingot segment>", "exec"), writer.names)  # of what was written above, and nothing else
     recorded = RecordedFunction(writer.names["segment"], options, compiler, f"a segment of {name}", is_segment=True)
-    recorded.checks_overlap = any(step.known is not None and step.known.wait is Wait.IN_PLACE for step in path)
+    recorded.checks_overlap = False  # what is written is new, or nothing else shares its memory
     recorded.open_numbers(frozenset(numbers))
     return Segment(recorded, tuple(writer.inputs), tuple(destinations), text)

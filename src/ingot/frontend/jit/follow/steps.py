@@ -10,6 +10,7 @@ step gives depends on the sizes of what it is given: its outcomes are kept by th
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -165,10 +166,16 @@ class Node:
     children: dict[Hashable, Node] = field(default_factory=dict)
     outcomes: dict[Any, Outcome] = field(default_factory=dict)
     """Of that step, by the metadata of its operands."""
-    segments: dict[Any, Any] = field(default_factory=dict)
-    """What runs everything pending, by the numbers of the tensors that are still needed and where results are."""
+    segments: dict[bytes, Any] = field(default_factory=dict)
+    """What runs everything pending, by which tensors are still needed."""
+    bases: tuple[int, ...] = ()
+    """For each tensor so far: its own number if a step computes it, that of the tensor it is a view of, or -1 if it is
+    from outside."""
+    unwritten: frozenset[int] = frozenset()
+    """The tensors whose memory does not hold what it should."""
     known: Outcome | None = None
     """The last outcome."""
+    _words: Any = None
 
     def child(self, skeleton: Hashable) -> Node | None:
         """The node that a step leads to; None where there are too many."""
@@ -180,6 +187,45 @@ class Node:
             operands = tuple(number for part in skeleton[1:] for number in references_in(part))
             found = self.children[skeleton] = Node(self, skeleton, operands)
         return found
+
+    def arrive(self, outside: int, given: int, wait: Wait, is_container: bool) -> None:
+        """Note what the step leaves behind: so many new tensors from outside, and after them so many that it gave."""
+        assert self.parent is not None
+        bases, unwritten = self.parent.bases, self.parent.unwritten
+        bases += (-1,) * outside
+        first = len(bases)
+        self.results = tuple(range(first, first + given))
+        self.is_container = is_container
+        self.bases = bases + (self.results if wait is not Wait.VIEW else (self.operands[0],) * given)
+        self.unwritten = unwritten.union(self.results if wait is not Wait.IN_PLACE else self.operands[:1])
+
+    def is_within_another(self, number: int, needed: Sequence[bool]) -> bool:
+        """Whether a tensor lies in memory that is written because of another one."""
+        base = self.bases[number]
+        while base != number:
+            if base < 0 or self.bases[base] < 0 or needed[base]:
+                return True
+            number, base = base, self.bases[base]
+        return False
+
+    def destinations(self, needed: Sequence[bool]) -> tuple[int, ...]:
+        """The results to be written: those still needed that do not lie in memory which is written anyway."""
+        return tuple(
+            number
+            for number, base in enumerate(self.bases)
+            if base >= 0 and needed[number] and not self.is_within_another(number, needed)
+        )
+
+    def base_words(self) -> int:
+        """The address of the bases, as native code reads them."""
+        if self._words is None:
+            self._words = (ctypes.c_int64 * max(len(self.bases), 1))(*self.bases)
+        return ctypes.addressof(self._words)
+
+    @property
+    def writes_outside(self) -> bool:
+        """Whether a tensor from outside is to be written."""
+        return any(self.bases[number] < 0 for number in self.unwritten)
 
     def path(self) -> Sequence[Node]:
         """The steps from the root to here."""
