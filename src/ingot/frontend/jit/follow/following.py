@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
 from ingot.frontend.jit.arguments.tensors import refused_tensor
 from ingot.frontend.jit.follow import metadata_rules
-from ingot.frontend.jit.follow.functions import Role, role_of
+from ingot.frontend.jit.follow.functions import Role, may_write, role_of
 from ingot.frontend.jit.follow.live_functions import live
 from ingot.frontend.jit.follow.observing import observe
 from ingot.frontend.jit.follow.pending import Pending
@@ -92,6 +93,8 @@ class Following(TorchFunctionMode):
             return function(*args, **kwargs)
         except _NotFollowed:
             pending.forget_after(known)
+            if may_write(function, kwargs):
+                self.flush()
             return self._run_now(function, args, kwargs)
         if not child.operands:  # makes tensors of nothing but numbers: there is nothing to wait for
             return function(*args, **kwargs)
@@ -187,12 +190,16 @@ class Following(TorchFunctionMode):
         pending = self._pending
         number = pending.index.get(id(tensor))
         if number is not None:
+            if pending.has_gradients and pending.bases[number] < 0 and tensor.requires_grad and torch.is_grad_enabled():
+                raise _NotFollowed
             return number
         if refused_tensor(tensor) is not None or self._trap.is_set(tensor):
             raise _NotFollowed
-        if tensor.requires_grad and torch.is_grad_enabled():
-            self._follower.meets_gradients()
-            raise _NotFollowed
+        if tensor.requires_grad:
+            if torch.is_grad_enabled():
+                self._follower.meets_gradients()
+                raise _NotFollowed
+            pending.has_gradients = True
         if type(tensor) is torch.Tensor and not tensor.untyped_storage().resizable():
             raise _NotFollowed  # numpy or somebody else may write its memory, unseen
         return pending.add(tensor, -1, is_unwritten=False)
@@ -206,7 +213,8 @@ class Following(TorchFunctionMode):
         if pending.bases[number] >= 0 or number in pending.unwritten:
             return number in pending.unwritten and pending.bases[number] < 0
         storage = tensor.untyped_storage()
-        return torch._C._storage_Use_Count(storage._cdata) == 2 and tensor._use_count() == 1  # the tensor and `storage`
+        is_alone = torch._C._storage_Use_Count(storage._cdata) == 2  # the tensor and `storage`
+        return is_alone and storage.resizable() and tensor._use_count() == 1
 
     # --- running what is pending --------------------------------------------------------------------------------------
 
@@ -256,15 +264,19 @@ def _contained(container: Any, made: list[Any]) -> Any:
     return made if container is list else tuple(made) if container is tuple else container(tuple(made))
 
 
-State = tuple[bool, torch.dtype]
+State = tuple[bool, torch.dtype, bool]
 
 
 def torch_state() -> State | None:
-    """What decides the results of operations besides their operands: inference mode, the default dtype. None where
-    operations must run at once, as under autocast."""
-    if torch._C._is_any_autocast_enabled():
+    """What decides the results of operations besides their operands: inference mode, the default dtype, whether
+    algorithms are deterministic. None where operations must run at once: under autocast, dispatch modes, transforms
+    such as vmap, forward gradients and torch.jit's tracing."""
+    if torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack() or torch._C._is_tracing():
         return None
-    return torch.is_inference_mode_enabled(), torch.get_default_dtype()
+    if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
+        return None
+    is_deterministic = torch._C._get_deterministic_algorithms()
+    return torch.is_inference_mode_enabled(), torch.get_default_dtype(), is_deterministic
 
 
 class _Outside:
@@ -279,7 +291,7 @@ class _Outside:
         self._modes = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
         self._inference = self._dtype = None
         if self._state is not None:
-            is_inference, dtype = self._state
+            is_inference, dtype, _ = self._state
             if is_inference != torch.is_inference_mode_enabled():
                 self._inference = torch.inference_mode(is_inference)
                 self._inference.__enter__()

@@ -127,6 +127,29 @@ def _is_basic(index: Any) -> bool:
     return type(index) in (int, type(None), type(Ellipsis))
 
 
+_WRITES = frozenset(
+    (
+        *("__setitem__", "__set__", "__delete__", "batch_norm", "instance_norm", "native_batch_norm", "__setstate__"),
+        *("cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats", "_native_batch_norm_legit", "copy_to"),
+        *("fused_moving_avg_obs_fake_quant", "_fused_moving_avg_obs_fq_helper", "rrelu", "rrelu_with_noise"),
+        *("batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "embedding", "embedding_bag"),
+    )
+)
+"""Functions that may write what they are given although their names do not tell."""
+
+
+def may_write(function: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a call may write its operands, judged by its name."""
+    return "out" in kwargs or _writes_by_name(name_of(function))
+
+
+@lru_cache(maxsize=4096)
+def _writes_by_name(name: str) -> bool:
+    is_in_place = name.endswith("_") and not name.endswith("__")
+    is_operator = name.startswith("__i") and name.endswith("__") and name not in ("__invert__", "__index__", "__int__")
+    return is_in_place or is_operator or name in _WRITES
+
+
 # --- aten ------------------------------------------------------------------------------------------------------------
 
 _WAITS = frozenset(

@@ -34,6 +34,8 @@ class Pending:
     unwritten: set[int] = field(default_factory=set)
     """Tensors whose memory does not hold what it should."""
     shell_bytes: int = 0
+    has_gradients: bool = False
+    """Whether a tensor from outside requires gradients, which its steps do without in blocks without gradients."""
 
     def add(self, tensor: torch.Tensor, base: int | None, is_unwritten: bool) -> int:
         """A tensor that appears for the first time; `base` is -1 for one from outside, None for one of its own."""
