@@ -21,6 +21,7 @@ from ingot.frontend.jit.follow import metadata_rules
 from ingot.frontend.jit.follow.functions import Role, may_write, role_of
 from ingot.frontend.jit.follow.live_functions import live
 from ingot.frontend.jit.follow.observing import observe
+from ingot.frontend.jit.follow.outside import Outside, is_anything_around
 from ingot.frontend.jit.follow.pending import Pending
 from ingot.frontend.jit.follow.shells import new_shell
 from ingot.frontend.jit.follow.steps import Node, Outcome, Skeletons, Unknown, Wait
@@ -80,11 +81,13 @@ class Following(TorchFunctionMode):
             self.flush()
             self._state = state
             self._pending = Pending(self._follower.root(state))
+        if state is None:
+            return function(*args, **kwargs)
         pending, numbers = self._pending, []
         known = len(pending.values)
         try:
             skeleton = self._skeletons.of(function, args, kwargs, numbers)
-            child = pending.node.child(skeleton) if state is not None else None
+            child = pending.node.child(skeleton)
             if child is None:
                 raise _NotFollowed
         except Unknown:
@@ -247,7 +250,8 @@ class Following(TorchFunctionMode):
             segment = self._follower.segment(pending.node, destinations)
             values = pending.values
             pending.index.clear()
-            with _Outside(self._state):
+            assert self._state is not None
+            with Outside(self._state[0], self._state[1]):
                 segment.run(
                     *[values[number] for number in segment.inputs],
                     *pending.numbers,
@@ -271,39 +275,7 @@ def torch_state() -> State | None:
     """What decides the results of operations besides their operands: inference mode, the default dtype, whether
     algorithms are deterministic. None where operations must run at once: under autocast, dispatch modes, transforms
     such as vmap, forward gradients and torch.jit's tracing."""
-    if torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack() or torch._C._is_tracing():
-        return None
-    if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
+    if is_anything_around() or forward_ad._current_level >= 0:
         return None
     is_deterministic = torch._C._get_deterministic_algorithms()
     return torch.is_inference_mode_enabled(), torch.get_default_dtype(), is_deterministic
-
-
-class _Outside:
-    """A block that runs with the state that pending operations were called in, without gradients and modes."""
-
-    def __init__(self, state: State | None):
-        self._state = state
-
-    def __enter__(self) -> None:
-        self._grad = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
-        self._modes = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
-        self._inference = self._dtype = None
-        if self._state is not None:
-            is_inference, dtype, _ = self._state
-            if is_inference != torch.is_inference_mode_enabled():
-                self._inference = torch.inference_mode(is_inference)
-                self._inference.__enter__()
-            if dtype is not torch.get_default_dtype():
-                self._dtype = torch.get_default_dtype()
-                torch.set_default_dtype(dtype)
-
-    def __exit__(self, *_: object) -> None:
-        if self._dtype is not None:
-            torch.set_default_dtype(self._dtype)
-        if self._inference is not None:
-            self._inference.__exit__(None, None, None)
-        for mode in reversed(self._modes):
-            torch._C._push_on_torch_function_stack(mode)
-        torch._C._set_grad_enabled(self._grad)

@@ -54,10 +54,14 @@ _FREE_NUMBERS = frozenset(
     f"{before}{name}{after}"
     for name in ("add", "sub", "mul", "div", "truediv", "subtract", "multiply", "divide", "true_divide")
     for before, after in (("", ""), ("", "_"), ("__", "__"), ("__r", "__"), ("__i", "__"))
-) | frozenset(
-    f"{name}{after}" for name in ("addcmul", "addcdiv", "lerp", "clamp", "clip", "rsub") for after in ("", "_")
 )
 """Functions whose plain numbers feed arithmetic alone: other numbers of the same types need no other kernel."""
+_SMALL_NUMBERS = frozenset(
+    f"{name}{after}" for name in ("addcmul", "addcdiv", "lerp", "clamp", "clip", "rsub") for after in ("", "_")
+)
+"""The same, but PyTorch raises an error for numbers that an operand's dtype cannot hold."""
+LARGEST_FREE, LARGEST_SMALL = 2**62, 100
+"""Numbers up to which such a number may be another one; the second fits every dtype."""
 _ALWAYS_VIEWS = frozenset(
     (
         *("view", "transpose", "permute", "unsqueeze", "squeeze", "expand", "narrow", "select", "unbind", "t"),
@@ -103,9 +107,11 @@ def name_of(function: Any) -> str:
 
 
 @lru_cache(maxsize=4096)
-def has_free_numbers(function: Any) -> bool:
-    """Whether the numbers among a function's arguments may be other ones without anything else being different."""
-    return name_of(function) in _FREE_NUMBERS
+def largest_free_number(function: Any) -> int:
+    """How large the numbers among a function's arguments may be that may be other ones without anything else being
+    different; 0 where none may."""
+    name = name_of(function)
+    return LARGEST_FREE if name in _FREE_NUMBERS else LARGEST_SMALL if name in _SMALL_NUMBERS else 0
 
 
 def is_always_view(function: Any, args: tuple[Any, ...]) -> bool:

@@ -2,7 +2,8 @@
 
 In: a function such as `torch.nn.functional.gelu`. Out: the same code, which does not ask whether a mode watches. The
 question is asked before the first operation and, while a mode is active, answered by handing the whole call to the mode
-again. All other names are looked up where they always are, at every call: patched ones count.
+again. All other names are looked up where they always are, at every call: patched ones count. Helpers of the same
+module ask in the name of the function that calls them, so they run likewise.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class _Globals(dict[str, Any]):
         self._actual = actual
 
     def __missing__(self, name: str) -> Any:
-        return self._actual[name]
+        value = self._actual[name]
+        is_helper = name.startswith("_") and isinstance(value, types.FunctionType)
+        return live(value) if is_helper and value.__globals__ is self._actual else value
 
 
 def live(function: types.FunctionType) -> types.FunctionType:

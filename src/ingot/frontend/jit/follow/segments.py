@@ -14,9 +14,12 @@ function whose recording may stand in for its Python: it has none of its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
 from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, Reference, Wait
@@ -28,12 +31,21 @@ from ingot.runtime.compiler import JitCompiler
 class Segment:
     """A compiled function for everything pending, and what to pass to it."""
 
-    run: Callable[..., Any]
+    recorded: Callable[..., Any]
     inputs: tuple[int, ...]
     """The tensors that it takes, by number."""
     destinations: tuple[int, ...]
     """The shells that it fills, by number."""
     text: str
+    versions: tuple[int, ...]
+    """How often each shell is written in place after it was made, as its version counter says."""
+
+    def run(self, *given: Any) -> None:
+        """Do what is pending, given the inputs, the open numbers and the shells."""
+        self.recorded(*given)
+        if self.versions and not torch.is_inference_mode_enabled():
+            shells = given[len(given) - len(self.versions) :]
+            torch._C._autograd._unsafe_set_version_counter(shells, self.versions)
 
 
 @dataclass(slots=True)
@@ -107,4 +119,19 @@ def write_segment(
     recorded = RecordedFunction(writer.names["segment"], options, compiler, f"a segment of {name}", is_segment=True)
     recorded.checks_overlap = any(step.known is not None and step.known.wait is Wait.IN_PLACE for step in path)
     recorded.open_numbers(frozenset(numbers))
-    return Segment(recorded, tuple(writer.inputs), tuple(destinations), text)
+    versions = _versions(path, destinations)
+    return Segment(recorded, tuple(writer.inputs), tuple(destinations), text, versions)
+
+
+def _versions(path: Sequence[Node], destinations: Sequence[int]) -> tuple[int, ...]:
+    """How often each of these shells, or the one that it is a view of, is written in place."""
+    bases: dict[int, int] = {}
+    written: Counter[int] = Counter()
+    for step in path:
+        first = step.operands[0]
+        whole = bases.get(first, first)
+        if not step.results:
+            written[whole] += 1
+        elif step.known is not None and step.known.wait is Wait.VIEW:
+            bases |= dict.fromkeys(step.results, whole)
+    return tuple(written[bases.get(number, number)] for number in destinations)

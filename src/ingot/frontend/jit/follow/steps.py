@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.follow.functions import has_free_numbers
+from ingot.frontend.jit.follow.functions import LARGEST_SMALL, largest_free_number
 
 MOST_BRANCHES = 32
 """Continuations of one point of the tree; calls that differ in yet another way are run at once."""
@@ -112,29 +112,30 @@ class Skeletons:
 
     def of(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: list[Any]) -> Hashable:
         """What a call is, apart from its tensors and open numbers; raises Unknown."""
-        is_open = has_free_numbers(function)
-        parts = [self._part(value, is_open, numbers) for value in args]
+        largest = largest_free_number(function)
+        parts = [self._part(value, largest, numbers) for value in args]
         if not kwargs:
             return function, *parts
-        named = [(name, self._part(value, is_open, numbers)) for name, value in kwargs.items()]
+        largest = min(largest, LARGEST_SMALL)  # alpha=
+        named = [(name, self._part(value, largest, numbers)) for name, value in kwargs.items()]
         return function, *parts, Group(dict, tuple(name for name, _ in named), tuple(part for _, part in named))
 
-    def _part(self, value: Any, is_open: bool, numbers: list[Any]) -> Any:
+    def _part(self, value: Any, largest: int, numbers: list[Any]) -> Any:
         kind = type(value)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             return reference(self._number_of(value))
         if kind is float or kind is int:
-            if is_open:
+            if -largest <= value <= largest and largest:
                 numbers.append(value)
                 return _OPEN[kind]
             return Constant(kind, repr(value), value)
         if value is None or kind is bool or kind is str or value is Ellipsis:
             return Constant(kind, str(value), value)
         if kind is tuple or kind is list or kind is torch.Size:
-            return Group(kind, (), tuple([self._part(part, is_open, numbers) for part in value]))
+            return Group(kind, (), tuple([self._part(part, largest, numbers) for part in value]))
         if kind is slice:
             parts = (value.start, value.stop, value.step)
-            return Group(slice, (), tuple([self._part(part, False, numbers) for part in parts]))
+            return Group(slice, (), tuple([self._part(part, 0, numbers) for part in parts]))
         if isinstance(value, _VALUES):
             return Constant(kind, str(value), value)
         raise Unknown(f"an argument is a {kind.__name__}")
