@@ -207,28 +207,36 @@ def test_parameter_of_a_value_that_nothing_else_holds(made):
     check(lambda x: torch.nn.Parameter(made(x)), _x)
 
 
-def test_operand_written_by_others_is_read_before():
-    writers = {
-        "scripted": lambda state: scripted_in_place(state),
-        "aten": lambda state: torch.ops.aten.mul_(state, 2.0),
-        "numpy": lambda state: np.multiply(state.numpy(), 2, out=state.numpy()),
-        "data": lambda state: state.data.mul_(2),
-        "view": lambda state: state[0].mul_(2),
-        "set": lambda state: state.__setitem__(0, 1.0),
-        "out": lambda state: torch.add(state, 1, out=state),
-        "copy": lambda state: state.copy_(torch.ones(4, 5)),
-        "foreach": lambda state: torch._foreach_mul_([state], 2.0),
-        "storage": lambda state: state.untyped_storage().fill_(0),
-        "list of views": lambda state: [row.mul_(2) for row in state],
-    }
-    for writer in writers.values():
+WRITERS = {
+    "scripted": lambda state: scripted_in_place(state),
+    "aten": lambda state: torch.ops.aten.mul_(state, 2.0),
+    "numpy": lambda state: np.multiply(state.numpy(), 2, out=state.numpy()),
+    "data": lambda state: state.data.mul_(2),
+    "view": lambda state: state[0].mul_(2),
+    "set": lambda state: state.__setitem__(0, 1.0),
+    "out": lambda state: torch.add(state, 1, out=state),
+    "copy": lambda state: state.copy_(torch.ones(4, 5)),
+    "in place": lambda state: state.mul_(2),
+    "foreach": lambda state: torch._foreach_mul_([state], 2.0),
+    "storage": lambda state: state.untyped_storage().fill_(0),
+    "list of views": lambda state: [row.mul_(2) for row in state],
+    "random": lambda state: state.normal_(),
+    "initialiser": lambda state: torch.nn.init.ones_(state),
+    "swapped memory": lambda state: setattr(state, "data", torch.ones(4, 5)),
+    "resized": lambda state: state.resize_(2, 2).fill_(1),
+}
 
-        def function(x, state, writer=writer):
-            before = x + state
-            writer(state)
-            return before * 2, state + 1
 
-        check(function, lambda: (torch.randn(4, 5), torch.randn(4, 5)))
+@pytest.mark.parametrize("name", WRITERS)
+def test_operand_written_by_others_is_read_before(name):
+    writer = WRITERS[name]
+
+    def function(x, state):
+        before = x + state
+        writer(state)
+        return before * 2, state + 1
+
+    check(function, lambda: (torch.randn(4, 5), torch.randn(4, 5)))
 
 
 @pytest.mark.parametrize("way", ["numpy", "dlpack", "numpy from dlpack", "shared", "buffer"])
