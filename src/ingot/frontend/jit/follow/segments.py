@@ -39,13 +39,18 @@ class Segment:
     text: str
     versions: tuple[int, ...]
     """How often each shell is written in place after it was made, as its version counter says."""
+    written: tuple[tuple[int, int], ...]
+    """Which inputs are written, by position, and how often."""
 
     def run(self, *given: Any) -> None:
         """Do what is pending, given the inputs, the open numbers and the shells."""
+        counted = [(given[position], count) for position, count in self.written]
+        counted = [(tensor, tensor._version + count) for tensor, count in counted if not tensor.is_inference()]
         self.recorded(*given)
         if self.versions and not torch.is_inference_mode_enabled():
-            shells = given[len(given) - len(self.versions) :]
-            torch._C._autograd._unsafe_set_version_counter(shells, self.versions)
+            counted += zip(given[len(given) - len(self.versions) :], self.versions, strict=True)
+        if counted:  # writing is not counted as eager counts it
+            torch._C._autograd._unsafe_set_version_counter(*zip(*counted, strict=True))
 
 
 @dataclass(slots=True)
@@ -119,19 +124,21 @@ def write_segment(
     recorded = RecordedFunction(writer.names["segment"], options, compiler, f"a segment of {name}", is_segment=True)
     recorded.checks_overlap = any(step.known is not None and step.known.wait is Wait.IN_PLACE for step in path)
     recorded.open_numbers(frozenset(numbers))
-    versions = _versions(path, destinations)
-    return Segment(recorded, tuple(writer.inputs), tuple(destinations), text, versions)
+    written, wholes = _writes(path)
+    versions = tuple(written[wholes.get(number, number)] for number in destinations)
+    inputs = tuple((index, written[number]) for index, number in enumerate(writer.inputs) if written[number])
+    return Segment(recorded, tuple(writer.inputs), tuple(destinations), text, versions, inputs)
 
 
-def _versions(path: Sequence[Node], destinations: Sequence[int]) -> tuple[int, ...]:
-    """How often each of these shells, or the one that it is a view of, is written in place."""
-    bases: dict[int, int] = {}
+def _writes(path: Sequence[Node]) -> tuple[Counter[int], dict[int, int]]:
+    """How often each tensor or a view of it is written in place, and what the views are views of."""
+    wholes: dict[int, int] = {}
     written: Counter[int] = Counter()
     for step in path:
         first = step.operands[0]
-        whole = bases.get(first, first)
+        whole = wholes.get(first, first)
         if not step.results:
             written[whole] += 1
         elif step.known is not None and step.known.wait is Wait.VIEW:
-            bases |= dict.fromkeys(step.results, whole)
-    return tuple(written[bases.get(number, number)] for number in destinations)
+            wholes |= dict.fromkeys(step.results, whole)
+    return written, wholes
