@@ -17,13 +17,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ingot.frontend.jit.arguments.tensors import refused_tensor
 from ingot.frontend.jit.follow import metadata_rules
-from ingot.frontend.jit.follow.functions import Role, role_of
+from ingot.frontend.jit.follow.functions import Role, may_write, role_of
 from ingot.frontend.jit.follow.live_functions import live
 from ingot.frontend.jit.follow.native_steps import give_role, native_step
 from ingot.frontend.jit.follow.observing import observe
+from ingot.frontend.jit.follow.outside import Outside, is_anything_around
 from ingot.frontend.jit.follow.pending import Pending
 from ingot.frontend.jit.follow.steps import Metadata, Node, Outcome, Skeletons, Unknown, Wait
 from ingot.frontend.jit.follow.trap import Trap
@@ -97,11 +99,13 @@ class Following(NativeMode):
         if settings != self._settings:
             self.flush()
             self.begin()
+        if self._state is None:
+            return function(*args, **kwargs)
         pending = self._catch_up()
         known, numbers = len(pending.values), []
         try:
             skeleton = self._skeletons.of(function, args, kwargs, numbers)
-            child = pending.node.child(skeleton) if self._state is not None else None
+            child = pending.node.child(skeleton)
             if child is None:
                 raise _NotFollowed
         except Unknown:
@@ -110,14 +114,17 @@ class Following(NativeMode):
             return function(*args, **kwargs)
         except _NotFollowed:
             pending.forget_after(known)
-            return self._run_now(function, args, kwargs, Wait.NOW)
+            wait = Wait.ALONE if may_write(function, kwargs) else Wait.NOW
+            return self._run_now(function, args, kwargs, wait)
         if not child.operands:  # makes tensors of nothing but numbers: there is nothing to wait for
             return function(*args, **kwargs)
         metadata = tuple([pending.metadata[number] for number in child.operands])
-        outcome = child.outcomes.get(metadata) or metadata_rules.foretell(function, args, kwargs, child.known, metadata)
+        outcome = child.outcome(metadata)
         if outcome is None:
-            return self._learn(child, metadata, function, args, kwargs, known)
-        child.outcomes[metadata] = child.known = outcome
+            outcome = metadata_rules.foretell(function, args, kwargs, child.known, metadata)
+            if outcome is None:
+                return self._learn(child, metadata, function, args, kwargs, known)
+            child.note(metadata, outcome)
         result = self._take_step(child, outcome, function, args, kwargs, known)
         if result is None:
             pending.forget_after(known)
@@ -180,7 +187,7 @@ class Following(NativeMode):
         self._pending.forget_after(known)
         self.flush()
         result, outcome = observe(function, args, kwargs, operands)
-        child.outcomes[metadata] = child.known = outcome
+        child.note(metadata, outcome)
         return result
 
     def _run_now(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wait: Wait) -> Any:
@@ -231,7 +238,8 @@ class Following(NativeMode):
             return False
         tensor: Any = self._pending.values[number]
         storage = tensor.untyped_storage()
-        return torch._C._storage_Use_Count(storage._cdata) == 2 and tensor._use_count() == 1  # the tensor and `storage`
+        is_alone = torch._C._storage_Use_Count(storage._cdata) == 2  # the tensor and `storage`
+        return is_alone and storage.resizable() and tensor._use_count() == 1
 
     # --- running what is pending --------------------------------------------------------------------------------------
 
@@ -260,7 +268,8 @@ class Following(NativeMode):
             inputs = [values[number] for number in segment.inputs]
             destinations = [values[number] for number in segment.destinations]
             del values
-            with _Outside(self._state):
+            assert self._state is not None, "without a state nothing is pending"
+            with Outside(self._state[0], self._state[1]):
                 segment.run(*inputs, *numbers, *destinations)
 
 
@@ -268,42 +277,14 @@ def _contained(container: Any, made: list[Any]) -> Any:
     return list(made) if container is list else tuple(made) if container is tuple else container(tuple(made))
 
 
-State = tuple[bool, torch.dtype]
+State = tuple[bool, torch.dtype, bool]
 
 
 def torch_state() -> State | None:
-    """What decides the results of operations besides their operands: inference mode, the default dtype. None where
-    operations must run at once, as under autocast."""
-    if torch._C._is_any_autocast_enabled():
+    """What decides the results of operations besides their operands: inference mode, the default dtype, whether
+    algorithms are deterministic. None where operations must run at once: under autocast, dispatch modes, transforms
+    such as vmap, forward gradients and torch.jit's tracing."""
+    if is_anything_around() or forward_ad._current_level >= 0:
         return None
-    return torch.is_inference_mode_enabled(), torch.get_default_dtype()
-
-
-class _Outside:
-    """A block that runs with the state that pending operations were called in, without gradients and modes."""
-
-    def __init__(self, state: State | None):
-        self._state = state
-
-    def __enter__(self) -> None:
-        self._grad = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
-        self._modes = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
-        self._inference = self._dtype = None
-        if self._state is not None:
-            is_inference, dtype = self._state
-            if is_inference != torch.is_inference_mode_enabled():
-                self._inference = torch.inference_mode(is_inference)
-                self._inference.__enter__()
-            if dtype is not torch.get_default_dtype():
-                self._dtype = torch.get_default_dtype()
-                torch.set_default_dtype(dtype)
-
-    def __exit__(self, *_: object) -> None:
-        if self._dtype is not None:
-            torch.set_default_dtype(self._dtype)
-        if self._inference is not None:
-            self._inference.__exit__(None, None, None)
-        for mode in reversed(self._modes):
-            torch._C._push_on_torch_function_stack(mode)
-        torch._C._set_grad_enabled(self._grad)
+    is_deterministic = torch._C._get_deterministic_algorithms()
+    return torch.is_inference_mode_enabled(), torch.get_default_dtype(), is_deterministic

@@ -12,7 +12,15 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.follow.functions import Role, name_of, never_waits, role_of, views_memory
+from ingot.frontend.jit.follow.functions import (
+    LARGEST_SMALL,
+    Role,
+    largest_free_number,
+    name_of,
+    never_waits,
+    role_of,
+    views_memory,
+)
 from ingot.frontend.jit.follow.live_functions import live
 from ingot.frontend.jit.follow.steps import Constant, Group, Metadata, Node, OpenNumber, Outcome, Reference, Wait
 from ingot.runtime.native.following import words
@@ -45,8 +53,9 @@ class _NotNative(Exception):
 class _Writer:
     """Writes the entries of one call."""
 
-    def __init__(self, known: int, values: Sequence[torch.Tensor | None]):
-        """`known` tensors had appeared before the call."""
+    def __init__(self, known: int, values: Sequence[torch.Tensor | None], largest: int):
+        """`known` tensors had appeared before the call; open numbers are not larger than `largest`."""
+        self._largest = largest
         self.entries = Entries()
         self._known = known
         self._values = values
@@ -59,7 +68,7 @@ class _Writer:
             self._tensor(part.number)
         elif isinstance(part, OpenNumber):
             self._open += 1
-            entries.open(part.kind)
+            entries.open(part.kind, self._largest)
         elif isinstance(part, Constant):
             if not entries.constant(part.value):
                 raise _NotNative
@@ -92,10 +101,12 @@ def native_step(
     """A native step for calls like one that has just led to a node; `container` holds its results."""
     skeleton: Any = child.skeleton
     parts, names = skeleton[1:], ()
-    writer = _Writer(known, values)
+    largest = largest_free_number(function)
     try:
         if parts and isinstance(parts[-1], Group) and parts[-1].kind is dict:
+            largest = min(largest, LARGEST_SMALL)
             names, parts = parts[-1].keys, (*parts[:-1], *parts[-1].parts)
+        writer = _Writer(known, values, largest)
         for part in parts:
             writer.part(part)
         kind, results = _answer(child, outcome)

@@ -6,7 +6,10 @@ came, to the function given for that.
 
 from __future__ import annotations
 
+import sys
+
 import torch
+from torch.autograd import forward_ad
 
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
@@ -33,11 +36,13 @@ from ingot.runtime.native.launcher import Launcher, Modes
 from ingot.runtime.native.pool import Pool
 from ingot.runtime.native.prototypes import PROTOTYPE_BYTES
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
-from ingot.runtime.native.settings import Settings, emit_settings
+from ingot.runtime.native.settings import WATCHED, Settings, emit_settings
 
 _RAISED = 1
 """What stands for an exception where 0 means that Python has to look at a call."""
 _LOWER_HALF = 0xFFFFFFFF
+_LEVEL, _NO_LEVEL = sys.intern("_current_level"), -1
+"""What torch.autograd.forward_ad holds outside of forward gradients: a small int, of which there is one."""
 MOST_BYTES = 1 << 29
 """Memory of shells after which Python looks whether any can be let go."""
 MOST_VALUES = 4096
@@ -69,12 +74,26 @@ class AnsweringEmitter:
     def emit(self) -> None:
         """Write `handle`, `settle` and `settings`."""
         fits = StepMatchingEmitter(self._library, self._places, self._launcher, self._settings).emit()
-        settings = emit_settings(self._library, self._modes, self._settings)
+        settings = self._state_of_torch(emit_settings(self._library, self._modes, self._settings))
         are_written = self._are_written(self._is_unwritten())
         take = self._take_step(self._make_shells(), self._view(), self._note_found())
         operate = self._operate(settings, fits, take)
         self._handle(self._answer(self._role_of(), are_written, operate, self._call_stand_in()))
         self._settle()
+
+    def _state_of_torch(self, settings: Routine) -> Routine:
+        """state_of_torch(): the settings in one word, and whether algorithms are deterministic; negative if somebody is
+        watching, or while forward gradients are taken."""
+        routine = self._library.routine("state_of_torch", 0)
+        level = routine.call(python_function("PyDict_GetItem"), id(vars(forward_ad)), id(_LEVEL))
+        with routine.when(routine.compare(level, "!=", id(_NO_LEVEL))):
+            routine.give_back(WATCHED)
+        word = routine.call(settings)
+        with routine.when(routine.compare(word, "<", 0)):
+            routine.give_back(WATCHED)
+        flag = routine.call(self._settings.deterministic, routine.call(self._settings.context))
+        routine.give_back(routine.united_bits(routine.shift_left(word, 1), flag))
+        return routine
 
     # --- the call -----------------------------------------------------------------------------------------------------
 
@@ -305,6 +324,10 @@ class AnsweringEmitter:
         tensor = routine.load(first, self._places.tensors.implementation_word)
         with routine.when(routine.compare(kind, "==", Kind.FIRST_WRITE)):
             storage = routine.load(tensor, self._places.tensors.storage_word)
+            word, byte = divmod(self._places.storages.flag_byte, 8)
+            flag = routine.common_bits(routine.load(storage, word), 1 << 8 * byte)
+            with routine.when(routine.compare(flag, "==", 0)):
+                routine.give_back(0)
             is_alone = self._has_one_reference(routine, storage)
             is_own = self._has_one_reference(routine, tensor)
             with routine.when(routine.opposite(routine.both(is_alone, is_own))):

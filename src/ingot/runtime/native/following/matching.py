@@ -105,6 +105,7 @@ class StepMatchingEmitter:
 
     def _leaf_fits(self, outside_fits: Routine) -> Routine:
         """leaf_fits(object, found, entry)."""
+        is_small = self._is_small()
         routine = self._library.routine("leaf_fits", 3)
         object_, found, entry = routine.parameters
         kind, expected = routine.load(entry, Entry.KIND), routine.load(entry, Entry.FIRST)
@@ -121,6 +122,7 @@ class StepMatchingEmitter:
             routine.give_back(_truth(routine, routine.compare(object_, "==", value)))
         with self._case(routine, kind, EntryKind.OPEN):
             _require(routine, routine.compare(type_, "==", expected))
+            _require_call(routine, is_small, object_, type_, routine.load(entry, Entry.SECOND))
             count = routine.load(found, Found.OPEN_COUNT)
             routine.store(object_, found, routine.add(count, Found.OUTSIDE + MOST_OUTSIDE))
             routine.store(routine.add(count, 1), found, Found.OPEN_COUNT)
@@ -143,6 +145,23 @@ class StepMatchingEmitter:
             difference = routine.call(python_function("PyUnicode_Compare", 32), object_, expected)
             routine.give_back(_truth(routine, routine.compare(difference, "==", 0)))
         routine.give_back(0)
+        return routine
+
+    def _is_small(self) -> Routine:
+        """is_small(number, type, largest): whether a number without its sign is at most the largest."""
+        routine = self._library.routine("is_small", 3)
+        object_, type_, largest = routine.parameters
+        with routine.when(routine.compare(type_, "==", id(float))):
+            # Without the sign, floats compare as their bits do, and what is no number is larger than all.
+            bits = routine.common_bits(routine.load(object_, layout.FLOAT_WORD), (1 << 63) - 1)
+            routine.give_back(_truth(routine, routine.compare(bits, "<=", largest)))
+        overflow = routine.stack(1)
+        routine.store(0, overflow)
+        value = routine.call(python_function("PyLong_AsLongLongAndOverflow"), object_, overflow)
+        _require(routine, routine.compare(routine.load(overflow), "==", 0))
+        is_low = routine.compare(value, "<", routine.subtract(0, largest))
+        is_high = routine.compare(value, ">", largest)
+        routine.give_back(_truth(routine, routine.opposite(routine.either(is_low, is_high))))
         return routine
 
     def _outside_fits(self) -> Routine:

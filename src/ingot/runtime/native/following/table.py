@@ -44,7 +44,7 @@ class NativeFollowing:
 
     def __init__(self, library: Library):
         self._handle = library.address("handle")
-        self._read_settings = ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address("settings"))
+        self._read_settings = ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address("state_of_torch"))
         self.settle = ctypes.PYFUNCTYPE(
             ctypes.c_int64, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
         )(library.address("settle"))
@@ -53,7 +53,7 @@ class NativeFollowing:
         self._kept: dict[int, tuple[Any, Any]] = {}
 
     def settings(self) -> int:
-        """torch's settings in one word; negative if somebody is watching."""
+        """The state of torch in one word; negative where no call can be followed."""
         devices_in_use.look()
         return self._read_settings()
 
@@ -206,7 +206,7 @@ class Entries(Placed):
                 return False
             self.words.append((EntryKind.INTEGER, value, 0))
         elif type(value) is float:
-            self.words.append((EntryKind.FLOAT, struct.unpack("<q", struct.pack("<d", value))[0], 0))
+            self.words.append((EntryKind.FLOAT, _bits(value), 0))
         elif type(value) is str:
             self.keep(value)
             self.words.append((EntryKind.TEXT, id(value), 0))
@@ -217,14 +217,20 @@ class Entries(Placed):
     def again(self, index: int) -> None:
         self.words.append((EntryKind.AGAIN, index, 0))
 
-    def open(self, kind: type) -> None:
-        self.words.append((EntryKind.OPEN, id(kind), 0))
+    def open(self, kind: type, largest: int) -> None:
+        """Any number of a class that is not larger than this, whatever its sign."""
+        bound = _bits(float(largest)) if kind is float else largest
+        self.words.append((EntryKind.OPEN, id(kind), bound))
 
     def group(self, kind: type, count: int) -> None:
         self.words.append((EntryKind.GROUP, id(kind), count))
 
     def slice(self) -> None:
         self.words.append((EntryKind.SLICE, 0, 0))
+
+
+def _bits(value: float) -> int:
+    return struct.unpack("<q", struct.pack("<d", value))[0]
 
 
 _made: dict[int, NativeFollowing | None] = {}

@@ -137,7 +137,7 @@ class EntryKind(Words):
     AGAIN = auto()
     """The new tensor that this call has brought before, counted by FIRST."""
     OPEN = auto()
-    """Any number whose class is FIRST."""
+    """A number whose class is FIRST; without its sign it is at most SECOND, for floats the bits of a float."""
     GROUP = auto()
     """A list or tuple whose class is FIRST, with as many parts as SECOND says."""
     SLICE = auto()
