@@ -15,6 +15,7 @@ from ingot.frontend.jit.follow import visibility
 from ingot.frontend.jit.follow.following import ACTIVE, Following, State
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
+from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of
 from ingot.frontend.jit.follow.trap import Trap, trap
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
@@ -31,6 +32,7 @@ class Follower:
         self._roots: dict[State | None, Node] = {}
         self._lock = new_lock()
         self.calls = 0
+        self.flushes = Flushes()
         self._needs_gradients = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -67,6 +69,15 @@ class Follower:
                 node.segments[destinations] = found
             return found
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether calls are followed; where the trap cannot be set, they run as they are."""
+        return _armed() is not None
+
+    def summary(self) -> Summary:
+        """What following has come to so far."""
+        return summary_of(list(self._roots.values()))
+
     def meets_gradients(self) -> None:
         self._needs_gradients = True
 
@@ -74,6 +85,7 @@ class Follower:
         """Be as if never called."""
         with self._lock:
             self._roots.clear()
+            self.flushes = Flushes()
             self.calls = 0
 
 
@@ -96,7 +108,7 @@ def _read(found: Trap, operator: Any, args: tuple[Any, ...], kwargs: dict[str, A
     tensors = list(_tensors_in((*args, *kwargs.values())))
     marked = [tensor for tensor in tensors if found.is_set(tensor)]
     for following in list(ACTIVE):
-        following.flush()
+        following.flush(operator)
     for tensor in marked:
         found.clear(tensor)
     return operator(*args, **kwargs)

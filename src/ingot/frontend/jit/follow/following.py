@@ -68,7 +68,7 @@ class Following(TorchFunctionMode):
         if role is Role.PYTHON:
             with self:
                 return live(func)(*args, **(kwargs or {}))
-        self.flush()
+        self.flush(func)
         return func(*args, **(kwargs or {}))
 
     # --- one call -----------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ class Following(TorchFunctionMode):
     def _operate(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = torch_state()
         if state != self._state:
-            self.flush()
+            self.flush("another state of torch")
             self._state = state
             self._pending = Pending(self._follower.root(state))
         pending, numbers = self._pending, []
@@ -88,7 +88,7 @@ class Following(TorchFunctionMode):
                 raise _NotFollowed
         except Unknown:
             pending.forget_after(known)
-            self.flush()
+            self.flush(function)
             return function(*args, **kwargs)
         except _NotFollowed:
             pending.forget_after(known)
@@ -164,7 +164,7 @@ class Following(TorchFunctionMode):
         if known is not None:
             pending.forget_after(known)
         if wait is Wait.ALONE or wait is Wait.IN_PLACE or self._takes_unwritten(args, kwargs):
-            self.flush()
+            self.flush(function)
         return function(*args, **kwargs)
 
     def _takes_unwritten(self, values: Sequence[Any], named: dict[str, Any]) -> bool:
@@ -218,10 +218,13 @@ class Following(TorchFunctionMode):
         pending.shell_bytes = sum(tensor.nbytes for tensor in held if tensor is not None)
         if pending.shell_bytes > MOST_BYTES or len(pending.values) > MOST_STEPS:
             del held
-            self.flush()
+            self.flush("the memory of what is pending")
 
-    def flush(self) -> None:
-        """Run everything pending. Afterwards all tensors hold what they should."""
+    def flush(self, cause: Any = None) -> None:
+        """Run everything pending. Afterwards all tensors hold what they should.
+
+        `cause` is the function or the reason that does not let them wait; None at the end of a call.
+        """
         with self._lock:
             pending = self._pending
             if not pending.unwritten:
@@ -237,6 +240,8 @@ class Following(TorchFunctionMode):
             if not destinations and not pending.writes_operands:
                 return
             segment = self._follower.segment(pending.node, destinations)
+            if cause is not None:
+                self._follower.flushes.note(pending.node, cause)
             values = pending.values
             pending.index.clear()
             with _Outside(self._state):

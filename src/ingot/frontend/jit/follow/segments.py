@@ -14,7 +14,7 @@ function whose recording may stand in for its Python: it has none of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from ingot.runtime.compiler import JitCompiler
 class Segment:
     """A compiled function for everything pending, and what to pass to it."""
 
-    run: Callable[..., Any]
+    run: RecordedFunction
     inputs: tuple[int, ...]
     """The tensors that it takes, by number."""
     destinations: tuple[int, ...]
