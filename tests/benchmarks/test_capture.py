@@ -252,7 +252,8 @@ def test_tiers_and_recordings_are_read_from_the_function_itself():
     following = ingot.jit(lambda x: x * 2 + 1, python="run")
     assert (tier_of(skipping), recordings_of(skipping)) == ("new", 0)
     for _ in range(3):
-        skipping(torch.ones(8)), following(torch.ones(8))
+        skipping(torch.ones(8))
+        following(torch.ones(8))
     assert (tier_of(skipping), recordings_of(skipping)) == ("skipping", 1)
     assert tier_of(following) == "following"
     assert (tier_of(len), recordings_of(len)) == ("", None)

@@ -14,7 +14,7 @@ import torch
 
 from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.steps import Node, Wait
-from ingot.frontend.jit.trace.recorder import user_place
+from ingot.frontend.jit.trace.places import user_place
 
 MOST_FLUSHES = 256
 """Different points of the trace whose flushes are told apart."""
@@ -92,6 +92,8 @@ def _nodes(roots: Iterable[Node]) -> Iterator[Node]:
 
 def name_of(function: Any) -> str:
     """What users call a function of torch: `torch.tanh`, `Tensor.item`."""
+    if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return str(function)
     name = getattr(function, "__name__", None) or str(function)
     if name in ("__get__", "__set__", "__delete__"):
         name = getattr(getattr(function, "__self__", None), "__name__", name)
@@ -101,5 +103,7 @@ def name_of(function: Any) -> str:
         return f"Tensor.{name}"
     if getattr(torch, name, None) is function:
         return f"torch.{name}"
+    if getattr(torch.nn.functional, name, None) is function:
+        return f"torch.nn.functional.{name}"
     module = getattr(function, "__module__", None)
     return f"{module}.{name}" if module else str(name)
