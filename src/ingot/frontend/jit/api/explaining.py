@@ -5,7 +5,6 @@ In: the specialisations and the follower of a compiled function. Out: a text for
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -18,7 +17,7 @@ from ingot.frontend.jit.api.function import CompiledFunction
 from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.segments import Segment
-from ingot.frontend.jit.follow.summary import name_of
+from ingot.frontend.jit.follow.summary import with_names
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.partition import Call
 from ingot.frontend.jit.lowering.program import Program
@@ -28,7 +27,7 @@ from ingot.ir.interpreter import clock
 from ingot.runtime.compiler import COMPILED_STAGES
 from ingot.runtime.kernels import Kernel
 
-STAGES = ("segments", "trace", "program", "graph", "optimized_graph", "kernels", *COMPILED_STAGES)
+STAGES = ("steps", "segments", "trace", "program", "graph", "optimized_graph", "kernels", *COMPILED_STAGES)
 """What can be seen of a compiled function, in the order of the pipeline."""
 _MOST_SHOWN = 12
 _PROBE_BYTES = 64 << 20
@@ -61,6 +60,8 @@ def inspect(compiled: CompiledFunction, stage: str) -> str:
     stage = {"asm": "assembly"}.get(stage, stage)
     if stage not in STAGES:
         raise ArgumentError(f"there is no stage {stage!r}; there are {', '.join(STAGES)}")
+    if stage == "steps":
+        return compiled.follower.text()
     segments = compiled.follower.summary().segments
     if stage == "segments":
         return "\n".join(dict.fromkeys(map(readable, segments)))
@@ -76,7 +77,8 @@ def inspect(compiled: CompiledFunction, stage: str) -> str:
 
 def _calls(compiled: CompiledFunction) -> int:
     if compiled.tier == "following":
-        return compiled.follower.calls
+        skipped = [compiled.calls_of(kind) for kind in list(compiled.specialisations.values()) if kind.trace]
+        return compiled.recordings + compiled.follower.calls + sum(skipped)
     return compiled.calls + sum(compiled.left.values())
 
 
@@ -126,8 +128,7 @@ def _explain_following(compiled: CompiledFunction) -> Iterator[str]:
 
 def readable(segment: Segment) -> str:
     """The text of a segment with the names that users have for functions of torch."""
-    names = segment.run.function.__globals__
-    return re.sub(r"\bf\d+\b", lambda found: name_of(names[found[0]]), segment.text)
+    return with_names(segment.text, segment.run.function.__globals__)
 
 
 # --- recorded calls ---------------------------------------------------------------------------------------------------

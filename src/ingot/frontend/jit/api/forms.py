@@ -169,8 +169,8 @@ class Jitted(NativeCallable):
     def inspect(self, stage: str) -> str:
         """The text of a stage, for every kind of call that has been compiled.
 
-        Stages are segments, trace, program, graph, optimized_graph, kernels, loops, llvm, assembly (or asm), and for
-        GPUs ptx and sass.
+        Stages are steps, segments, trace, program, graph, optimized_graph, kernels, loops, llvm, assembly (or asm), and
+        for GPUs ptx and sass.
         """
         return inspect(self._compiled, stage)
 

@@ -15,7 +15,7 @@ from ingot.frontend.jit.follow import visibility
 from ingot.frontend.jit.follow.following import ACTIVE, Following, State
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
-from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of
+from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
 from ingot.frontend.jit.follow.trap import Trap, trap
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
@@ -77,6 +77,10 @@ class Follower:
     def summary(self) -> Summary:
         """What following has come to so far."""
         return summary_of(list(self._roots.values()))
+
+    def text(self) -> str:
+        """The traces, for people."""
+        return text_of(list(self._roots.values()))
 
     def meets_gradients(self) -> None:
         self._needs_gradients = True

@@ -37,7 +37,9 @@ class Segment:
 
 
 @dataclass(slots=True)
-class _Writer:
+class Writer:
+    """Writes steps as lines of Python."""
+
     names: dict[str, Any] = field(default_factory=dict)
     bound: dict[int, str] = field(default_factory=dict)
     """The names of functions and constants, by identity."""
@@ -94,7 +96,7 @@ def write_segment(
     node: Node, destinations: Sequence[int], options: Options, compiler: JitCompiler, name: str
 ) -> Segment:
     """The segment of everything up to a node, which fills these shells."""
-    writer = _Writer()
+    writer = Writer()
     path = node.path()
     for step in path:
         writer.step(step)

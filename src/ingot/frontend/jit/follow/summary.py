@@ -5,14 +5,15 @@ In: the traces of a follower. Out: a `Summary`. Nothing here is needed to follow
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from ingot.frontend.jit.follow.segments import Segment
+from ingot.frontend.jit.follow.segments import Segment, Writer
 from ingot.frontend.jit.follow.steps import Node, Wait
 from ingot.frontend.jit.trace.places import user_place
 
@@ -88,6 +89,37 @@ def _nodes(roots: Iterable[Node]) -> Iterator[Node]:
         node = waiting.pop()
         yield node
         waiting += list(node.children.values())[::-1]
+
+
+def text_of(roots: Iterable[Node]) -> str:
+    """The traces as text: a line for each step, with what it waits for, and branches further in."""
+    return "\n\n".join("\n".join(_lines(list(root.children.values()), 0)) for root in roots if root.children)
+
+
+def _lines(nodes: list[Node], numbers: int) -> Iterator[str]:
+    """These nodes and all that come after them; `numbers` says how many open ones there are before."""
+    is_branch = len(nodes) > 1
+    for index, first in enumerate(nodes):
+        if is_branch:
+            yield f"branch {index}:"
+        node, count = first, numbers
+        while True:
+            writer = Writer(numbers=count)
+            writer.step(node)
+            count = writer.numbers
+            wait = node.known.wait.name.lower().replace("_", " ") if node.known is not None else "unknown"
+            line = f"{with_names(writer.lines[0], writer.names)}  # {wait}"
+            yield f"    {line}" if is_branch else line
+            children = list(node.children.values())
+            if len(children) != 1:
+                break
+            node = children[0]
+        yield from (f"    {line}" if is_branch else line for line in _lines(children, count))
+
+
+def with_names(text: str, names: Mapping[str, Any]) -> str:
+    """The text of steps with the names that users have for functions of torch."""
+    return re.sub(r"\bf\d+\b", lambda found: name_of(names[found[0]]), text)
 
 
 def name_of(function: Any) -> str:
