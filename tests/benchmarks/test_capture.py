@@ -247,35 +247,16 @@ def test_other_calls_than_the_recorded_ones_are_an_error():
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
-class Told:
-    def __init__(self, text):
-        self._text = text
-
-    def explain(self):
-        return self._text
-
-
-@pytest.mark.parametrize(
-    "text, tier",
-    [
-        ("f: 3 calls, 1 recording\n  tier: following, because it prints", "following"),
-        ("f: 3 calls\n  skips Python", "skipping"),
-        ("f: 3 calls\n  4 operations became 1 kernel; others follow", "compiled"),
-        ("f: 3 calls\n  runs eagerly: unknown", "eager"),
-    ],
-)
-def test_the_tier_is_read_from_what_explain_says(text, tier):
-    assert tier_of(Told(text)) == tier
-
-
-def test_recordings_are_read_from_the_function_itself():
-    function = ingot.jit(lambda x: x * 2 + 1)
+def test_tiers_and_recordings_are_read_from_the_function_itself():
+    skipping = ingot.jit(lambda x: x * 2 + 1)
+    following = ingot.jit(lambda x: x * 2 + 1, python="run")
+    assert (tier_of(skipping), recordings_of(skipping)) == ("new", 0)
     for _ in range(3):
-        function(torch.ones(8))
-    assert recordings_of(function) == 1
-    assert tier_of(function)
-    assert recordings_of(len) is None
-    assert tier_of(len) == ""
+        skipping(torch.ones(8))
+        following(torch.ones(8))
+    assert (tier_of(skipping), recordings_of(skipping)) == ("skipping", 1)
+    assert tier_of(following) == "following"
+    assert (tier_of(len), recordings_of(len)) == ("", None)
 
 
 # --- tables and targets -----------------------------------------------------------------------------------------------

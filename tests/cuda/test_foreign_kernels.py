@@ -1,4 +1,4 @@
-"""Functions that launch kernels of others, which no operation tells of: they run eagerly, and are right."""
+"""Functions that launch kernels of others, which no operation tells of: they are followed, and right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch.cuda import jiterator
 
 import ingot
-from ingot import IngotWarning
+from tests.frontend.jit.comparing import why_followed
 
 pytestmark = pytest.mark.cuda
 triton: Any = pytest.importorskip("triton")
@@ -32,16 +32,16 @@ def doubled(x: torch.Tensor) -> torch.Tensor:
 
 def test_kernels_of_triton():
     compiled = jit(doubled)
-    with pytest.warns(IngotWarning):
-        for _ in range(4):
-            x = torch.randn(1000, device="cuda")
-            torch.testing.assert_close(compiled(x), x * 2 + 1)
+    for _ in range(4):
+        x = torch.randn(1000, device="cuda")
+        torch.testing.assert_close(compiled(x), x * 2 + 1)
+    assert why_followed(compiled)
 
 
 def test_kernels_written_as_text():
     kernel = jiterator._create_jit_fn("template <typename T> T twice(T x) { return x + x; }")
     compiled = jit(lambda x: kernel(x) + 1)
-    with pytest.warns(IngotWarning):
-        for _ in range(4):
-            x = torch.randn(1000, device="cuda")
-            torch.testing.assert_close(compiled(x), x * 2 + 1)
+    for _ in range(4):
+        x = torch.randn(1000, device="cuda")
+        torch.testing.assert_close(compiled(x), x * 2 + 1)
+    assert why_followed(compiled)

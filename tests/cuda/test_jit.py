@@ -179,7 +179,6 @@ def test_arguments_that_overlap_are_written_as_eager_writes_them():
 # --- several devices --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::ingot.IngotWarning")
 def test_functions_of_both_devices():
     def function(x, y):
         there = torch.relu(x * 2 + 1)

@@ -7,6 +7,7 @@ results are arguments or one another, and which share memory.
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -133,6 +134,20 @@ def is_compiled(compiled: Any) -> bool:
     """Whether the last kind of call runs as a recording."""
     kinds = list(compiled._compiled.specialisations.values())
     return compiled._compiled.given_up is None and bool(kinds) and kinds[-1].trace is not None
+
+
+def why_followed(compiled: Any) -> str:
+    """Why Python runs at every call of a function, and the line: what `explain()` says. It must be followed."""
+    text = compiled.explain()
+    assert compiled.tier == "following", text
+    first, second = text.splitlines()[:2]
+    assert f": {compiled.tier}, " in first and second.startswith("  not skipping: ")
+    return second.removeprefix("  not skipping: ")
+
+
+def place(path: str, line: int) -> str:
+    """A line as `explain()` writes it."""
+    return f"({os.path.relpath(path)}:{line})"
 
 
 def complaints(function: Callable[[], Any]) -> list[str]:

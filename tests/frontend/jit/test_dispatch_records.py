@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import ingot
-from ingot import IngotWarning
 from ingot.frontend.jit.cache.native_calls import MOST_ATTEMPTS
 from ingot.runtime.native.call_records import CallFunction
 from ingot.runtime.native.matching import MOST_RECORDS
@@ -124,8 +123,8 @@ def test_functions_that_cannot_be_compiled_are_called_by_records():
     def branch(x, y=None):
         return x * 2 if x.sum() > 0 else y
 
-    with pytest.warns(IngotWarning):
-        function = warm(jit(branch), torch.ones(4), y=3)
+    function = warm(jit(branch), torch.ones(4), y=3)
+    assert function.tier == "following"
     here(function, branch, torch.randn(4), y=3)
     assert function(-torch.ones(4), y=3) == 3
     with pytest.raises(TypeError):
@@ -138,8 +137,7 @@ def test_what_means_not_implemented_is_a_result_like_others():
         x += 1
         return x if x.sum() > 1000 else NotImplemented
 
-    with pytest.warns(IngotWarning):
-        function = warm(jit(refuse), torch.zeros(4))
+    function = warm(jit(refuse), torch.zeros(4))
     x = torch.zeros(4)
     assert function(x) is NotImplemented
     assert x.tolist() == [1, 1, 1, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import functools
 import gc
@@ -333,21 +334,69 @@ def test_jit_of_jit() -> None:
     _calls(jit(jit(model)), model, _x)
 
 
-def test_generators_and_coroutines_are_refused() -> None:
-    def generator(x: torch.Tensor) -> Any:
-        yield x
+def generator(x: torch.Tensor) -> Any:
+    for factor in (2.0, 3.0):
+        yield x * factor
 
-    async def coroutine(x: torch.Tensor) -> Any:
-        return x
 
-    async def asynchronous(x: torch.Tensor) -> Any:
-        yield x
+async def coroutine(x: torch.Tensor) -> Any:
+    await asyncio.sleep(0)
+    return x * 2.0
 
-    for function, word in ((generator, "generator"), (coroutine, "coroutine"), (asynchronous, "generator")):
-        with pytest.raises(CaptureError, match=word):
-            jit(function)
+
+async def asynchronous(x: torch.Tensor) -> Any:
+    yield x * 2.0
+
+
+class Generating:
+    def __call__(self, x: torch.Tensor) -> Any:
+        yield from generator(x)
+
+    def values(self, x: torch.Tensor) -> Any:
+        yield from generator(x)
+
+
+async def first_of(values: Any) -> Any:
+    return await anext(values)
+
+
+@pytest.mark.parametrize("python", ["auto", "run", "skip"])
+@pytest.mark.parametrize(
+    "function, run, word",
+    [
+        (generator, list, "a generator"),
+        (functools.partial(generator), list, "a generator"),
+        (Generating(), list, "a generator"),
+        (Generating().values, list, "a generator"),
+        (coroutine, asyncio.run, "a coroutine"),
+        (asynchronous, lambda values: asyncio.run(first_of(values)), "an asynchronous generator"),
+    ],
+)
+def test_generators_and_coroutines_run_as_they_are(function: Any, run: Any, word: str, python: str) -> None:
+    compiled = jit(function, python=python)
+    assert compiled.tier == "new"
+    for _ in range(3):
+        x = _x()
+        same(run(compiled(x)), run(function(x)))
+    assert compiled.tier == "eager" and compiled.recordings == 0
+    assert compiled.explain().splitlines()[1].startswith(f"  not following: it is {word}")
+    ingot.reset()
+    assert compiled.tier == "new"
+    with pytest.raises(CaptureError, match=word):
+        jit(function, fullgraph=True)
+
+
+def test_what_cannot_be_called_is_refused() -> None:
     with pytest.raises(CaptureError, match="takes a function"):
         jit(3)
+
+
+def test_functions_that_return_generators_are_followed() -> None:
+    check(lambda x: tuple(generator(x)), lambda: [_x()])
+    compiled = jit(lambda x: generator(x))
+    for _ in range(3):
+        x = _x()
+        same(list(compiled(x)), list(generator(x)))
 
 
 def test_options_are_checked() -> None:
@@ -362,6 +411,17 @@ def test_options_are_checked() -> None:
         jit(plain_gate, name=5)
     with pytest.raises(TypeError):
         jit(plain_gate, steps=5)
+    message = r"python must be one of 'auto', 'run', 'skip', not 'skipp'; did you mean 'skip'\?"
+    with pytest.raises(ConfigError, match=message):
+        jit(plain_gate, python="skipp")
+    with pytest.raises(ConfigError, match=r"python must be one of 'auto', 'run', 'skip', not True$"):
+        jit(plain_gate, python=True)
+    with pytest.raises(ConfigError, match=r"did you mean 'reduce-overhead'\?"):
+        jit(plain_gate, mode="reduce_overhead")
+    with pytest.raises(ConfigError, match=r'fullgraph=True .* python="run" .* leave one of them out'):
+        jit(plain_gate, fullgraph=True, python="run")
+    with pytest.raises(TypeError, match=r"unexpected option 'pyton'; did you mean 'python'\?"):
+        jit(plain_gate, pyton="run")
 
 
 def test_options_are_kept() -> None:
@@ -393,5 +453,4 @@ def test_explain_calls_with_copies_and_tells_what_became_of_it():
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
     with torch.no_grad():
         assert "aten.linear.default" in ingot.explain(module, torch.randn(2, 4))
-    with pytest.warns(match="runs eagerly"):
-        assert "turns a tensor's value into a Python value" in ingot.explain(lambda x: x * x.sum().item(), x)
+    assert "turns a tensor's value into a Python value" in ingot.explain(lambda x: x * x.sum().item(), x)

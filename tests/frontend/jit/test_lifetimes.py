@@ -124,7 +124,6 @@ def test_a_module_and_its_twin_take_turns():
     assert module.forward._compiled.recordings == twin.forward._compiled.recordings == 1
 
 
-@pytest.mark.filterwarnings("ignore:Scaled.scale runs eagerly")
 def test_objects_that_share_all_attributes():
     """The first has compiled methods; for others there is no place, and what they would be compiled for may change."""
     first, second = Scaled(), Scaled()

@@ -13,7 +13,10 @@ from torch import nn
 
 import ingot
 from ingot.base.environment import environment
+from ingot.base.errors import CaptureError
 from ingot.frontend.jit.autotune import eager_comparison
+from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.follow import follower
 
 jit: Any = ingot.jit
 
@@ -45,6 +48,23 @@ def warnings_of(call: Callable[[], Any]) -> list[warnings.WarningMessage]:
 # --- warnings ---------------------------------------------------------------------------------------------------------
 
 
+def test_functions_that_are_followed_are_not_warned_of():
+    class Module(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * float(x.sum())
+
+    function = jit(lambda x, box: x * 2.0)
+    assert not warnings_of(lambda: [function(torch.ones(3), Box()) for _ in range(3)])
+    assert not warnings_of(lambda: [jit(Module())(torch.ones(3)) for _ in range(3)])
+
+
+@pytest.fixture
+def no_trap(monkeypatch: pytest.MonkeyPatch):
+    """A version of PyTorch in which nothing can be followed."""
+    monkeypatch.setattr(follower, "_armed", lambda: None)
+
+
+@pytest.mark.usefixtures("no_trap")
 def test_warnings_point_at_the_call():
     refused = jit(lambda x, box: x * 2.0)
     prints = jit(lambda x: x * float(x.sum()))
@@ -65,11 +85,13 @@ def test_warnings_point_at_the_call():
         assert (found.filename, found.lineno) == (__file__, call.__code__.co_firstlineno)
 
 
+@pytest.mark.usefixtures("no_trap")
 def test_each_is_given_once_per_place_unless_asked_otherwise():
     function = jit(lambda x, box: x * 2.0)
     assert len(warnings_of(lambda: [function(torch.ones(3), Box()) for _ in range(3)])) == 1
 
 
+@pytest.mark.usefixtures("no_trap")
 def test_warnings_can_be_filtered_by_their_class():
     assert issubclass(ingot.IngotWarning, UserWarning)
     with warnings.catch_warnings():
@@ -78,23 +100,47 @@ def test_warnings_can_be_filtered_by_their_class():
             jit(lambda x, box: x * 2.0)(torch.ones(3), Box())
 
 
-# --- explain ----------------------------------------------------------------------------------------------------------
-
-
+@pytest.mark.usefixtures("no_trap")
 def test_explain_agrees_with_the_warning():
     function = jit(lambda x, box: x * 2.0, name="boxed")
     (found,) = warnings_of(lambda: [function(torch.ones(3), Box()) for _ in range(3)])
     reason = str(found.message).removeprefix("boxed runs eagerly: ")
-    assert f"runs eagerly, 3 calls so far: {reason}" in function.explain()
-    assert "not compiled yet" not in function.explain()
+    assert function.tier == "eager"
+    assert "not following: this version of PyTorch does not allow it" in function.explain()
+    assert f"3 calls ran eagerly: {reason}" in function.explain()
     ingot.reset()
-    assert "not compiled yet" in function.explain()
+    assert "not called yet" in function.explain()
+
+
+def test_programs_that_cannot_be_compiled_are_warned_of(monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: Any) -> Any:
+        raise CaptureError("no program today")
+
+    monkeypatch.setattr(Specialisation, "prepare", fail)
+    function = jit(double, name="this")
+    (found,) = warnings_of(lambda: [function(torch.ones(3)) for _ in range(4)])
+    assert str(found.message) == "this runs eagerly: CaptureError: no program today"
+    assert function.tier == "eager" and "not following: CaptureError: no program today" in function.explain()
+
+
+@pytest.mark.parametrize("call", [lambda f: f(torch.ones(3), Box()), lambda f: f(torch.ones(3), 1.0)])
+def test_with_fullgraph_the_reason_is_an_error(call: Callable[[Any], Any]):
+    with pytest.raises(CaptureError, match=r"an argument is a Box|turns a tensor's value .*test_messages\.py:\d+"):
+        call(jit(lambda x, box: x * float(x.sum()), fullgraph=True))
+
+
+# --- explain ----------------------------------------------------------------------------------------------------------
 
 
 def test_explain_tells_of_gradients():
     function = jit(double)
     function(torch.ones(3, requires_grad=True))
-    assert "runs eagerly, 1 call so far: its arguments need gradients" in function.explain()
+    assert function.explain().splitlines() == [
+        "double: eager, 1 call, 0 recordings",
+        "  not following: its arguments need gradients",
+    ]
+    function(torch.ones(3))
+    assert "1 call ran eagerly: its arguments need gradients" in function.explain()
 
 
 @pytest.mark.usefixtures("no_trials")
@@ -104,6 +150,7 @@ def test_twins_explain_themselves():
         for _ in range(3):
             twin(torch.ones(2, 4))
     assert twin.explain() == twin.forward.explain() and "kernel" in twin.explain()
+    assert (twin.tier, twin.recordings) == (twin.forward.tier, twin.forward.recordings) == ("skipping", 1)
     assert twin.inspect("kernels") == twin.forward.inspect("kernels") != ""
 
 
@@ -116,6 +163,8 @@ def test_twins_keep_what_their_modules_have_under_these_names():
     module.inspect = nn.Identity()
     twin = jit(module)
     assert twin.explain() == "the module's own" and twin.inspect is module.inspect
+    twin.tier = "the module's own"
+    assert twin.tier == module.tier == "the module's own"
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
@@ -156,7 +205,8 @@ def test_fallbacks_are_logged_once(logged: Callable[[], list[str]], monkeypatch:
         for _ in range(4):
             compiled(x)
         (line,) = logged()
-        assert line.startswith("ingot fallbacks: this runs eagerly: its ") and "gradients" in line
+        assert line.startswith(("ingot fallbacks: this runs eagerly: its ", "ingot fallbacks: this is followed: its "))
+        assert "gradients" in line
     monkeypatch.setattr(eager_comparison, "ROUNDS", 2)
     monkeypatch.setattr(eager_comparison, "CLEARLY", 1e9)
     compiled = jit(double, name="this")
@@ -164,6 +214,15 @@ def test_fallbacks_are_logged_once(logged: Callable[[], list[str]], monkeypatch:
         compiled(torch.ones(3))
     (line,) = logged()
     assert line.startswith("ingot fallbacks: this runs eagerly: eager PyTorch is quicker here")
+
+
+def test_following_is_logged_once_with_the_reason_and_the_line(logged: Callable[[], list[str]]):
+    function = jit(lambda x: x * float(x.sum()), name="this")
+    for _ in range(5):
+        function(torch.ones(3))
+    (line,) = logged()
+    number = function.__wrapped__.__code__.co_firstlineno
+    assert line.startswith("ingot fallbacks: this is followed: ") and line.endswith(f"({__file__}:{number})")
 
 
 # --- tools that read code ---------------------------------------------------------------------------------------------

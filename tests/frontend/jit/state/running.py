@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-import inspect
 import io
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -30,21 +28,9 @@ CALLS_AFTER = 4
 
 
 def jitted(mode: str) -> Compile:
-    """`ingot.jit` in this mode, where it has modes."""
-    options: dict[str, Any] = {"python": mode} if _has_modes() else {}
+    """`ingot.jit` in this mode."""
+    options: dict[str, Any] = {"python": mode}
     return lambda function: ingot.jit(function, **options)
-
-
-@functools.cache
-def _has_modes() -> bool:
-    parameters = inspect.signature(ingot.jit).parameters
-    if "python" in parameters:
-        return True
-    try:
-        ingot.jit(lambda x: x, python="auto")  # type: ignore[call-overload]
-    except TypeError:
-        return False
-    return True
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""What became of a function, in words: operations, kernels, what was left to PyTorch and why, bytes, times.
+"""What became of a function, in words: its tier and why, operations, kernels, what was left to PyTorch, bytes, times.
 
-In: the specialisations of a compiled function. Out: a text for people.
+In: the specialisations and the follower of a compiled function. Out: a text for people.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import torch
 
 from ingot.base.errors import ArgumentError
 from ingot.frontend.jit.api.function import CompiledFunction
+from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS
 from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.follow.segments import Segment
+from ingot.frontend.jit.follow.summary import with_names
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.partition import Call
 from ingot.frontend.jit.lowering.program import Program
@@ -24,7 +27,7 @@ from ingot.ir.interpreter import clock
 from ingot.runtime.compiler import COMPILED_STAGES
 from ingot.runtime.kernels import Kernel
 
-STAGES = ("trace", "program", "graph", "optimized_graph", "kernels", *COMPILED_STAGES)
+STAGES = ("steps", "segments", "trace", "program", "graph", "optimized_graph", "kernels", *COMPILED_STAGES)
 """What can be seen of a compiled function, in the order of the pipeline."""
 _MOST_SHOWN = 12
 _PROBE_BYTES = 64 << 20
@@ -32,48 +35,118 @@ _PROBE_BYTES = 64 << 20
 
 def explain(compiled: CompiledFunction) -> str:
     """What became of a function so far."""
-    kinds = list(compiled.specialisations.values())
-    lines = [f"{compiled.name}: {_count(compiled.calls, 'call')}, {_count(compiled.recordings, 'recording')}"]
-    if compiled.given_up is not None:
-        lines.append(f"  runs eagerly: {compiled.given_up}")
-    for reason, count in compiled.left.items():
-        lines.append(f"  runs eagerly, {_count(count, 'call')} so far: {reason}")
-    if not kinds and not compiled.left:
-        lines.append("  not compiled yet: it has not been called, or only where calls go to the original")
+    recordings = _count(compiled.all_recordings, "recording")
+    lines = [f"{compiled.name}: {compiled.tier}, {_count(_calls(compiled), 'call')}, {recordings}"]
+    lines += _indented(_why_not_better(compiled))
     for reason, count in Counter(compiled.recompiles).items():
         lines.append(f"  recorded again{f' {count} times' if count > 1 else ''}: {reason}")
-    for number, kind in enumerate(kinds, 1):
+    if compiled.follower.calls:
+        lines += _indented(_explain_following(compiled))
+    for number, kind in enumerate(list(compiled.specialisations.values()), 1):
+        broken = kind.broken
+        if compiled.tier == "following" and broken and (broken.reason, broken.place) == compiled.why_followed:
+            continue  # it has been said
         lines.append("")
-        lines += [f"  {line}" for line in _explain_kind(number, kind, compiled.calls_of(kind))]
+        is_eager = kind.prefers_eager or not compiled.is_followed
+        lines += _indented(_explain_kind(number, kind, compiled.calls_of(kind), is_eager))
     return "\n".join(lines)
 
 
 def inspect(compiled: CompiledFunction, stage: str) -> str:
-    """The text of a stage for every kind of call that has been compiled; kinds that share it have it once."""
+    """The text of a stage for everything that has been compiled: kinds of calls, and segments of followed ones.
+
+    What shares a text has it once.
+    """
     stage = {"asm": "assembly"}.get(stage, stage)
     if stage not in STAGES:
         raise ArgumentError(f"there is no stage {stage!r}; there are {', '.join(STAGES)}")
+    if stage == "steps":
+        return compiled.follower.text()
+    segments = compiled.follower.summary().segments
+    if stage == "segments":
+        return "\n".join(dict.fromkeys(map(readable, segments)))
     texts = []
-    for kind in compiled.specialisations.values():
-        if stage == "trace":
-            texts += [kind.trace.text] if kind.trace is not None else []
-        elif kind.program is not None:
-            texts += [kind.program.text] if stage == "program" else [m.inspect(stage) for m in kind.program.modules]
+    for recorded in (compiled, *(segment.recorded for segment in segments)):
+        for kind in list(recorded.specialisations.values()):
+            if stage == "trace":
+                texts += [kind.trace.text] if kind.trace is not None else []
+            elif kind.program is not None:
+                texts += [kind.program.text] if stage == "program" else [m.inspect(stage) for m in kind.program.modules]
     return "\n\n".join(dict.fromkeys(filter(None, texts)))
 
 
-def _explain_kind(number: int, kind: Specialisation, calls: int) -> Iterator[str]:
+def _calls(compiled: CompiledFunction) -> int:
+    if compiled.tier == "following":
+        skipped = [compiled.calls_of(kind) for kind in list(compiled.specialisations.values()) if kind.trace]
+        return compiled.recordings + compiled.follower.calls + sum(skipped)
+    return compiled.calls + sum(compiled.left.values())
+
+
+def _why_not_better(compiled: CompiledFunction) -> Iterator[str]:
+    """Why Python is not skipped, or not even followed."""
+    if compiled.tier == "new":
+        yield "not called yet, or only where calls go to the original"
+    elif compiled.tier == "following":
+        why = compiled.why_followed
+        if why is not None:
+            yield f"not skipping: {why[0]}{f' ({_short(why[1])})' if why[1] else ''}"
+    elif compiled.tier == "eager":
+        yield f"not following: {compiled.why_eager}"
+    for reason, count in compiled.left.items():
+        if reason == compiled.why_eager:
+            continue
+        is_eager = reason == NEEDS_GRADIENTS or not compiled.is_followed
+        yield f"{_count(count, 'call')} {'ran eagerly' if is_eager else 'followed'}: {reason}"
+
+
+# --- followed calls ---------------------------------------------------------------------------------------------------
+
+
+def _explain_following(compiled: CompiledFunction) -> Iterator[str]:
+    """Steps, segments and what does not let them wait."""
+    found = compiled.follower.summary()
+    parts = [_count(found.steps, "step"), _count(len(found.segments), "segment")]
+    yield f"{_count(compiled.follower.calls, 'call')} followed: {' in '.join(parts)}"
+    for flush in sorted(compiled.follower.flushes.by_line(), key=lambda flush: -flush.count)[:_MOST_SHOWN]:
+        yield f"what is pending runs, {_count(flush.count, 'time')}, for {flush.cause} ({_short(flush.place)})"
+    if found.eager:
+        names = [f"{name} x{count}" if count > 1 else name for name, count in found.eager.items()]
+        yield f"runs at once, as PyTorch's: {', '.join(names[:_MOST_SHOWN])}"
+    repeated = [segment for segment in found.segments if segment.recorded.calls > 1]
+    for number, segment in enumerate(repeated[:_MOST_SHOWN], 1):
+        yield ""
+        yield f"segment {number}, {_count(segment.recorded.calls, 'call')}:"
+        yield from _indented(readable(segment).splitlines())
+        for index, kind in enumerate(list(segment.recorded.specialisations.values()), 1):
+            yield from _indented(_explain_kind(index, kind, segment.recorded.calls_of(kind), is_eager=True))
+    others = len(found.segments) - len(repeated[:_MOST_SHOWN])
+    if others:
+        yield ""
+        once = "that ran once" if len(repeated) <= _MOST_SHOWN else "more"
+        yield f"and {_count(others, 'segment')} {once}; inspect('segments') shows all of them"
+
+
+def readable(segment: Segment) -> str:
+    """The text of a segment with the names that users have for functions of torch."""
+    return with_names(segment.text, segment.recorded.function.__globals__)
+
+
+# --- recorded calls ---------------------------------------------------------------------------------------------------
+
+
+def _explain_kind(number: int, kind: Specialisation, calls: int, is_eager: bool) -> Iterator[str]:
     if kind.trace is None:
         assert kind.broken is not None
         place = f" ({_short(kind.broken.place)})" if kind.broken.place else ""
-        yield f"kind {number}, {_count(calls, 'call')} after the recording: runs eagerly"
+        how = "runs eagerly" if is_eager else "followed"
+        yield f"kind {number}, {_count(calls, 'call')} after the recording: {how}"
         yield f"  because {kind.broken.reason}{place}"
         return
     yield f"kind {number}, {_count(calls, 'call')} after the recording: {_arguments(kind.trace)}"
     if kind.program is None:
         yield f"  {_count(len(kind.trace.events), 'operation')} recorded; compiled at the next call like it"
         return
-    yield from (f"  {line}" for line in _explain_program(kind, kind.program))
+    yield from _indented(_explain_program(kind, kind.program))
 
 
 def _explain_program(kind: Specialisation, program: Program) -> Iterator[str]:
@@ -138,6 +211,10 @@ def _arguments(trace: Trace) -> str:
     given = [str(note) for note in trace.tensors if isinstance(note.origin, Argument)]
     texts = [f"{text} x{count}" if count > 1 else text for text, count in Counter(given).items()]
     return ", ".join(texts) or "no tensors"
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {line}" if line else "" for line in lines]
 
 
 def _count(number: int, noun: str) -> str:

@@ -22,8 +22,8 @@ import torch
 
 from ingot.frontend.jit.api.explaining import explain as explain_compiled
 from ingot.frontend.jit.api.explaining import inspect
-from ingot.frontend.jit.api.function import CompiledFunction, require_callable
-from ingot.frontend.jit.settings.options import Options
+from ingot.frontend.jit.api.function import CompiledFunction, Tier, require_callable
+from ingot.frontend.jit.settings.options import Mode, Options, Python
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.dispatch import NativeCallable
@@ -41,8 +41,9 @@ def jit(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     freeze: bool = False,
-    mode: str | None = None,
+    mode: Mode | None = None,
     name: str | None = None,
+    python: Python = "auto",
 ) -> Callable[[Subject], Subject]: ...
 
 
@@ -56,25 +57,29 @@ def jit(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     freeze: bool = False,
-    mode: str | None = None,
+    mode: Mode | None = None,
     name: str | None = None,
+    python: Python = "auto",
 ) -> Subject: ...
 
 
 def jit(obj: Any = None, **options: Any) -> Any:
     """Compile a function, method, module or module class; nothing happens until it is called.
 
-    The first call runs eagerly and is recorded, later calls run the recording as fused machine code. What cannot be
-    compiled runs as it is, with one warning that says why.
+    The first call runs eagerly and is recorded. Later calls are skipped or followed: where the recording tells all that
+    Python does, it replaces Python and runs as fused machine code; elsewhere Python runs at every call, and compiled
+    segments stand in for its arithmetic. `explain()` says which and why.
 
     obj: what to compile; left out, `jit` is a decorator with options.
     tune, tuning_steps: kept and checked; kernels are not tuned yet.
     config: an `ingot.Config` or a dictionary of its flags.
-    fullgraph: an error instead of a warning where something must run eagerly.
+    fullgraph: an error where a call cannot be recorded whole, so that Python would have to run.
     dynamic: True keeps sizes open from the start, False never does, None does after a few different sizes.
     freeze: parameters and buffers are taken as they are at the first call: constants are folded, weights packed.
     mode: "reduce-overhead" replays what runs on a GPU as CUDA graphs; on the CPU it changes nothing.
     name: what to call it in messages.
+    python: "auto" skips Python where that cannot be noticed; "run" never skips it; "skip" is your promise that what it
+        does depends on the arguments and the state of modules alone.
     """
     settings = Options.of(**options)
     if obj is None:
@@ -147,15 +152,25 @@ class Jitted(NativeCallable):
             bound = states.methods[id(self)] = BoundJitted(self, instance)
         return bound
 
+    @property
+    def tier(self) -> Tier:
+        """How calls like the latest new one run: "skipping", "following" or "eager"; "new" before the first."""
+        return self._compiled.tier
+
+    @property
+    def recordings(self) -> int:
+        """How often something was recorded so far: whole calls, and segments of calls that are followed."""
+        return self._compiled.all_recordings
+
     def explain(self) -> str:
-        """What became of the function so far: kernels, what was left to PyTorch and why, bytes, times."""
+        """What became of the function so far: its tier and why, kernels, what was left to PyTorch, bytes, times."""
         return explain_compiled(self._compiled)
 
     def inspect(self, stage: str) -> str:
         """The text of a stage, for every kind of call that has been compiled.
 
-        Stages are trace, program, graph, optimized_graph, kernels, loops, llvm, assembly (or asm), and for GPUs ptx and
-        sass.
+        Stages are steps, segments, trace, program, graph, optimized_graph, kernels, loops, llvm, assembly (or asm), and
+        for GPUs ptx and sass.
         """
         return inspect(self._compiled, stage)
 
@@ -286,7 +301,7 @@ def _of_class(module: torch.nn.Module, original: type, options: Options, members
 
 
 def _explain_twin(twin: Any) -> str:
-    """What became of the module's `forward` so far: kernels, what was left to PyTorch and why, bytes, times."""
+    """What became of the module's `forward` so far, as a compiled function's `explain` tells it."""
     return twin.forward.explain()
 
 
@@ -295,7 +310,22 @@ def _inspect_twin(twin: Any, stage: str) -> str:
     return twin.forward.inspect(stage)
 
 
-_OF_TWINS = {"explain": _explain_twin, "inspect": _inspect_twin}
+class _OfForward:
+    """An attribute of a twin's compiled `forward`. What the module stores under its name goes before it."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __get__(self, twin: Any, owner: type | None = None) -> Any:
+        return self if twin is None else getattr(twin.forward, self._name)
+
+
+_OF_TWINS = {
+    "explain": _explain_twin,
+    "inspect": _inspect_twin,
+    "tier": _OfForward("tier"),
+    "recordings": _OfForward("recordings"),
+}
 """What twins have besides what their modules have."""
 
 

@@ -10,17 +10,20 @@ takes the quickest way that is right:
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from ingot.base.errors import CaptureError
-from ingot.frontend.jit.cache.recorded_function import RecordedFunction
+from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS, RecordedFunction
 from ingot.frontend.jit.follow.follower import Follower
+from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.runtime.compiler import JitCompiler
+
+Tier = Literal["new", "skipping", "following", "eager"]
+_NO_TRAP = "this version of PyTorch does not allow it: the self-check of the trap failed"
 
 
 class CompiledFunction(RecordedFunction):
@@ -30,8 +33,17 @@ class CompiledFunction(RecordedFunction):
         super().__init__(function, options, compiler, name)
         self.follower = Follower(function, options, compiler, name)
         self.otherwise = self.native.otherwise = self.follower
+        self.why_followed = self._asked_for()
+        """Why Python runs where calls are followed, and the user's line, "" if none is known."""
+        self._why_original = _why_original(function)
+        """Why every call goes to the original, if it does."""
+        if self._why_original is not None and options.fullgraph:
+            raise CaptureError(f"{name} cannot be compiled with fullgraph=True: {self._why_original}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._why_original is not None:
+            self.left[self._why_original] += 1
+            return self.function(*args, **kwargs)
         if self.options.python != "run":
             return super().__call__(*args, **kwargs)
         return (self.function if is_off() else self.follower)(*args, **kwargs)
@@ -39,17 +51,77 @@ class CompiledFunction(RecordedFunction):
     def forget(self) -> None:
         super().forget()
         self.follower.forget()
+        self.why_followed = self._asked_for()
+
+    def _asked_for(self) -> tuple[str, str] | None:
+        return ('python="run" was asked for', "") if self.options.python == "run" else None
+
+    @property
+    def tier(self) -> Tier:
+        """How calls like the latest new one run: Python is skipped, is followed, or runs as it always did."""
+        latest = self.latest
+        if self._why_original is not None:
+            return "eager" if self.left else "new"
+        followed = "following" if self.follower.is_possible else "eager"
+        if self.options.python == "run":
+            return followed if self.follower.calls else "new"
+        if latest is None:
+            return "new"
+        if isinstance(latest, str) or self.given_up is not None:
+            return "eager" if latest == NEEDS_GRADIENTS else followed
+        if latest.trace is not None:
+            return "skipping"
+        return "eager" if latest.prefers_eager else followed
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether calls that have no recording are followed."""
+        return self._why_original is None and self.follower.is_possible
+
+    @property
+    def why_eager(self) -> str | None:
+        """Why calls like the latest new one run as they always did, if they do."""
+        if self.tier != "eager":
+            return None
+        latest = self.latest
+        if self._why_original is not None:
+            return self._why_original
+        if latest == NEEDS_GRADIENTS:
+            return NEEDS_GRADIENTS
+        if latest is not None and not isinstance(latest, str) and latest.prefers_eager and latest.broken is not None:
+            return latest.broken.reason
+        return _NO_TRAP
+
+    @property
+    def all_recordings(self) -> int:
+        """How often something was recorded: calls of the function, and of segments of calls that were followed."""
+        return self.recordings + sum(segment.run.recordings for segment in self.follower.summary().segments)
+
+    def _hand_over(self, reason: str, place: str | None, subject: str | None = None) -> None:
+        if not self.follower.is_possible:
+            self._complain(reason, place, subject)
+            return
+        self.why_followed = reason, place or ""
+        text = self._news("is followed", reason, place, subject)
+        if text is not None:
+            log("fallbacks", text)
 
 
 def require_callable(function: Any) -> None:
-    """Refuse what cannot be compiled by calling it, and say why."""
+    """Refuse what cannot be compiled by calling it."""
     if not callable(function):
         raise CaptureError(f"ingot.jit takes a function, a method, a module or a module class, not {function!r}")
-    code = inspect.unwrap(function) if not isinstance(function, functools.partial) else function.func
-    for test, what in (
-        (inspect.isgeneratorfunction, "a generator: it stops between its operations. Return a list of tensors instead"),
-        (inspect.iscoroutinefunction, "a coroutine: jit the functions that it calls"),
-        (inspect.isasyncgenfunction, "an asynchronous generator: jit the functions that it calls"),
-    ):
-        if test(code):
-            raise CaptureError(f"{getattr(function, '__qualname__', function)} is {what}")
+
+
+def _why_original(function: Any) -> str | None:
+    """Why a function is called as it is: its body runs when the call is over, piece by piece."""
+    called = function if inspect.isroutine(function) else getattr(type(function), "__call__", None)  # noqa: B004
+    for one in (function, called):
+        for test, what in (
+            (inspect.isgeneratorfunction, "a generator, whose body runs between its values: jit what it calls"),
+            (inspect.iscoroutinefunction, "a coroutine, whose body runs when it is awaited: jit what it calls"),
+            (inspect.isasyncgenfunction, "an asynchronous generator, whose body runs later: jit what it calls"),
+        ):
+            if test(one):
+                return f"it is {what}"
+    return None

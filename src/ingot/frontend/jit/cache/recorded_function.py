@@ -42,6 +42,8 @@ MOST_UNSTABLE = 3
 """Recordings in a row that no longer held at the next call, after which a function is left to PyTorch."""
 
 
+NEEDS_GRADIENTS = "its arguments need gradients"
+"""Why calls are left to PyTorch that would need a backward pass."""
 MOST_ASIDE = 3
 """Recordings of one kind of call that are kept while they do not hold."""
 
@@ -75,6 +77,8 @@ class RecordedFunction(NativeCallable):
         """Records that answer calls without coming here."""
         self._python_calls = 0
         self.given_up: str | None = None
+        self.latest: Specialisation | str | None = None
+        """What was recorded for the latest call that came here, or why nothing was."""
         self._unstable = 0
         self._warned: set[str] = set()
         self.left: Counter[str] = Counter()
@@ -142,7 +146,7 @@ class RecordedFunction(NativeCallable):
             )
             self.recompiles.clear()
             self.recordings = self._python_calls = self._unstable = 0
-            self.given_up = None
+            self.given_up = self.latest = None
             self._warned.clear()
             self.left.clear()
 
@@ -175,6 +179,7 @@ class RecordedFunction(NativeCallable):
     ) -> Any:
         self._python_calls += 1
         found.calls += 1
+        self.latest = found
         trace = found.trace
         if trace is None:
             self.native.add(key, found, described, args, kwargs)
@@ -245,6 +250,7 @@ class RecordedFunction(NativeCallable):
             return self.function(*args, **kwargs)
         self._python_calls += 1
         found.calls += 1
+        self.latest = found
         try:
             results = program.function(described.tensors, trace.surroundings, general.values(numbers))
         except (IngotError, ShapeMismatch, RuntimeError, ValueError, TypeError) as error:
@@ -275,8 +281,9 @@ class RecordedFunction(NativeCallable):
         is_unstable: bool = False,
     ) -> Any:
         if self._is_full():
-            self._complain(
-                f"it has been recorded for {MOST_SPECIALISATIONS} kinds of calls, and this is another one ({reason}); "
+            self.latest = f"it has been recorded for {MOST_SPECIALISATIONS} kinds of calls, and this is another one"
+            self._hand_over(
+                f"{self.latest} ({reason}); "
                 "pass numbers that vary as tensors, keep from reading sizes in Python, or use dynamic=True",
                 None,
                 "full",
@@ -296,8 +303,9 @@ class RecordedFunction(NativeCallable):
         )
         made.checks_overlap = self.checks_overlap
         made.looked_at = frozenset(given.looked_at)
+        self.latest = made
         if made.broken is not None:
-            self._complain(made.broken.reason, made.broken.place)
+            self._hand_over(made.broken.reason, made.broken.place)
         with self._lock:
             self._unstable = self._unstable + 1 if is_unstable else 0
             if self._unstable >= MOST_UNSTABLE:
@@ -305,7 +313,7 @@ class RecordedFunction(NativeCallable):
                 for known in self.specialisations.values():
                     self.native.drop(known)
                 if made.broken is None:  # otherwise it has been said why
-                    self._complain(self.given_up, None)
+                    self._hand_over(self.given_up, None)
             self.specialisations[key] = made
             self._recorded.append(key)
             self._take_general(self._families.add(key, described, key[1], made))
@@ -350,26 +358,36 @@ class RecordedFunction(NativeCallable):
 
     def _leave(self, refused: str | None) -> None:
         """Note a call that is left to PyTorch because of its arguments: they are refused, or else need gradients."""
-        reason = refused or "its arguments need gradients"
+        reason = self.latest = refused or NEEDS_GRADIENTS
         self.left[reason] += 1
         if refused is not None:
-            self._complain(refused, None)
+            self._hand_over(refused, None)
         elif self.left[reason] == 1:
             log("fallbacks", f"{self.name} runs eagerly: {reason}")
 
+    def _hand_over(self, reason: str, place: str | None, subject: str | None = None) -> None:
+        """Say why calls go to `otherwise`, which here is the original; once per subject, where there is one."""
+        self._complain(reason, place, subject)
+
     def _complain(self, reason: str, place: str | None, subject: str | None = None) -> None:
         """Say once that calls run eagerly, and why; once per subject, where there is one."""
-        where = f" ({place})" if place else ""
-        text = f"{self.name} runs eagerly: {reason}{where}"
+        text = self._news("runs eagerly", reason, place, subject)
+        if text is not None:
+            if self.is_segment or reason == "its result needs gradients":
+                log("fallbacks", text)
+            else:
+                warn(text)
+
+    def _news(self, what: str, reason: str, place: str | None, subject: str | None) -> str | None:
+        """What is to be said of calls that are not recorded, unless it has been; an error with fullgraph=True."""
+        reason = f"{reason} ({place})" if place else reason
         if self.options.fullgraph:
-            raise CaptureError(text)
+            raise CaptureError(f"{self.name} cannot be recorded whole: {reason}")
+        text = f"{self.name} {what}: {reason}"
         if (subject or text) in self._warned:
-            return
+            return None
         self._warned.add(subject or text)
-        if self.is_segment or reason == "its result needs gradients":
-            log("fallbacks", text)
-        else:
-            warn(text)
+        return text
 
 
 def _module_of(function: Callable[..., Any]) -> torch.nn.Module | None:

@@ -15,6 +15,7 @@ from ingot.frontend.jit.follow import visibility
 from ingot.frontend.jit.follow.following import ACTIVE, Following, State
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
+from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
 from ingot.frontend.jit.follow.trap import Trap, trap
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
@@ -40,6 +41,7 @@ class Follower:
         """Calls that are over, for those to come."""
         self._lock = new_lock()
         self.calls = 0
+        self.flushes = Flushes()
         self._needs_gradients = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -116,6 +118,19 @@ class Follower:
                 node.segments[needed] = found
         return found
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether calls are followed; where the trap cannot be set, they run as they are."""
+        return _armed() is not None
+
+    def summary(self) -> Summary:
+        """What following has come to so far."""
+        return summary_of(list(self._roots.values()))
+
+    def text(self) -> str:
+        """The traces, for people."""
+        return text_of(list(self._roots.values()))
+
     def meets_gradients(self) -> None:
         self._needs_gradients = True
 
@@ -125,6 +140,7 @@ class Follower:
             self._roots.clear()
             self._forget_native_steps()
             self._idle.clear()
+            self.flushes = Flushes()
             self.calls = 0
 
 
@@ -149,7 +165,7 @@ def _read(found: Trap, operator: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """An operation meets a tensor that is not written yet: it is, now."""
     marked = [tensor for tensor in _tensors_in((*args, *kwargs.values())) if found.is_set(tensor)]
     for following in list(ACTIVE):
-        following.flush()
+        following.flush(operator)
     for tensor in marked:
         found.clear(tensor)
     return operator(*args, **kwargs)

@@ -89,7 +89,7 @@ class Following(NativeMode):
         if role is Role.PYTHON:
             with self:
                 return live(func)(*args, **(kwargs or {}))
-        self.flush()
+        self.flush(func)
         return func(*args, **(kwargs or {}))
 
     # --- one call -----------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class Following(NativeMode):
     def _operate(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         settings = self._native.settings()
         if settings != self._settings:
-            self.flush()
+            self.flush("another state of torch")
             self.begin()
         if self._state is None:
             return function(*args, **kwargs)
@@ -110,7 +110,7 @@ class Following(NativeMode):
                 raise _NotFollowed
         except Unknown:
             pending.forget_after(known)
-            self.flush()
+            self.flush(function)
             return function(*args, **kwargs)
         except _NotFollowed:
             pending.forget_after(known)
@@ -193,7 +193,7 @@ class Following(NativeMode):
     def _run_now(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wait: Wait) -> Any:
         """Run a call as PyTorch runs it, after what it needs."""
         if wait is Wait.ALONE or wait is Wait.IN_PLACE or self._takes_unwritten((*args, *kwargs.values())):
-            self.flush()
+            self.flush(function)
         return function(*args, **kwargs)
 
     def _takes_unwritten(self, values: Sequence[Any]) -> bool:
@@ -246,10 +246,13 @@ class Following(NativeMode):
     def _make_room(self) -> None:
         """Run what is pending if it takes too much memory, or never ends."""
         if self._call.bytes > MOST_BYTES or len(self._pending.values) > MOST_VALUES:
-            self.flush()
+            self.flush("the memory of what is pending")
 
-    def flush(self) -> None:
-        """Run everything pending. Afterwards all tensors hold what they should."""
+    def flush(self, cause: Any = None) -> None:
+        """Run everything pending. Afterwards all tensors hold what they should.
+
+        `cause` is the function or the reason that does not let them wait; None at the end of a call.
+        """
         with self._lock:
             pending, place = self._pending, self._call.node
             node = self._follower.node_at(place) if place else pending.node
@@ -265,6 +268,8 @@ class Following(NativeMode):
             segment = self._follower.segment(node, ctypes.string_at(self._needed, count * 8))
             if segment is None:
                 return
+            if cause is not None:
+                self._follower.flushes.note(node, cause)
             inputs = [values[number] for number in segment.inputs]
             destinations = [values[number] for number in segment.destinations]
             del values

@@ -15,7 +15,7 @@ function whose recording may stand in for its Python: it has none of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,12 +26,15 @@ from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, R
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 
+_autograd: Any = vars(torch._C)["_autograd"]
+_set_versions = _autograd._unsafe_set_version_counter
+
 
 @dataclass(slots=True)
 class Segment:
     """A compiled function for everything pending, and what to pass to it."""
 
-    recorded: Callable[..., Any]
+    recorded: RecordedFunction
     inputs: tuple[int, ...]
     """The tensors that it takes, by number."""
     destinations: tuple[int, ...]
@@ -50,11 +53,13 @@ class Segment:
         if self.versions and not torch.is_inference_mode_enabled():
             counted += zip(given[len(given) - len(self.versions) :], self.versions, strict=True)
         if counted:  # writing is not counted as eager counts it
-            torch._C._autograd._unsafe_set_version_counter(*zip(*counted, strict=True))
+            _set_versions(*zip(*counted, strict=True))
 
 
 @dataclass(slots=True)
-class _Writer:
+class Writer:
+    """Writes steps as lines of Python."""
+
     names: dict[str, Any] = field(default_factory=dict)
     bound: dict[int, str] = field(default_factory=dict)
     """The names of functions and constants, by identity."""
@@ -111,7 +116,7 @@ def write_segment(
     node: Node, destinations: Sequence[int], options: Options, compiler: JitCompiler, name: str
 ) -> Segment:
     """The segment of everything up to a node, which fills these shells."""
-    writer = _Writer()
+    writer = Writer()
     path = node.path()
     for step in path:
         writer.step(step)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ingot.base.config import Config
 from ingot.base.errors import ConfigError
 
 DEFAULT_TUNING_STEPS = 1000
-MODES = ("default", "reduce-overhead")
-PYTHON = ("auto", "run", "skip")
+Mode = Literal["default", "reduce-overhead"]
+Python = Literal["auto", "run", "skip"]
+"""Whether Python runs at every call: "run" always, "skip" never, "auto" unless it is known not to matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,7 @@ class Options:
     is_replayed: bool
     """Whether programs on a GPU are replayed as CUDA graphs."""
     name: str | None
-    python: str = "auto"
-    """Whether Python runs at every call: "run" always, "skip" never, "auto" unless it is known not to matter."""
+    python: Python = "auto"
 
     @classmethod
     def of(
@@ -43,9 +43,9 @@ class Options:
         fullgraph: bool = False,
         dynamic: bool | None = None,
         freeze: bool = False,
-        mode: str | None = None,
+        mode: Mode | None = None,
         name: str | None = None,
-        python: str = "auto",
+        python: Python = "auto",
         **unknown: Any,
     ) -> Options:
         """The options that `ingot.jit` was given; what contradicts itself is refused."""
@@ -64,10 +64,14 @@ class Options:
                 raise ConfigError(f"{flag} must be True or False, not {value!r}")
         if dynamic not in (None, True, False):
             raise ConfigError(f"dynamic must be True, False or None, not {dynamic!r}")
-        if mode is not None and mode not in MODES:
-            raise ConfigError(f"mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
-        if python not in PYTHON:
-            raise ConfigError(f"python must be one of {', '.join(map(repr, PYTHON))}, not {python!r}")
+        if mode is not None:
+            _require_one_of("mode", get_args(Mode), mode)
+        _require_one_of("python", get_args(Python), python)
+        if fullgraph and python == "run":
+            raise ConfigError(
+                'fullgraph=True asks for recordings that replace Python, but python="run" never makes one; '
+                "leave one of them out"
+            )
         if name is not None and not isinstance(name, str):
             raise ConfigError(f"name must be a text, not {name!r}")
         if config is not None and not isinstance(config, Mapping):
@@ -83,6 +87,14 @@ class Options:
             name,
             python,
         )
+
+
+def _require_one_of(option: str, known: Sequence[str], value: Any) -> None:
+    if isinstance(value, str) and value in known:
+        return
+    close = difflib.get_close_matches(value, known, 1) if isinstance(value, str) else ()
+    advice = f"; did you mean {close[0]!r}?" if close else ""
+    raise ConfigError(f"{option} must be one of {', '.join(map(repr, known))}, not {value!r}{advice}")
 
 
 def _refuse(unknown: Mapping[str, Any]) -> None:

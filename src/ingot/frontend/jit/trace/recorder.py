@@ -15,7 +15,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,6 +31,7 @@ from ingot.frontend.jit.guards.library_code import is_librarys
 from ingot.frontend.jit.guards.torch_state import state_of_torch
 from ingot.frontend.jit.trace.attachment import Attachment, mode_counts
 from ingot.frontend.jit.trace.effects import EffectMonitor
+from ingot.frontend.jit.trace.places import user_place
 from ingot.frontend.jit.trace.queries import OBLIVIOUS, READS_MEMORY, READS_SIZES
 from ingot.frontend.jit.trace.trace import (
     Argument,
@@ -480,17 +480,3 @@ def _inside(function: Any) -> Any:
             return getattr(function, name)
     call = getattr(type(function).__call__, "__wrapped__", type(function).__call__)
     return call if hasattr(call, "__code__") else None  # functions that are not written in Python have nothing inside
-
-
-_OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
-
-
-def user_place() -> str:
-    """The innermost line of code that belongs to neither torch nor ingot, as file:line."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_OURS) and not name.startswith("<frozen"):
-            return f"{name}:{frame.f_lineno}"
-        frame = frame.f_back
-    return "unknown place"

@@ -1,0 +1,141 @@
+"""What following a function has come to, for people: steps, segments, what ran at once and what made things run.
+
+In: the traces of a follower. Out: a `Summary`. Nothing here is needed to follow; it is gathered when somebody asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.follow.segments import Segment, Writer
+from ingot.frontend.jit.follow.steps import Node, Wait
+from ingot.frontend.jit.trace.places import user_place
+
+MOST_FLUSHES = 256
+"""Different points of the trace whose flushes are told apart."""
+_WAITING = (Wait.LATER, Wait.IN_PLACE, Wait.VIEW)
+
+
+@dataclass(slots=True)
+class Flush:
+    """Something that made pending operations run before the call was over."""
+
+    cause: str
+    place: str
+    """The user's line, as file:line."""
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Flushes:
+    """How often what was pending had to run, by the point of the trace and what asked for it."""
+
+    found: dict[tuple[Node, Any], Flush] = field(default_factory=dict)
+
+    def note(self, node: Node, cause: Any) -> None:
+        """Count one; the user's line is looked for at the first of its kind."""
+        known = self.found.get((node, cause))
+        if known is None:
+            if len(self.found) >= MOST_FLUSHES:
+                return
+            text = cause if isinstance(cause, str) else name_of(cause)
+            known = self.found[node, cause] = Flush(text, user_place())
+        known.count += 1
+
+    def by_line(self) -> list[Flush]:
+        """One for each cause on each line."""
+        together: dict[tuple[str, str], Flush] = {}
+        for flush in list(self.found.values()):
+            same = together.setdefault((flush.place, flush.cause), Flush(flush.cause, flush.place))
+            same.count += flush.count
+        return list(together.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The traces of a function, counted."""
+
+    steps: int
+    """Torch calls that are answered before they run."""
+    segments: tuple[Segment, ...]
+    eager: Counter[str]
+    """Torch calls that run at once, by the name of the function: one for each point of the traces."""
+
+
+def summary_of(roots: Iterable[Node]) -> Summary:
+    """What there is in these traces."""
+    steps, eager, segments = 0, Counter[str](), []
+    for node in _nodes(roots):
+        segments += [segment for segment in node.segments.values() if segment is not None]
+        if node.known is None:
+            continue
+        if node.known.wait in _WAITING:
+            steps += 1
+        else:
+            assert isinstance(node.skeleton, tuple)
+            eager[name_of(node.skeleton[0])] += 1
+    return Summary(steps, tuple(segments), eager)
+
+
+def _nodes(roots: Iterable[Node]) -> Iterator[Node]:
+    waiting = list(roots)[::-1]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += list(node.children.values())[::-1]
+
+
+def text_of(roots: Iterable[Node]) -> str:
+    """The traces as text: a line for each step, with what it waits for, and branches further in."""
+    return "\n\n".join("\n".join(_lines(list(root.children.values()), 0)) for root in roots if root.children)
+
+
+def _lines(nodes: list[Node], numbers: int) -> Iterator[str]:
+    """These nodes and all that come after them; `numbers` says how many open ones there are before."""
+    is_branch = len(nodes) > 1
+    for index, first in enumerate(nodes):
+        if is_branch:
+            yield f"branch {index}:"
+        node, count = first, numbers
+        while True:
+            writer = Writer(numbers=count)
+            writer.step(node)
+            count = writer.numbers
+            wait = node.known.wait.name.lower().replace("_", " ") if node.known is not None else "unknown"
+            line = f"{with_names(writer.lines[0], writer.names)}  # {wait}"
+            yield f"    {line}" if is_branch else line
+            children = list(node.children.values())
+            if len(children) != 1:
+                break
+            node = children[0]
+        yield from (f"    {line}" if is_branch else line for line in _lines(children, count))
+
+
+def with_names(text: str, names: Mapping[str, Any]) -> str:
+    """The text of steps with the names that users have for functions of torch."""
+    return re.sub(r"\bf\d+\b", lambda found: name_of(names[found[0]]), text)
+
+
+def name_of(function: Any) -> str:
+    """What users call a function of torch: `torch.tanh`, `Tensor.item`."""
+    if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return str(function)
+    name = getattr(function, "__name__", None) or str(function)
+    if name in ("__get__", "__set__", "__delete__"):
+        name = getattr(getattr(function, "__self__", None), "__name__", name)
+        return f"Tensor.{name}"
+    owner = getattr(function, "__objclass__", None) or getattr(function, "__qualname__", "").rpartition(".")[0]
+    if getattr(torch.Tensor, name, None) is function or "Tensor" in str(owner):
+        return f"Tensor.{name}"
+    if getattr(torch, name, None) is function:
+        return f"torch.{name}"
+    if getattr(torch.nn.functional, name, None) is function:
+        return f"torch.nn.functional.{name}"
+    module = getattr(function, "__module__", None)
+    return f"{module}.{name}" if module else str(name)
