@@ -86,6 +86,7 @@ class Generalised:
         lowest, highest = self.range
         return (
             all(value >= 2 for value in bound.values())
+            and all(one.holds(bound) for one in self.unified.ranges)
             and all(bound[name] % divisor == 0 for name, divisor in self.unified.divisors)
             and all(_is_same(numbers[leaf], value) for leaf, value in self.fixed.items())
             and all(isinstance(value, float) or lowest <= value <= highest for value in self.values(numbers))
