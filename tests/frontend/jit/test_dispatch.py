@@ -81,12 +81,13 @@ def test_values_of_other_arguments(first, other):
     here(function, pick, torch.randn(4), first)
 
 
-def test_equal_texts_and_numbers_need_not_be_the_same_objects():
+def test_equal_numbers_need_not_be_the_same_objects_but_texts_must():
     def pick(x, text, number, whole):
         return x * number + len(text) + whole
 
     function = warm(jit(pick), torch.randn(4), "first", 2.5, 12345678)
-    here(function, pick, torch.randn(4), "".join(["fi", "rst"]), float("2.5"), int("12345678"))
+    here(function, pick, torch.randn(4), "first", float("2.5"), int("12345678"))
+    elsewhere(function, pick, torch.randn(4), "".join(["fi", "rst"]), 2.5, 12345678)
 
 
 def test_keywords_by_name_and_order():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ingot.runtime.native import call_records, layout
-from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.conditions import emit_places_hold
 from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.layout import TensorLayout
@@ -111,19 +110,14 @@ class CallMatchingEmitter:
         return routine
 
     def _other_fits(self) -> Routine:
-        """other_fits(guard, object, slot): whether an object is the one, or a number or text like the one, expected."""
+        """other_fits(guard, object, slot): whether an object is the one, or a number like the one, expected."""
         routine = self._library.routine("other_fits", 3)
         guard, object_, slot = routine.parameters
         how = routine.load(guard, call_records.OTHER_KIND)
         expected = routine.load(guard, call_records.OTHER_EXPECTED)
         type_ = routine.load(object_, layout.TYPE_WORD)
-        with routine.when(routine.compare(how, "<=", call_records.SAME_TEXT)):
-            with routine.when(routine.compare(object_, "==", expected)):
-                routine.give_back(1)
-            self._require(routine, routine.compare(how, "==", call_records.SAME_TEXT))
-            self._require(routine, routine.compare(type_, "==", id(str)))
-            difference = routine.call(python_function("PyUnicode_Compare", 32), object_, expected)
-            routine.give_back(routine.choose(routine.compare(difference, "==", 0), 1, 0))
+        with routine.when(routine.compare(how, "==", call_records.SAME_OBJECT)):
+            routine.give_back(routine.choose(routine.compare(object_, "==", expected), 1, 0))
         inner = routine.add(guard, call_records.OTHER_GUARD * 8)
         is_number = routine.call(self._launcher.number_matches, inner, object_, type_, slot)
         self._require(routine, routine.compare(is_number, "!=", 0))

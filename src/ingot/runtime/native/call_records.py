@@ -33,7 +33,7 @@ TENSOR_WORDS = TENSOR_GUARD + GUARD_WORDS
 # Any other argument: its leaf, how it is compared, and with what.
 OTHER_LEAF, OTHER_KIND, OTHER_EXPECTED, OTHER_GUARD = range(4)
 OTHER_WORDS = OTHER_GUARD + GUARD_WORDS
-SAME_OBJECT, SAME_TEXT, SAME_BITS, ANY_NUMBER = range(4)
+SAME_OBJECT, SAME_BITS, ANY_NUMBER = range(3)
 # What a kernel's record is given: a leaf, or else a number.
 SOURCE_LEAF, SOURCE_NUMBER = range(2)
 SOURCE_WORDS = 2
@@ -61,7 +61,7 @@ class TensorArgument:
 
 @dataclass(frozen=True, slots=True)
 class OtherArgument:
-    """An argument that must be this very object; a text or a number may be another one that is equal."""
+    """An argument that must be this very object; a number may be another one that is equal."""
 
     leaf: int
     value: Any
@@ -167,9 +167,7 @@ class CallRecord(Placed):
             return [other.leaf, ANY_NUMBER, 0, *self.guard_words(other.guard)]
         value, guard = other.value, NumberGuard(float)
         kind, expected = SAME_OBJECT, id(value)
-        if type(value) is str:
-            kind = SAME_TEXT
-        elif type(value) is float:
+        if type(value) is float:
             kind, (expected,) = SAME_BITS, struct.unpack("<q", struct.pack("<d", value))
         elif type(value) is int and value.bit_length() < 64:
             kind, expected, guard = SAME_BITS, value, NumberGuard(int, value, value)
