@@ -38,6 +38,8 @@ SAME_OBJECT, SAME_BITS, ANY_NUMBER = range(3)
 SOURCE_LEAF, SOURCE_NUMBER = range(2)
 SOURCE_WORDS = 2
 NO_LEAF = -1
+AS_CALLED = -1
+"""Instead of a number of leaves: the function takes the arguments of the call as they are."""
 
 # The words of a table of such records, before the count.
 MOST_SURROUNDINGS = 0
@@ -105,6 +107,13 @@ class CallFunction:
     leaves: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CallOriginal:
+    """Answer with what a Python function returns for the arguments as they are."""
+
+    function: Callable[..., Any]
+
+
 class Count:
     """A number that native code increases."""
 
@@ -129,7 +138,7 @@ class CallRecord(Placed):
         arguments: Arguments,
         surroundings: Sequence[torch.Tensor],
         places: Places,
-        answer: RunKernels | CallFunction,
+        answer: RunKernels | CallFunction | CallOriginal,
         calls: Count,
     ):
         """`key` and `owner` are for those who look for the record. Under `counts_gradients` no tensor may require
@@ -173,7 +182,9 @@ class CallRecord(Placed):
             kind, expected, guard = SAME_BITS, value, NumberGuard(int, value, value)
         return [other.leaf, kind, expected, *self.guard_words(guard)]
 
-    def _answer_words(self, answer: RunKernels | CallFunction) -> list[int]:
+    def _answer_words(self, answer: RunKernels | CallFunction | CallOriginal) -> list[int]:
+        if isinstance(answer, CallOriginal):
+            return [0, 0, 0, id(answer.function), AS_CALLED, 0]
         if isinstance(answer, CallFunction):
             return [0, 0, 0, id(answer.function), len(answer.leaves), self.place(answer.leaves)]
         record = answer.record

@@ -11,6 +11,7 @@ was: whoever looks at its `__call__` finds the Python function.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from ingot.runtime.native import call_records, layout
@@ -41,6 +42,11 @@ _CALL_WORD = 16
 _CLASS_WORDS = 24
 _RAISED = 1
 """What stands for an exception where 0 means that a call has to go another way."""
+# The words that say what calls without a record are handed on to: where these words are is in the table.
+_FORWARDING = 1
+_TARGET, _TARGET_SETTINGS, _REMAINING = range(3)
+ANY_SETTINGS = -2
+"""Instead of settings: whatever they are."""
 
 
 class NativeCallable:
@@ -53,7 +59,28 @@ class NativeCallable:
 
 
 class DispatchTable(RecordTable[CallRecord]):
-    """The records of calls of one object."""
+    """The records of calls of one object, and what calls without a record are handed on to."""
+
+    def __init__(self, found: Launcher):
+        super().__init__(found)
+        self._forwarding = (ctypes.c_int64 * 3)()
+        self._target: Callable[..., Any] | None = None
+        self._words[_FORWARDING] = ctypes.addressof(self._forwarding)
+
+    def forward(self, target: Callable[..., Any], settings: int, calls: int) -> None:
+        """Hand the next calls that fit no record, made under these settings of torch, on to a function as they are."""
+        before, self._target = self._target, target
+        self._forwarding[:] = (id(target), settings, calls)
+        del before  # not while its address is there to be read
+
+    def stop_forwarding(self) -> None:
+        self._forwarding[:] = (0, 0, 0)
+        self._target = None
+
+    @property
+    def remaining(self) -> int:
+        """How many more calls are handed on."""
+        return self._forwarding[_REMAINING]
 
     def put(self, record: CallRecord) -> None:
         words = self._words
@@ -75,7 +102,7 @@ class DispatchEmitter:
         """Write all routines: `call` is what Python calls, `settings` serves the Python side."""
         settings = emit_settings(self._library, self._modes, self._settings)
         answer = self._answer(self._run_kernels(), self._call_function())
-        self._call(owner_word, original, self._attempt(settings, self._matching.emit(), answer))
+        self._call(owner_word, original, self._attempt(settings, self._matching.emit(), answer, self._forward()))
 
     def _call(self, owner_word: int, original: Foreign, attempt: Routine) -> None:
         """call(self, arguments, keywords): what Python calls."""
@@ -92,7 +119,26 @@ class DispatchEmitter:
                 routine.give_back(result)
         routine.give_back(routine.call(original, self_, arguments, keywords))
 
-    def _attempt(self, settings: Routine, matches: Routine, answer: Routine) -> Routine:
+    def _forward(self) -> Routine:
+        """forward(table, settings, arguments, keywords): the result of what calls are handed on to; 0 if there is
+        nothing."""
+        routine = self._library.routine("forward", 4)
+        table, settings, arguments, keywords = routine.parameters
+        words = routine.load(table, _FORWARDING)
+        wanted = routine.load(words, _TARGET_SETTINGS)
+        is_meant = routine.either(routine.compare(wanted, "==", settings), routine.compare(wanted, "==", ANY_SETTINGS))
+        is_left = routine.compare(routine.load(words, _REMAINING), ">", 0)
+        with routine.when(routine.opposite(routine.both(is_meant, is_left))):
+            routine.give_back(0)
+        routine.increase(-1, words, _REMAINING)
+        target = routine.load(words, _TARGET)
+        routine.call(python_function("Py_IncRef"), target)
+        result = routine.call(python_function("PyObject_Call"), target, arguments, keywords)
+        routine.call(python_function("Py_DecRef"), target)
+        routine.give_back(routine.choose(routine.compare(result, "==", 0), _RAISED, result))
+        return routine
+
+    def _attempt(self, settings: Routine, matches: Routine, answer: Routine, forward: Routine) -> Routine:
         """attempt(table, arguments, keywords): the result; 0 where the call has to go another way."""
         routine = self._library.routine("attempt", 3)
         table, arguments, keywords = routine.parameters
@@ -106,6 +152,8 @@ class DispatchEmitter:
         is_long = routine.compare(count, ">", call_records.MOST_ARGUMENTS)
         with routine.when(routine.either(is_long, routine.compare(found, "<", 0))):
             routine.give_back(0)
+        with routine.when(routine.compare(routine.load(table, COUNT), "==", 0)):
+            routine.give_back(routine.call(forward, table, found, arguments, keywords))
         leaves = routine.add(count, routine.load(table, call_records.MOST_SURROUNDINGS))
         items, slots, call = routine.stack(leaves), routine.stack(leaves), routine.stack(CALL_WORDS)
         names = self._gather(routine, arguments, positional, keywords, routine.load(named), items)
@@ -120,7 +168,7 @@ class DispatchEmitter:
         with routine.loop(MOST_RECORDS) as index:
             # Comparing may run Python code (how keys of dictionaries compare), and the table be another afterwards.
             with routine.when(routine.compare(index, ">=", routine.load(table, COUNT))):
-                routine.give_back(0)
+                routine.give_back(routine.call(forward, table, found, arguments, keywords))
             place = routine.add(index, RECORDS)
             record = routine.load(table, place)
             is_match = routine.call(matches, record, call, items, slots)
@@ -128,8 +176,8 @@ class DispatchEmitter:
                 with routine.when(routine.compare(routine.load(table, place), "==", record)):
                     make_room(routine, table, index)
                     routine.store(record, table, RECORDS)
-                routine.give_back(routine.call(answer, record, items, slots, start))
-        routine.give_back(0)
+                routine.give_back(routine.call(answer, record, items, slots, start, arguments, keywords))
+        routine.give_back(routine.call(forward, table, found, arguments, keywords))
         return routine
 
     def _gather(
@@ -150,16 +198,17 @@ class DispatchEmitter:
     # --- answering ----------------------------------------------------------------------------------------------------
 
     def _answer(self, run_kernels: Routine, call_function: Routine) -> Routine:
-        """answer(record, items, slots, start): the result of a call that matches; the record stays meanwhile."""
-        routine = self._library.routine("answer", 4)
-        record, items, slots, start = routine.parameters
+        """answer(record, items, slots, start, arguments, keywords): the result of a call that matches; the record stays
+        meanwhile."""
+        routine = self._library.routine("answer", 6)
+        record, items, slots, start, arguments, keywords = routine.parameters
         cell = routine.stack(1)
         has_kernels = routine.compare(routine.load(record, call_records.KERNELS), "!=", 0)
         routine.increase(1, record, call_records.IN_FLIGHT)
         with routine.when(has_kernels):
             routine.store(routine.call(run_kernels, record, items, slots, start), cell)
         with routine.when(routine.opposite(has_kernels)):
-            routine.store(routine.call(call_function, record, items), cell)
+            routine.store(routine.call(call_function, record, items, arguments, keywords), cell)
         routine.increase(-1, record, call_records.IN_FLIGHT)
         result = routine.load(cell)
         with routine.when(routine.compare(result, "!=", 0)):
@@ -188,10 +237,15 @@ class DispatchEmitter:
         return routine
 
     def _call_function(self) -> Routine:
-        """call_function(record, items): what the record's Python function makes of its leaves; 0 if it declines."""
-        routine = self._library.routine("call_function", 2)
-        record, items = routine.parameters
+        """call_function(record, items, arguments, keywords): what the record's Python function makes of its leaves, or
+        of the call as it is; 0 if it declines."""
+        routine = self._library.routine("call_function", 4)
+        record, items, arguments, keywords = routine.parameters
         count, leaves = (routine.load(record, place) for place in (call_records.PASSED_COUNT, call_records.PASSED))
+        with routine.when(routine.compare(count, "==", call_records.AS_CALLED)):
+            whole = python_function("PyObject_Call")
+            result = routine.call(whole, routine.load(record, call_records.FUNCTION), arguments, keywords)
+            routine.give_back(routine.choose(routine.compare(result, "==", 0), _RAISED, result))
         passed = routine.call(python_function("PyTuple_New"), count)
         with routine.when(routine.compare(passed, "==", 0)):
             routine.give_back(_RAISED)

@@ -21,12 +21,13 @@ from torch.autograd import forward_ad
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.structure import Shape
-from ingot.frontend.jit.cache.executors import call_original, call_program, run_kernels, variables_of
+from ingot.frontend.jit.cache.executors import call_program, run_kernels, variables_of
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.guards.guards import NOTHING, Guards, Items, contents
 from ingot.runtime.native.call_records import (
     Arguments,
+    CallOriginal,
     CallRecord,
     Count,
     OtherArgument,
@@ -35,7 +36,7 @@ from ingot.runtime.native.call_records import (
     can_hold,
 )
 from ingot.runtime.native.conditions import Places
-from ingot.runtime.native.dispatch import Dispatcher, DispatchTable, NativeCallable, dispatcher
+from ingot.runtime.native.dispatch import ANY_SETTINGS, Dispatcher, DispatchTable, NativeCallable, dispatcher
 from ingot.runtime.native.records import NumberGuard, TensorGuard
 
 MOST_ATTEMPTS = 4
@@ -99,24 +100,53 @@ class NativeCalls:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         general: Generalised | None = None,
-    ) -> None:
-        """Answer calls like this one, which a specialisation has just answered, with a record from now on."""
+    ) -> bool:
+        """Answer calls like this one, which a specialisation has just answered, with a record from now on; whether that
+        can be done."""
         owner, native = self._owner(), dispatcher()
         if owner is None or native is None:
-            return
+            return False
         with self._lock:
             answered = self._answered.setdefault(id(found), _Answered(found))
             if not answered.may_try(key):
-                return
+                return False
             original = self._function if found.prefers_eager else self.otherwise
             record = _record(native, key, found, original, described, args, kwargs, general, answered.calls)
             if record is None:
                 answered.attempts[key] = MOST_ATTEMPTS
-                return
+                return False
             if self._table is None:
                 self._table = native.attach(owner)
             self._table.remove(lambda known: known.owner is found and known.key == key)
             self._table.put(record)
+            return True
+
+    def hand_on(self, target: Callable[..., Any], calls: int, settings: int = ANY_SETTINGS) -> None:
+        """Give the next calls that no record answers to a function as they are."""
+        owner, native = self._owner(), dispatcher()
+        if owner is None or native is None:
+            return
+        with self._lock:
+            if self._table is None:
+                self._table = native.attach(owner)
+            self._table.forward(target, settings, calls)
+
+    def look_again(self) -> None:
+        """Hand no calls on."""
+        with self._lock:
+            if self._table is not None:
+                self._table.stop_forwarding()
+
+    @property
+    def to_be_handed_on(self) -> int:
+        """How many more calls are handed on."""
+        return 0 if self._table is None else self._table.remaining
+
+    @staticmethod
+    def settings() -> int:
+        """torch's settings in one word."""
+        native = dispatcher()
+        return ANY_SETTINGS if native is None else native.settings()
 
     def drop(self, found: Specialisation) -> None:
         """Forget the records of a specialisation."""
@@ -132,6 +162,7 @@ class NativeCalls:
             for answered in list(self._answered.values()):
                 self.drop(answered.specialisation)
             self._earlier = 0
+            self.look_again()
 
 
 def _record(
@@ -158,7 +189,7 @@ def _record(
         return None
     variables = {} if general is None else {leaf: _variable(leaf, described, general) for leaf in variables_of(general)}
     if program is None or found.trace is None:
-        answer = call_original(function, len(args), tuple(kwargs))
+        answer = CallOriginal(function)
     else:
         answer = run_kernels(found, program, described, general, variables) or call_program(
             found, program, tensors, general

@@ -163,6 +163,19 @@ class ShapeFamilies:
             family.generals = [one for one in family.generals if one is not general]
         return True
 
+    def drop(self, gone: Specialisation) -> None:
+        """Forget a recording, or what was generalised."""
+        for key, family in list(self.table.items()):
+            family.members = [one for one in family.members if one.specialisation is not gone]
+            family.generals = [one for one in family.generals if one.specialisation is not gone]
+            if not family.members and not family.generals:
+                del self.table[key]
+
+    def clear(self) -> None:
+        """Forget all recordings."""
+        self.table.clear()
+        self.positions.clear()
+
     def marked_positions(self, described: CallKey) -> dict[int, int | str]:
         """Where the numbers that may vary are: by leaf, their position or keyword."""
         if not any(type(leaf) in (int, float) for leaf in described.leaves):

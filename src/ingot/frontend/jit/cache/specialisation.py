@@ -44,6 +44,8 @@ class Specialisation:
     compile_seconds: float = 0.0
     record_seconds: float = 0.0
     calls: int = 0
+    calls_seen: int = 0
+    """Calls that it had answered when somebody last looked for recordings that are not used."""
     trial: EagerComparison = field(default_factory=EagerComparison)
     lock: threading.RLock = field(default_factory=new_lock)
     build_result: Callable[[Sequence[Any]], Any] | None = None
