@@ -66,8 +66,8 @@ class RecordedFunction(NativeCallable):
         self.name = name
         self.specialisations: OrderedDict[Hashable, Specialisation] = OrderedDict()
         self.recordings = 0
-        self.recompiles: list[str] = []
-        """Why each recording after the first was made."""
+        self.recompiles: deque[str] = deque(maxlen=MOST_SPECIALISATIONS)
+        """Why recordings after the first were made, the last ones."""
         self.native = NativeCalls(self, function)
         """Records that answer calls without coming here."""
         self._python_calls = 0
@@ -371,7 +371,8 @@ class RecordedFunction(NativeCallable):
         self._recorded.clear()
         self._families.clear()
         self.native.hand_on(unless_off(self.function, self.otherwise), self._payoff.next_rest())
-        self._complain(reason, None, subject)
+        if subject == "full" or not self._warned:  # otherwise it has been said why
+            self._complain(reason, None, subject)
 
     def _drop(self, key: Hashable) -> None:
         """Forget a recording and everything that answers calls with it."""

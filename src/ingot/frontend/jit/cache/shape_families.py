@@ -30,6 +30,8 @@ MOST_MEMBERS = 8
 """Recordings that a family compares; the oldest goes first."""
 MOST_FAILURES = 4
 """Times that recordings of a family could not be unified, after which nobody tries again."""
+_MOST_FAMILIES = 128
+"""Families of one function; the oldest goes first."""
 _SHAPES_NEEDED = {None: 3, True: 2}
 
 Numbers = dict[int, int | float]
@@ -147,6 +149,8 @@ class ShapeFamilies:
         if made.trace is None:
             return None
         family = self.table.setdefault((self._key(described), state), Family())
+        while len(self.table) > _MOST_FAMILIES:
+            del self.table[next(iter(self.table))]
         shapes = tuple(tuple(tensor.shape) for tensor in described.tensors)
         family.members.append(Recorded(key, made, shapes, self._numbers(described)))
         del family.members[:-MOST_MEMBERS]
@@ -186,6 +190,8 @@ class ShapeFamilies:
             return {}
         found = self.positions.get(described.shape)
         if found is None:
+            if len(self.positions) >= _MOST_FAMILIES:
+                self.positions.clear()
             found = self.positions[described.shape] = positions_of(self.parameters, self.function, described.shape)
         return found
 
