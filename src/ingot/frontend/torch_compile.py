@@ -26,7 +26,9 @@ def backend(
 ) -> Callable[..., Any]:
     """A compiled function for a graph of Dynamo's; `options` are flags of `ingot.Config`, `mode` is that of `jit`."""
     settings = Options.of(config=options, dynamic=any(map(_is_open, examples)), mode=mode)
-    return CompiledFunction(module.forward, settings, JitCompiler(settings.config), "a graph of torch.compile's")
+    compiled = CompiledFunction(module.forward, settings, JitCompiler(settings.config), "a graph of torch.compile's")
+    compiled.reads_attributes = False
+    return compiled
 
 
 def _is_open(example: Any) -> bool:

@@ -61,6 +61,8 @@ class RecordedFunction(NativeCallable):
         self.is_segment = is_segment
         self.checks_overlap = True
         """Whether tensors that are written may share memory with others in some calls and not in others."""
+        self.reads_attributes = not is_segment
+        """Whether the function may read attributes that somebody has given tensors, such as those of nn.Buffer."""
         self.options = options
         self.compiler = compiler
         self.name = name
@@ -287,9 +289,15 @@ class RecordedFunction(NativeCallable):
         self._python_calls += 1
         self._patience.reset()
         given = MarkedArguments(self._families.marked_positions(described), args, kwargs)
-        environment = Environment() if self.is_segment else None
         result, made = record(
-            self.function, given.args, given.kwargs, described, self.outermost, self.options.fullgraph, environment
+            self.function,
+            given.args,
+            given.kwargs,
+            described,
+            self.outermost,
+            self.options.fullgraph,
+            Environment() if self.is_segment else None,
+            self.reads_attributes,
         )
         made.checks_overlap = self.checks_overlap
         made.looked_at = frozenset(given.looked_at)

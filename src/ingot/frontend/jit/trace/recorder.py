@@ -145,12 +145,20 @@ class _IntrospectionMode(TorchFunctionMode):
 class Recording:
     """A recording in progress, on one thread."""
 
-    def __init__(self, arguments: Sequence[torch.Tensor], surroundings: Environment, strict: bool = False):
-        """`arguments` are the tensors passed. A strict recording raises an error where others stop."""
+    def __init__(
+        self,
+        arguments: Sequence[torch.Tensor],
+        surroundings: Environment,
+        strict: bool = False,
+        reads_attributes: bool = True,
+    ):
+        """`arguments` are the tensors passed. A strict recording raises an error where others stop. Generated code reads
+        no attributes that somebody has given tensors."""
         self.trace = Trace(casts=torch._C._is_any_autocast_enabled())
         self.broken: Broken | None = None
         self._surroundings = surroundings
         self._strict = strict
+        self._reads_attributes = reads_attributes
         self._registers: dict[int, tuple[weakref.ref[Any], TraceValue]] = {}
         self._leaf_storages: dict[int, int] = {}
         self._memory = NumberedMemory()
@@ -178,7 +186,7 @@ class Recording:
         left_set = self._surroundings.sets_context()
         if left_set is not None:
             self.stop(f"it sets the context variable {left_set}")
-        if any(map(_own_attributes, self._arguments)):
+        if self._reads_attributes and any(map(_own_attributes, self._arguments)):
             self.stop("a tensor that it was given has attributes of its own")
         if _parts(args, kwargs) != parts_before:
             self.stop("it changes a list, a dictionary or an object that it was given")
