@@ -19,9 +19,11 @@ from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.call_matching import (
     CALL_WORDS,
     FOUND_SETTINGS,
+    GIVEN,
     LEAVES,
     NAMED,
     NAMES,
+    NESTING,
     POSITIONAL,
     CallMatchingEmitter,
 )
@@ -102,7 +104,9 @@ class DispatchEmitter:
         """Write all routines: `call` is what Python calls, `settings` serves the Python side."""
         settings = emit_settings(self._library, self._modes, self._settings)
         answer = self._answer(self._run_kernels(), self._call_function())
-        self._call(owner_word, original, self._attempt(settings, self._matching.emit(), answer, self._forward()))
+        forward = self._forward()
+        look = self._look(self._matching.emit(), answer, forward)
+        self._call(owner_word, original, self._attempt(settings, look, forward))
 
     def _call(self, owner_word: int, original: Foreign, attempt: Routine) -> None:
         """call(self, arguments, keywords): what Python calls."""
@@ -138,7 +142,7 @@ class DispatchEmitter:
         routine.give_back(routine.choose(routine.compare(result, "==", 0), _RAISED, result))
         return routine
 
-    def _attempt(self, settings: Routine, matches: Routine, answer: Routine, forward: Routine) -> Routine:
+    def _attempt(self, settings: Routine, look: Routine, forward: Routine) -> Routine:
         """attempt(table, arguments, keywords): the result; 0 where the call has to go another way."""
         routine = self._library.routine("attempt", 3)
         table, arguments, keywords = routine.parameters
@@ -154,17 +158,79 @@ class DispatchEmitter:
             routine.give_back(0)
         with routine.when(routine.compare(routine.load(table, COUNT), "==", 0)):
             routine.give_back(routine.call(forward, table, found, arguments, keywords))
-        leaves = routine.add(count, routine.load(table, call_records.MOST_SURROUNDINGS))
-        items, slots, call = routine.stack(leaves), routine.stack(leaves), routine.stack(CALL_WORDS)
-        names = self._gather(routine, arguments, positional, keywords, routine.load(named), items)
+        given, nesting = routine.stack(count), routine.stack(routine.multiply(count, call_records.NESTING_WORDS))
+        names = self._gather(routine, arguments, positional, keywords, routine.load(named), given)
+        total, nested = self._measure(routine, given, count, nesting)
+        with routine.when(routine.compare(total, ">", call_records.MOST_ARGUMENTS)):
+            routine.give_back(routine.call(forward, table, found, arguments, keywords))
+        leaves = routine.add(total, routine.load(table, call_records.MOST_SURROUNDINGS))
+        items, call = routine.stack(leaves), routine.stack(CALL_WORDS)
+        self._flatten(routine, given, count, nesting, items)
+        self._change_references(routine, "Py_IncRef", nested, total, items)  # lists may change meanwhile
         for place, value in (
             (FOUND_SETTINGS, found),
             (POSITIONAL, positional),
             (NAMED, routine.load(named)),
             (NAMES, names),
             (LEAVES, leaves),
+            (GIVEN, total),
+            (NESTING, nesting),
         ):
             routine.store(value, call, place)
+        result = routine.call(look, table, call, items, start, arguments, keywords)
+        self._change_references(routine, "Py_DecRef", nested, total, items)
+        routine.give_back(result)
+        return routine
+
+    def _change_references(self, routine: Routine, function: str, nested: Value, total: Value, items: Value) -> None:
+        """Take or give up references to all leaves of a call, if some of its arguments are nested."""
+        with routine.loop(routine.choose(routine.compare(nested, "==", 0), 0, total)) as index:
+            routine.call(python_function(function), routine.load(items, index))
+
+    def _measure(self, routine: Routine, given: Value, count: Value, nesting: Value) -> tuple[Value, Value]:
+        """Note how arguments are nested; how many leaves they have, and how many of them are lists or tuples."""
+        total, nested = routine.stack(1), routine.stack(1)
+        routine.store(0, total)
+        routine.store(0, nested)
+        with routine.loop(count) as index:
+            object_ = routine.load(given, index)
+            kind, place = routine.load(object_, layout.TYPE_WORD), routine.multiply(index, call_records.NESTING_WORDS)
+            is_nested = routine.either(routine.compare(kind, "==", id(list)), routine.compare(kind, "==", id(tuple)))
+            routine.store(call_records.LEAF, nesting, place)
+            routine.store(1, nesting, routine.add(place, call_records.NESTING_LENGTH))
+            with routine.when(is_nested):
+                routine.increase(1, nested)
+                routine.store(kind, nesting, place)
+                length = routine.load(object_, layout.LENGTH_WORD)
+                routine.store(length, nesting, routine.add(place, call_records.NESTING_LENGTH))
+            routine.increase(routine.load(nesting, routine.add(place, call_records.NESTING_LENGTH)), total)
+        return routine.load(total), routine.load(nested)
+
+    def _flatten(self, routine: Routine, given: Value, count: Value, nesting: Value, items: Value) -> None:
+        """Put the leaves of all arguments side by side."""
+        done = routine.stack(1)
+        routine.store(0, done)
+        with routine.loop(count) as index:
+            object_, place = routine.load(given, index), routine.multiply(index, call_records.NESTING_WORDS)
+            kind = routine.load(nesting, place)
+            is_leaf = routine.compare(kind, "==", call_records.LEAF)
+            with routine.when(is_leaf):
+                routine.store(object_, items, routine.load(done))
+                routine.increase(1, done)
+            with routine.when(routine.opposite(is_leaf)):
+                inline = routine.add(object_, layout.ITEMS_WORD * 8)
+                parts = routine.choose(routine.compare(kind, "==", id(list)), routine.load(inline), inline)
+                length = routine.load(nesting, routine.add(place, call_records.NESTING_LENGTH))
+                with routine.loop(length) as part:
+                    routine.store(routine.load(parts, part), items, routine.add(routine.load(done), part))
+                routine.increase(length, done)
+
+    def _look(self, matches: Routine, answer: Routine, forward: Routine) -> Routine:
+        """look(table, call, items, start, arguments, keywords): the result of the first record that fits, or of what
+        calls are handed on to; 0 if there is neither."""
+        routine = self._library.routine("look", 6)
+        table, call, items, start, arguments, keywords = routine.parameters
+        slots, found = routine.stack(routine.load(call, LEAVES)), routine.load(call, FOUND_SETTINGS)
         with routine.loop(MOST_RECORDS) as index:
             # Comparing may run Python code (how keys of dictionaries compare), and the table be another afterwards.
             with routine.when(routine.compare(index, ">=", routine.load(table, COUNT))):

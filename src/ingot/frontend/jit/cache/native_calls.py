@@ -1,7 +1,8 @@
 """From a call that was answered in Python to a record with which machine code answers calls like it.
 
 In: the arguments of a call, the specialisation that answered it and its watch. Out: a record in the table of the
-compiled function, or none where a part of the call needs Python: nested arguments, places that cannot be read natively.
+compiled function, or none where a part of the call needs Python: arguments that are nested deeply, places that cannot
+be read natively.
 A record stands for exactly the calls that its specialisation would be found for; every other call takes the way through
 Python, which needs no records.
 """
@@ -178,7 +179,8 @@ def _record(
 ) -> CallRecord | None:
     settings, program = native.settings(), found.program
     surroundings = [] if found.trace is None else found.trace.surroundings
-    if settings < 0 or not _is_flat(described.shape):
+    nesting = _nesting(described.shape)
+    if settings < 0 or nesting is None:
         return None
     places = _places(found.surroundings.watch)
     tensors = _tensor_arguments(described)
@@ -199,7 +201,7 @@ def _record(
         for leaf, value in enumerate(described.leaves)
         if not isinstance(value, torch.Tensor)
     ]
-    arguments = Arguments(len(args), tuple(kwargs), tuple(tensors), tuple(others))
+    arguments = Arguments(len(args), tuple(kwargs), tuple(tensors), tuple(others), nesting)
     is_counted = torch.is_grad_enabled()
     return CallRecord(key, found, settings, is_counted, arguments, surroundings, places, answer, count)
 
@@ -207,9 +209,16 @@ def _record(
 # --- what must hold ---------------------------------------------------------------------------------------------------
 
 
+def _nesting(shape: Shape) -> tuple[tuple[type | None, int], ...] | None:
+    """How arguments are nested: which of them are lists or tuples of leaves. None if there is more to it."""
+    arguments = [argument for part in shape.parts for argument in part.parts]
+    if not all(one.kind in (None, list, tuple) and _is_flat(one) for one in arguments):
+        return None
+    return tuple((one.kind, 1 if one.kind is None else len(one.parts)) for one in arguments)
+
+
 def _is_flat(shape: Shape) -> bool:
-    """Whether arguments are not nested, so that every leaf is an argument."""
-    return all(argument.kind is None for part in shape.parts for argument in part.parts)
+    return all(part.kind is None for part in shape.parts)
 
 
 def _tensor_arguments(described: CallKey) -> list[TensorArgument]:

@@ -152,8 +152,8 @@ class Recording:
         strict: bool = False,
         reads_attributes: bool = True,
     ):
-        """`arguments` are the tensors passed. A strict recording raises an error where others stop. Generated code reads
-        no attributes that somebody has given tensors."""
+        """`arguments` are the tensors passed. A strict recording raises an error where others stop. Generated code
+        reads no attributes that somebody has given tensors."""
         self.trace = Trace(casts=torch._C._is_any_autocast_enabled())
         self.broken: Broken | None = None
         self._surroundings = surroundings
