@@ -1,0 +1,136 @@
+"""Walking `try` and `with`.
+
+In: one of these statements. Out: whether the walk gets to its end. What always holds: what runs at the end of a
+statement is walked for every way of leaving it; inside a statement that would catch an exception nothing is walked of
+which it is not known whether it raises.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from ingot.frontend.jit.proof import expressions, tables
+from ingot.frontend.jit.proof.values import NONE, Known, Raised, Value
+
+if TYPE_CHECKING:
+    from ingot.frontend.jit.proof.walker import Walker
+
+
+def run_try(walker: Walker, node: ast.Try) -> bool:
+    def body() -> bool:
+        return _run_caught(walker, node) if node.handlers else _run_else(walker, node)
+
+    if not node.finalbody:
+        return body()
+    return _finally(walker, body, lambda: walker.run(node.finalbody))
+
+
+def _run_else(walker: Walker, node: ast.Try) -> bool:
+    return walker.run(node.body) and walker.run(node.orelse)
+
+
+def _run_caught(walker: Walker, node: ast.Try) -> bool:
+    walker.tries += 1
+    depth = len(walker.stack)
+    exits = list(walker.frame.exits)
+    try:
+        ends = walker.run(node.body)
+    except Raised as raised:
+        assert len(walker.stack) == depth
+        walker.tries -= 1
+        if len(walker.frame.exits) != len(exits):
+            walker.refuse("leaves a 'try' in more than one way")
+        return _handle(walker, node, raised)
+    except BaseException:
+        walker.tries -= 1
+        raise
+    walker.tries -= 1
+    return ends and walker.run(node.orelse)
+
+
+def _handle(walker: Walker, node: ast.Try, raised: Raised) -> bool:
+    for handler in node.handlers:
+        if handler.type is not None:
+            classes = walker.evaluate(handler.type)
+            if not isinstance(classes, Known):
+                walker.refuse("catches exceptions of classes that are not known")
+            if not issubclass(raised.cls, classes.value):
+                continue
+        if handler.name:
+            if raised.value is None or isinstance(raised.value, Known):
+                raised.value = walker.new(raised.cls, attributes={})
+            expressions.store(walker, handler.name, raised.value)
+        return walker.run(handler.body)
+    raise raised
+
+
+def _finally(walker: Walker, body: Callable[[], bool], last: Callable[[], bool]) -> bool:
+    """Walks a piece of code, and another one at every way of leaving it."""
+    frame = walker.frame
+    outer, frame.exits = frame.exits, []
+    try:
+        ends = body()
+    except Raised:
+        frame.exits = outer + frame.exits
+        last()
+        raise
+    leaving, frame.exits = frame.exits, outer
+    end = walker.state
+    for kind, state, value in leaving:
+        walker.state = state
+        if last():
+            frame.exits.append((kind, walker.state, value))
+    walker.state = end
+    return ends and last()
+
+
+# --- with -------------------------------------------------------------------------------------------------------------
+
+
+def run_with(walker: Walker, node: ast.With) -> bool:
+    return _with(walker, node, 0)
+
+
+def _with(walker: Walker, node: ast.With, index: int) -> bool:
+    if index == len(node.items):
+        return walker.run(node.body)
+    context = walker.evaluate(node.items[index].context_expr)
+    target = node.items[index].optional_vars
+    cls = walker.class_of(context)
+    if cls in tables.SETTINGS:
+        return _setting(walker, node, index, context, target)
+    enter, leave = walker.method(context, "__enter__"), walker.method(context, "__exit__")
+    if enter is None or leave is None:
+        walker.refuse("enters a context that is not understood")
+    entered = walker.call(enter, [])
+    if target is not None:
+        walker.assign(target, entered)
+    # A context may suppress what is raised inside.
+    catches = cls is not contextlib.nullcontext
+    walker.tries += catches
+    try:
+        return _finally(
+            walker, lambda: _with(walker, node, index + 1), lambda: _left(walker, walker.call(leave, [NONE] * 3))
+        )
+    finally:
+        walker.tries -= catches
+
+
+def _setting(walker: Walker, node: ast.With, index: int, context: Value, target: ast.expr | None) -> bool:
+    if target is not None:
+        walker.assign(target, context)
+    before = walker.is_autocast
+    walker.is_autocast = before or walker.class_of(context) is torch.autocast
+    try:
+        return _with(walker, node, index + 1)
+    finally:
+        walker.is_autocast = before
+
+
+def _left(walker: Walker, value: Value) -> bool:
+    return True

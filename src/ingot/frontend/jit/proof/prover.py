@@ -1,0 +1,90 @@
+"""Proving one function for one call.
+
+In: a function, and the arguments of a call of it that returned. Out: a proof or a refusal. The call key is what the
+caller compares before it uses a proof: shapes, strides, dtypes and devices of tensors among the arguments, the values
+of plain arguments, the structure of lists, tuples and dictionaries, and PyTorch's switches (gradients, autocast,
+default dtype, function modes). What always holds: objects among the arguments that are none of these are named in the
+proof, and have to be the same ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ingot.frontend.jit.proof import attributes, operations
+from ingot.frontend.jit.proof.guards import Guard, is_plain
+from ingot.frontend.jit.proof.values import Raised, Refused, Tuple, Value, known, tuple_of
+from ingot.frontend.jit.proof.walker import Walker
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An object among the arguments that has to be the same one."""
+
+    path: tuple[Any, ...]
+    """A position or a name, then keys of containers."""
+    value: Any
+
+
+@dataclass(frozen=True)
+class Proof:
+    guards: list[Guard]
+    arguments: list[Argument]
+
+    def holds(self) -> bool:
+        return all(guard.holds() for guard in self.guards)
+
+    def broken(self) -> str | None:
+        """The name of the first place that holds something else."""
+        return next((guard.text for guard in self.guards if not guard.holds()), None)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    reason: str
+    place: str
+    """file:line"""
+
+
+def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof | Refusal:
+    walker = Walker()
+    arguments: list[Argument] = []
+    try:
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+            values = [_abstract(walker, value, (index,), arguments) for index, value in enumerate(args)]
+            named = {name: _abstract(walker, value, (name,), arguments) for name, value in kwargs.items()}
+            walker.call(known(function, getattr(function, "__name__", "function")), values, named)
+            attributes.check_restored(walker)
+    except Refused as refused:
+        return Refusal(refused.reason, refused.place)
+    except Raised as raised:
+        return Refusal(f"raises {raised.cls.__name__}: {raised}", walker.place())
+    except RecursionError:
+        return Refusal("calls are nested too deeply", walker.place())
+    return Proof(list(walker.guards.values()), arguments)
+
+
+def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list[Argument]) -> Value:
+    """An argument as a value: what belongs to the call key is known, other objects are known by identity."""
+    if isinstance(value, torch.Tensor):
+        return operations.tensor_value(walker, value)
+    if is_plain(value):
+        return known(value)
+    kind = type(value)
+    if kind is tuple or (isinstance(value, tuple) and hasattr(kind, "_fields")):
+        items = [_abstract(walker, item, (*path, index), arguments) for index, item in enumerate(value)]
+        return tuple_of(items) if kind is tuple else Tuple(items, kind)
+    if kind is list:
+        made = walker.new_list([_abstract(walker, item, (*path, index), arguments) for index, item in enumerate(value)])
+        made.is_callers = True
+        return made
+    if kind is dict and all(map(is_plain, value)):
+        made = walker.new(dict, {key: _abstract(walker, item, (*path, key), arguments) for key, item in value.items()})
+        made.is_callers = True
+        return made
+    arguments.append(Argument(path, value))
+    return known(value, str(path[0]))

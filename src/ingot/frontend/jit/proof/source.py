@@ -1,0 +1,206 @@
+"""The syntax tree of a function's code.
+
+In: a code object. Out: the node it was compiled from, and the class around it, or None. What always holds: the node,
+compiled again, gives that very code, so that a file that has changed since it was imported is not taken for its code.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import linecache
+import types
+from collections.abc import Iterator
+from typing import Any
+
+_GENERATOR = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators
+_PARTS = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars") + (
+    "co_argcount",
+    "co_kwonlyargcount",
+    "co_posonlyargcount",
+)
+
+Definition = ast.FunctionDef | ast.Lambda
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    node: Definition
+    class_name: str | None
+    """The innermost class around the function: names with two leading underscores are spelled after it."""
+    is_generator: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class _Candidate:
+    node: Definition
+    path: tuple[ast.AST, ...]
+    """The nodes around it, from the outermost."""
+
+
+_files: dict[str, tuple[list[str], ast.Module, list[ast.stmt]]] = {}
+"""Of each file: its lines, its tree, and the imports of the module itself."""
+_found: dict[int, tuple[types.CodeType, Source | None]] = {}
+"""Kept by the identity of the code, which is kept alive: hashing code takes as long as reading it."""
+
+
+def source_of(function: types.FunctionType) -> Source | None:
+    code = function.__code__
+    if (entry := _found.get(id(code))) is None:
+        entry = _found[id(code)] = (code, _find(code, function.__globals__))
+    return entry[1]
+
+
+def _find(code: types.CodeType, names: dict[str, Any]) -> Source | None:
+    file = code.co_filename
+    if file.startswith("<frozen "):  # parts of the standard library are built into the interpreter
+        file = str(names.get("__file__", ""))
+    try:
+        tree, imports = _read(file)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    candidates = list(_candidates(tree, (), code.co_name, code.co_firstlineno))
+    if code.co_name == "<lambda>":
+        candidates = _innermost(candidates, code)
+    for candidate in candidates:
+        if any(_is_same_code(found, code) for found in _compiled(imports, candidate, file)):
+            classes = [node.name for node in candidate.path if isinstance(node, ast.ClassDef)]
+            return Source(candidate.node, classes[-1] if classes else None, bool(code.co_flags & _GENERATOR))
+    return None
+
+
+def _read(file: str) -> tuple[ast.Module, list[ast.stmt]]:
+    lines = linecache.getlines(file)
+    if (entry := _files.get(file)) is None or entry[0] is not lines:
+        tree = ast.parse("".join(lines))
+        entry = _files[file] = (lines, tree, list(_imports(tree)))
+    return entry[1], entry[2]
+
+
+def _imports(node: ast.AST) -> Iterator[ast.stmt]:
+    """The imports of a module: calls of attributes of imported names are compiled in a way of their own."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        elif isinstance(child, ast.If | ast.Try | ast.With | ast.ExceptHandler | ast.For | ast.While):
+            yield from _imports(child)
+
+
+def _candidates(node: ast.AST, path: tuple[ast.AST, ...], name: str, line: int) -> Iterator[_Candidate]:
+    """Definitions of a name that begin in a line; only what lies around that line is looked at."""
+    for child in ast.iter_child_nodes(node):
+        if not hasattr(child, "lineno"):
+            yield from _candidates(child, path, name, line)
+            continue
+        is_definition = isinstance(child, ast.FunctionDef | ast.Lambda)
+        if not (_first_line(child) <= line <= child.end_lineno):  # type: ignore[attr-defined]
+            continue
+        if is_definition and _first_line(child) == line and getattr(child, "name", "<lambda>") == name:
+            yield _Candidate(child, path)
+        yield from _candidates(child, (*path, child), name, line)
+
+
+def _first_line(node: Any) -> int:
+    decorators = getattr(node, "decorator_list", None)
+    return decorators[0].lineno if decorators else node.lineno
+
+
+def _innermost(candidates: list[_Candidate], code: types.CodeType) -> list[_Candidate]:
+    """The lambda of a line that the code's instructions lie in: the last one around them all."""
+    spans = [span for span in code.co_positions() if None not in span and span[2] != span[3]]
+    if not spans:
+        return candidates if len(candidates) == 1 else []
+    start = min((span[0], span[2]) for span in spans)  # type: ignore[type-var]
+    end = max((span[1], span[3]) for span in spans)  # type: ignore[type-var]
+    around = [
+        candidate
+        for candidate in candidates
+        if (candidate.node.body.lineno, candidate.node.body.col_offset) <= start  # type: ignore[union-attr]
+        and end <= (candidate.node.body.end_lineno, candidate.node.body.end_col_offset)  # type: ignore[union-attr]
+    ]
+    return around[-1:]
+
+
+def _compiled(imports: list[ast.stmt], candidate: _Candidate, file: str) -> list[types.CodeType]:
+    """Every code object of the smallest piece of the file that is compiled as the whole file would be."""
+    body: Any = candidate.node
+    for node in reversed(candidate.path):
+        if isinstance(node, ast.ClassDef):
+            if not isinstance(body, ast.stmt):
+                body = node
+                continue
+            body = ast.copy_location(ast.ClassDef(node.name, [], [], [body], []), node)
+            if hasattr(node, "type_params"):
+                body.type_params = []
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            body = node
+        elif not isinstance(body, ast.stmt):
+            body = node  # the statement a lambda is in
+    if not isinstance(body, ast.stmt):
+        return []
+    module = compile(ast.Module([*imports, body], []), file, "exec", dont_inherit=True)
+    return list(_codes(module))
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def dataclass_initialiser(cls: type, function: types.FunctionType) -> Source | None:
+    """The source of an `__init__` that `dataclass` wrote: it is written again here, and has to give the same code."""
+    code = function.__code__
+    fields = cls.__dict__.get("__dataclass_fields__")
+    if fields is None or cls.__dict__.get("__init__") is not function or not code.co_filename.startswith("<"):
+        return None
+    if (entry := _found.get(id(code))) is None:
+        entry = _found[id(code)] = (code, _written_again(cls, fields, code))
+    return entry[1]
+
+
+def _written_again(cls: type, fields: dict[str, Any], code: types.CodeType) -> Source | None:
+    names = [
+        field.name for field in fields.values() if field.init and field._field_type is not dataclasses._FIELD_CLASSVAR
+    ]  # type: ignore[attr-defined]
+    positional = code.co_varnames[1 : code.co_argcount]
+    keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    if sorted(names) != sorted((*positional, *keyword)):
+        return None
+    signature = ", ".join([code.co_varnames[0], *positional, *(["*", *keyword] if keyword else [])])
+    first = code.co_varnames[0]
+    lines = [f"  {first}.{name}={name}" for name in names]
+    if "__post_init__" in code.co_names:
+        lines.append(f"  {first}.__post_init__()")
+    text = f"def around({', '.join(code.co_freevars)}):\n def __init__({signature}):\n" + "\n".join(
+        f" {x}" for x in lines
+    )
+    tree = ast.parse(text)
+    for found in _codes(compile(tree, code.co_filename, "exec", dont_inherit=True)):
+        if found.co_name == "__init__" and _does_the_same(found, code):
+            outer = tree.body[0]
+            assert isinstance(outer, ast.FunctionDef)
+            node = outer.body[0]
+            assert isinstance(node, ast.FunctionDef)
+            return Source(node, None, False)
+    return None
+
+
+def _does_the_same(one: types.CodeType, other: types.CodeType) -> bool:
+    if any(getattr(one, part) != getattr(other, part) for part in _PARTS):
+        return False
+    return len(one.co_consts) == len(other.co_consts) and all(map(_is_same_constant, one.co_consts, other.co_consts))
+
+
+def _is_same_code(one: types.CodeType, other: types.CodeType) -> bool:
+    """Code compares its caches, too, which change while it runs; they are left out here."""
+    if one.co_name != other.co_name or one.co_firstlineno != other.co_firstlineno:
+        return False
+    return one.co_exceptiontable == other.co_exceptiontable and _does_the_same(one, other)
+
+
+def _is_same_constant(one: Any, other: Any) -> bool:
+    if isinstance(one, types.CodeType) and isinstance(other, types.CodeType):
+        return _is_same_code(one, other)
+    return type(one) is type(other) and (repr(one) == repr(other) or (type(one) is frozenset and one == other))
