@@ -113,7 +113,7 @@ def _missing(walker: Walker, value: Value, cls: type, name: str) -> Value:
 def _of_module(walker: Walker, value: Known, name: str) -> Value:
     """Parameters, buffers and children, which torch.nn.Module keeps in dictionaries of their own."""
     for part in ("_parameters", "_buffers", "_modules"):
-        table = _instance_entry(walker, value, part)
+        table = instance_entry(walker, value, part)
         if not isinstance(table, Known) or type(table.value) not in (dict, OrderedDict):
             continue
         found = walker.entry(table.value, name, ABSENT, f"{value.name}.{name}")
@@ -132,15 +132,17 @@ def of_instance(walker: Walker, value: Value, name: str) -> Value:
     found = walker.type_attribute(cls, name)
     if found is not ABSENT and _is_data(found):
         return bind(walker, found, value, cls, name)
-    held = _instance_entry(walker, value, name)
+    held = instance_entry(walker, value, name)
     if held is not None:
         return held
     if found is not ABSENT:
         return bind(walker, found, value, cls, name)
-    if isinstance(value, Tensor):
-        walker.refuse(f"reads the attribute {name!r} of a tensor")
+    if isinstance(value, Tensor) and not value.is_new:
+        if value.path is None or name in value.attributes:
+            walker.refuse(f"reads the attribute {name!r} of a tensor")
+        walker.absent[value.path, name] = None
     if isinstance(value, Known) and isinstance(value.value, Enum) and name in ("value", "name"):
-        return _instance_entry(walker, value, f"_{name}_") or walker.refuse(f"reads {name!r} of an enumeration")
+        return instance_entry(walker, value, f"_{name}_") or walker.refuse(f"reads {name!r} of an enumeration")
     raise Raised(AttributeError, f"{cls.__qualname__} has no attribute {name!r}")
 
 
@@ -149,7 +151,7 @@ def _is_data(found: Any) -> bool:
     return type_lookup(cls, "__set__") is not ABSENT or type_lookup(cls, "__delete__") is not ABSENT
 
 
-def _instance_entry(walker: Walker, value: Value, name: str) -> Value | None:
+def instance_entry(walker: Walker, value: Value, name: str) -> Value | None:
     if isinstance(value, Fresh):
         held = walker.state.attributes.get(value.identity)
         if held is MIXED:
@@ -199,7 +201,7 @@ def bind(walker: Walker, found: Any, value: Value, cls: type, name: str) -> Valu
     if isinstance(found, types.MemberDescriptorType):
         return _of_slot(walker, found, value, name)
     if isinstance(value, Known) and isinstance(value.value, Enum) and name in ("value", "name"):
-        held = _instance_entry(walker, value, f"_{name}_")
+        held = instance_entry(walker, value, f"_{name}_")
         if held is not None and type(found).__module__ in ("enum", "types"):
             return held
     getter = type_lookup(type(found), "__get__")
@@ -218,7 +220,7 @@ def _of_slot(walker: Walker, found: types.MemberDescriptorType, value: Value, na
         if index is not None:
             return value.items[index]
     if isinstance(value, Fresh):
-        held = _instance_entry(walker, value, name)
+        held = instance_entry(walker, value, name)
         if held is None:
             raise Raised(AttributeError, name)
         return held
@@ -251,7 +253,7 @@ def _of_native(walker: Walker, found: Any, value: Value, name: str) -> Value:
         if name == "__dict__":
             if any(held is value.value for held, _ in walker.state.written.values()):
                 walker.refuse("reads the dictionary of an object that it has changed")
-            _instance_entry(walker, value, name)
+            instance_entry(walker, value, name)
             return known(object.__getattribute__(value.value, "__dict__"), f"{value.name}.__dict__")
     if name == "__dict__" and isinstance(value, Fresh):
         held = walker.state.attributes.get(value.identity)
@@ -383,7 +385,7 @@ def own_store(walker: Walker, value: Value, name: str, new: Value) -> None:
         walker.state.attributes[value.identity] = held | {name: new}
         return
     if isinstance(value, Known) and found is ABSENT and type_lookup(cls, "__dict__") is not ABSENT:
-        _instance_entry(walker, value, name)  # guarded, as it has to hold the same at the end
+        instance_entry(walker, value, name)  # guarded, as it has to hold the same at the end
         walker.state.written[id(value.value), name] = (value.value, new)
         return
     walker.refuse(f"sets the attribute {name!r} of an object that it did not make")
@@ -393,7 +395,7 @@ def delete(walker: Walker, value: Value, name: str) -> None:
     cls = walker.class_of(value)
     if cls is None or walker.type_attribute(cls, "__delattr__") is not object.__delattr__:
         walker.refuse(f"deletes the attribute {name!r} of an object that is not understood")
-    if _instance_entry(walker, value, name) is None:
+    if instance_entry(walker, value, name) is None:
         raise Raised(AttributeError, name)
     if isinstance(value, Fresh):
         held = walker.state.attributes[value.identity]

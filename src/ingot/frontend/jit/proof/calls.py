@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.proof import attributes, natives, operations
+from ingot.frontend.jit.proof import attributes, containers, natives, operations
 from ingot.frontend.jit.proof.guards import ABSENT
 from ingot.frontend.jit.proof.source import Source, dataclass_initialiser, source_of
 from ingot.frontend.jit.proof.values import (
@@ -21,6 +21,7 @@ from ingot.frontend.jit.proof.values import (
     Bound,
     Closure,
     Frame,
+    Fresh,
     Known,
     Raised,
     Tuple,
@@ -48,6 +49,10 @@ def call(walker: Walker, function: Value, args: list[Value], kwargs: Arguments) 
             return walker.each(function, lambda one: call(walker, one, args, kwargs))
         case Known():
             return _call_known(walker, function, args, kwargs)
+        case Fresh() if function.cls is functools.partial:
+            held = walker.state.attributes[function.identity]
+            more = containers.mapping(walker, held["keywords"])
+            return call(walker, held["func"], [*containers.iterate(walker, held["args"]), *args], {**more, **kwargs})
     method = walker.method(function, "__call__")
     if method is None:
         walker.refuse("calls an object that is not known")
@@ -231,7 +236,9 @@ def instantiate(walker: Walker, cls: type, args: list[Value], kwargs: Arguments)
     if issubclass(cls, BaseException) and not isinstance(initialise, types.FunctionType):
         return walker.new(cls, attributes={"args": tuple_of(args)})
     made = natives.make_empty(walker, cls, maker)
-    if made is None:
+    if made is None and isinstance(maker, types.FunctionType):
+        made = call_function(walker, maker, [known(cls), *args], kwargs)
+    if not isinstance(made, Fresh) or made.cls is not cls:
         walker.refuse(f"makes an object of the class {cls.__qualname__}, which is not understood")
     if isinstance(initialise, types.FunctionType):
         call_function(walker, initialise, [made, *args], kwargs)

@@ -7,6 +7,8 @@ table that reads or changes anything besides its arguments.
 from __future__ import annotations
 
 import builtins
+import functools
+import inspect
 import itertools
 import math
 import operator
@@ -385,6 +387,39 @@ def _operator(function: Callable[..., Any]) -> Handler:
     return handle
 
 
+def _partial(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    parts = {"func": args[0], "args": tuple_of(args[1:]), "keywords": walker.new(dict, dict(kwargs))}
+    return walker.new(functools.partial, attributes=parts)
+
+
+def _signature(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    """The signature of a function that is known: what it is made of never changes, apart from what is guarded."""
+    function, skipped = args[0], 0
+    if isinstance(function, Bound):
+        function, skipped = function.function, 1
+    if not isinstance(function, Known) or not isinstance(function.value, types.FunctionType) or kwargs or len(args) > 1:
+        walker.refuse("asks for the signature of an object that is not a known function")
+    for name in ("__wrapped__", "__signature__"):
+        if attributes.instance_entry(walker, function, name) is not None:
+            walker.refuse("asks for the signature of a function that stands for another one")
+    walker.guard_function(function.value)
+    found = list(inspect.signature(function.value).parameters.items())[skipped:]
+    parameters = walker.new(OrderedDict, {name: known(parameter) for name, parameter in found})
+    return walker.new(inspect.Signature, attributes={"_parameters": parameters})
+
+
+def _proxy(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    copy = walker.new(dict, dict(containers.mapping(walker, args[0])))
+    copy.is_callers = True
+    return copy
+
+
+def _make_object(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    if not isinstance(args[0], Known) or not isinstance(args[0].value, type):
+        walker.refuse("makes an object of a class that is not known")
+    return walker.new(args[0].value, attributes={})
+
+
 # --- PyTorch ----------------------------------------------------------------------------------------------------------
 
 
@@ -502,6 +537,11 @@ _TABLE: dict[Any, Handler] = {
     torch._C._has_torch_function_variadic: _has_torch_function,
     torch._C._get_tracing_state: _constant(None),
     torch._C._is_tracing: _constant(False),
+    torch._C._log_api_usage_once: _constant(None),
+    functools.partial: _partial,
+    inspect.signature: _signature,
+    types.MappingProxyType: _proxy,
+    object.__new__: _make_object,
     torch.is_grad_enabled: _setting,
     torch.is_autocast_enabled: _setting,
     torch.is_inference_mode_enabled: _setting,
@@ -523,10 +563,27 @@ _TABLE: dict[Any, Handler] = {
     **{function: _operator(function) for function in operators.NODES},
     **{
         function: _pure(function)
-        for function in [abs, round, divmod, pow, ord, chr, bin, hex, oct, format, slice, torch.finfo, torch.iinfo]
+        for function in [
+            abs,
+            round,
+            divmod,
+            pow,
+            operator.index,
+            ord,
+            chr,
+            bin,
+            hex,
+            oct,
+            format,
+            slice,
+            torch.finfo,
+            torch.iinfo,
+        ]
         + [torch.Size, torch.device, torch.promote_types, torch.can_cast, builtins.bytes]
         + [function for function in vars(math).values() if isinstance(function, types.BuiltinFunctionType)]
     },
 }
+if isinstance(torch._C.__dict__.get("_cuda_isCurrentStreamCapturing"), types.BuiltinFunctionType):
+    _TABLE[torch._C._cuda_isCurrentStreamCapturing] = _constant(False)
 _HANDLERS: dict[int, tuple[Any, Handler]] = {id(function): (function, handler) for function, handler in _TABLE.items()}
 """By identity, as some of these functions are equal to others of their kind."""

@@ -92,7 +92,7 @@ def operate(
     for value in (*args, *kwargs.values()):
         if isinstance(value, Union):
             walker.refuse(f"calls {name} with what may be one of several objects")
-    if writes or (short.endswith("_") and not short.endswith("__")) or short == "__setitem__":
+    if writes or _is_in_place(short):
         walker.writes += 1
     call = _Call(walker, name, short)
     constant = call.computed(function, args, kwargs)
@@ -107,11 +107,16 @@ def operate(
     return call.value_of(call.run(function, real_args, real_kwargs))
 
 
+def _is_in_place(name: str) -> bool:
+    return (name.endswith("_") and not name.endswith("__")) or name == "__setitem__"
+
+
 class _Call:
     """One operation: what its arguments say of its results."""
 
     def __init__(self, walker: Walker, name: str, short: str):
         self.walker, self.name, self.short = walker, name, short
+        self.metas: list[torch.Tensor] = []
         self.devices: set[torch.device | None] = set()
         self.has_dtype = not walker.is_autocast
         self.given_device: Any = ABSENT
@@ -128,6 +133,7 @@ class _Call:
                 self.has_dtype = self.has_dtype and value.has_dtype
                 if value.meta is None:
                     raise _Unknown
+                self.metas.append(value.meta)
                 return value.meta
             case Tuple() if value.cls is slice:
                 return slice(*(self.real(item) for item in value.items))
@@ -173,7 +179,7 @@ class _Call:
         constants = [constant_of(self.walker, value) for value in tensors]
         if None in constants or (not constants and self.short not in tables.DETERMINISTIC_FACTORIES):
             return None
-        if self.short in tables.RANDOM or self.short.endswith("_") or ("device" in kwargs and constants):
+        if self.short in tables.RANDOM or _is_in_place(self.short) or ("device" in kwargs and constants):
             return None
         try:
             real_args = [_filled(self.walker, value) for value in args]
@@ -199,12 +205,14 @@ class _Call:
         if isinstance(given, Known) and given.value is not None:
             device = torch.device(given.value)
         meta = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta")
-        return Tensor(meta, device, constant=result, written=self.walker.writes)
+        return Tensor(meta, device, constant=result, written=self.walker.writes, is_new=True)
 
     def value_of(self, result: Any) -> Value:
         if isinstance(result, torch.Tensor):
             device = next(iter(self.devices)) if len(self.devices) == 1 else None
-            return Tensor(result, device if self.given_device is ABSENT else self.given_device, self.has_dtype)
+            device = device if self.given_device is ABSENT else self.given_device
+            is_new = self.short not in tables.MAY_RETURN_ARGUMENT and not any(result is one for one in self.metas)
+            return Tensor(result, device, self.has_dtype, is_new=is_new)
         if is_plain(result):
             if self.short in tables.UNSURE or (self.short in tables.BY_DTYPE and not self.has_dtype):
                 return self.walker.determined(type(result))

@@ -34,6 +34,8 @@ class Argument:
 class Proof:
     guards: list[Guard]
     arguments: list[Argument]
+    absent: list[tuple[tuple[Any, ...], str]]
+    """Attributes that tensors among the arguments must not have: the path of the tensor, and the name."""
 
     def holds(self) -> bool:
         return all(guard.holds() for guard in self.guards)
@@ -65,13 +67,15 @@ def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof
         return Refusal(f"raises {raised.cls.__name__}: {raised}", walker.place())
     except RecursionError:
         return Refusal("calls are nested too deeply", walker.place())
-    return Proof(list(walker.guards.values()), arguments)
+    return Proof(list(walker.guards.values()), arguments, list(walker.absent))
 
 
 def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list[Argument]) -> Value:
     """An argument as a value: what belongs to the call key is known, other objects are known by identity."""
     if isinstance(value, torch.Tensor):
-        return operations.tensor_value(walker, value)
+        made = operations.tensor_value(walker, value)
+        made.path, made.attributes = path, frozenset(vars(value))
+        return made
     if is_plain(value):
         return known(value)
     kind = type(value)

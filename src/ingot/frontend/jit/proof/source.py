@@ -41,6 +41,7 @@ class _Candidate:
 _files: dict[str, tuple[list[str], ast.Module, list[ast.stmt]]] = {}
 """Of each file: its lines, its tree, and the imports of the module itself."""
 _found: dict[int, tuple[types.CodeType, Source | None]] = {}
+_initialisers: dict[int, tuple[types.CodeType, Source | None]] = {}
 """Kept by the identity of the code, which is kept alive: hashing code takes as long as reading it."""
 
 
@@ -155,8 +156,8 @@ def dataclass_initialiser(cls: type, function: types.FunctionType) -> Source | N
     fields = cls.__dict__.get("__dataclass_fields__")
     if fields is None or cls.__dict__.get("__init__") is not function or not code.co_filename.startswith("<"):
         return None
-    if (entry := _found.get(id(code))) is None:
-        entry = _found[id(code)] = (code, _written_again(cls, fields, code))
+    if (entry := _initialisers.get(id(code))) is None:
+        entry = _initialisers[id(code)] = (code, _written_again(cls, fields, code))
     return entry[1]
 
 

@@ -281,13 +281,23 @@ READ_BY_OPAQUE: dict[str, dict[str, Any]] = {
 
 SETTINGS = frozenset([torch.no_grad, torch.enable_grad, torch.inference_mode, torch.autocast])
 """Contexts that change how operations run: they are operations, and no more than that."""
+MAY_RETURN_ARGUMENT = _words(
+    """
+    contiguous to float double half bfloat16 int long short bool char byte cpu cuda type type_as coalesce
+    resolve_conj resolve_neg dropout feature_dropout alpha_dropout feature_alpha_dropout flatten ravel conj positive
+    atleast_1d atleast_2d atleast_3d broadcast_tensors expand_as reshape pin_memory squeeze movedim rrelu
+    """
+)
+"""Operations that may give one of their arguments itself; those in place do, too."""
 SWITCHES: list[Any] = [
     getattr(torch._C, f"_get_{name}")
-    for name in """
-    cudnn_enabled cudnn_benchmark cudnn_deterministic cudnn_allow_tf32 cublas_allow_tf32 mkldnn_enabled
-    mkldnn_deterministic flash_sdp_enabled mem_efficient_sdp_enabled math_sdp_enabled cudnn_sdp_enabled
-    deterministic_algorithms deterministic_algorithms_warn_only nnpack_enabled mkldnn_allow_tf32
-    """.split()
+    for name in _words(
+        """
+        cudnn_enabled cudnn_benchmark cudnn_deterministic cudnn_allow_tf32 cublas_allow_tf32 mkldnn_enabled
+        mkldnn_deterministic flash_sdp_enabled mem_efficient_sdp_enabled math_sdp_enabled cudnn_sdp_enabled
+        deterministic_algorithms deterministic_algorithms_warn_only nnpack_enabled mkldnn_allow_tf32
+        """
+    )
     if hasattr(torch._C, f"_get_{name}")
 ]
 """Native functions that say how a switch stands; they can be asked again."""

@@ -57,9 +57,11 @@ class Known(Value):
 
 class Tensor(Value):
     """`meta` is a tensor without memory of its shape and dtype; `constant` is one with its values, if no argument's
-    values go into them; both may be missing. `written` counts when it was made, as constants are dropped by writes."""
+    values go into them; both may be missing. `written` counts when it was made, as writes drop constants. `is_new`
+    says that it was made during the call, and is none of the user's; `path` says where it is among the arguments,
+    and `attributes` what the user has hung on it."""
 
-    __slots__ = ("cls", "constant", "device", "has_dtype", "meta", "written")
+    __slots__ = ("attributes", "cls", "constant", "device", "has_dtype", "is_new", "meta", "path", "written")
 
     def __init__(
         self,
@@ -69,9 +71,12 @@ class Tensor(Value):
         constant: torch.Tensor | None = None,
         written: int = 0,
         cls: type = torch.Tensor,
+        is_new: bool = False,
     ):
         self.meta, self.device, self.has_dtype, self.cls = meta, device, has_dtype, cls
-        self.constant, self.written = constant, written
+        self.constant, self.written, self.is_new = constant, written, is_new
+        self.path: tuple[Any, ...] | None = None
+        self.attributes: frozenset[str] = frozenset()
 
 
 class Determined(Value):
@@ -226,10 +231,13 @@ def join(one: Value, other: Value) -> Value:
         return one
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return Tensor(has_dtype=False)
-    if isinstance(one, Tuple) and isinstance(other, Tuple) and one.cls is other.cls:
-        if len(one.items) == len(other.items):
-            return Tuple([join(a, b) for a, b in zip(one.items, other.items, strict=True)], one.cls)
+    if isinstance(one, Tuple) and isinstance(other, Tuple) and _are_alike(one, other):
+        return Tuple([join(a, b) for a, b in zip(one.items, other.items, strict=True)], one.cls)
     return Union([*_alternatives(one), *(value for value in _alternatives(other) if value not in _alternatives(one))])
+
+
+def _are_alike(one: Tuple, other: Tuple) -> bool:
+    return one.cls is other.cls and len(one.items) == len(other.items)
 
 
 def _is_determined(value: Value) -> bool:

@@ -58,6 +58,8 @@ class Walker:
         """Of iterators: what they must find unchanged."""
         self.tokens: dict[int, Any] = {}
         """Of tokens of context variables: the variable, and what it was set to before."""
+        self.absent: dict[tuple[tuple[Any, ...], str], None] = {}
+        """Attributes that tensors among the arguments must not have: where the tensor is, and the name."""
         self.metas: dict[int, Tensor] = {}
         self.is_autocast = any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
         self.kept: list[Any] = []
