@@ -384,7 +384,8 @@ def own_store(walker: Walker, value: Value, name: str, new: Value) -> None:
         walker.mutations += 1
         walker.state.attributes[value.identity] = held | {name: new}
         return
-    if isinstance(value, Known) and found is ABSENT and type_lookup(cls, "__dict__") is not ABSENT:
+    is_free = found is ABSENT or not _is_data(found)
+    if isinstance(value, Known) and is_free and type_lookup(cls, "__dict__") is not ABSENT:
         instance_entry(walker, value, name)  # guarded, as it has to hold the same at the end
         walker.state.written[id(value.value), name] = (value.value, new)
         return

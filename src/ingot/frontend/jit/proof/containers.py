@@ -7,8 +7,9 @@ read; only containers that were made during the call are written.
 from __future__ import annotations
 
 import ast
+import operator
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -115,6 +116,15 @@ def hashed(walker: Walker, key: Value) -> Any:
 
 def new_set(walker: Walker, cls: type, values: Sequence[Value]) -> Value:
     return walker.new(cls, dict.fromkeys((hashed(walker, value) for value in values), NONE))
+
+
+def made_of(walker: Walker, result: Known) -> Value:
+    """A result of native code: plain, or a list of plain values, which is a new one."""
+    if is_plain(result.value):
+        return result
+    if type(result.value) is list and all(map(is_plain, result.value)):
+        return walker.new_list(map(known, result.value))
+    return walker.refuse("calls native code that gives an object that is not understood")
 
 
 # --- iteration --------------------------------------------------------------------------------------------------------
@@ -273,7 +283,9 @@ def item(walker: Walker, value: Value, key: Value) -> Value:
     if cls is not None and issubclass(cls, list | tuple | dict) and _is_own(walker, cls, "__getitem__"):
         return own_item(walker, value, key)
     if isinstance(value, Known) and isinstance(value.value, type):
-        walker.refuse("takes an item of a class")
+        if value.value not in (list, dict, tuple, set) or not isinstance(key, Known):
+            walker.refuse("takes an item of a class")
+        return known(value.value[key.value])  # a type with its parameters
     method = walker.method(value, "__getitem__")
     if method is None:
         walker.refuse("takes an item of an object that is not understood")
@@ -410,6 +422,9 @@ def sequence_operator(walker: Walker, node: type, left: Value, right: Value) -> 
     """Sums and products of lists and tuples, and unions of dictionaries; None for other operands."""
     if node is ast.BitOr and is_dict(walker, left) and is_dict(walker, right):
         return walker.new(dict, mapping(walker, left) | mapping(walker, right))
+    if node in _SET_OPERATORS and {walker.class_of(left), walker.class_of(right)} <= {set, frozenset}:
+        sides = [{hashed(walker, one) for one in iterate(walker, side)} for side in (left, right)]
+        return new_set(walker, set, [known(one) for one in _SET_OPERATORS[node](*sides)])
     ours = sequence(walker, left)
     if node is ast.Add and ours is not None:
         theirs = sequence(walker, right)
@@ -422,6 +437,14 @@ def sequence_operator(walker: Walker, node: type, left: Value, right: Value) -> 
         if ours is not None and isinstance(right, Known) and type(right.value) is int and right.value < 10_000:
             return _like(walker, left, [*ours] * right.value)
     return None
+
+
+_SET_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_,
+    ast.Sub: operator.sub,
+    ast.BitXor: operator.xor,
+}
 
 
 def _like(walker: Walker, value: Value, items: list[Value]) -> Value:

@@ -8,14 +8,13 @@ which it is not known whether it raises.
 from __future__ import annotations
 
 import ast
-import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 
 from ingot.frontend.jit.proof import expressions, tables
-from ingot.frontend.jit.proof.values import NONE, Known, Raised, Value
+from ingot.frontend.jit.proof.values import NONE, Determined, Known, Raised, Refused, Value
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walker import Walker
@@ -110,15 +109,24 @@ def _with(walker: Walker, node: ast.With, index: int) -> bool:
     entered = walker.call(enter, [])
     if target is not None:
         walker.assign(target, entered)
-    # A context may suppress what is raised inside.
-    catches = cls is not contextlib.nullcontext
+    catches = _catches(walker, leave)
     walker.tries += catches
     try:
-        return _finally(
-            walker, lambda: _with(walker, node, index + 1), lambda: _left(walker, walker.call(leave, [NONE] * 3))
-        )
+        return _finally(walker, lambda: _with(walker, node, index + 1), lambda: _left(walker, leave))
     finally:
         walker.tries -= catches
+
+
+def _catches(walker: Walker, leave: Value) -> bool:
+    """Whether a context may suppress an exception that is raised inside."""
+    before, walker.state = walker.state, walker.state.copy()
+    tries, walker.tries = walker.tries, 0
+    try:
+        return walker.truth(walker.call(leave, [Determined(), Determined(), Determined()])) is not False
+    except (Refused, Raised):
+        return True
+    finally:
+        walker.state, walker.tries = before, tries
 
 
 def _setting(walker: Walker, node: ast.With, index: int, context: Value, target: ast.expr | None) -> bool:
@@ -132,5 +140,6 @@ def _setting(walker: Walker, node: ast.With, index: int, context: Value, target:
         walker.is_autocast = before
 
 
-def _left(walker: Walker, value: Value) -> bool:
+def _left(walker: Walker, leave: Value) -> bool:
+    walker.call(leave, [NONE, NONE, NONE])
     return True

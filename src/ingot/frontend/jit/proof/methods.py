@@ -56,11 +56,9 @@ def _of_plain(method: Any) -> Handler:
     def handle(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
         given = [_plainly(walker, value) for value in (*args, *kwargs.values())]
         if None not in given:
-            count = len(args)
-            named = dict(zip(kwargs, given[count:], strict=True))
-            return computed(
-                lambda *real: method(*real, **{k: v.value for k, v in named.items()}), *(v.value for v in given[:count])
-            )  # type: ignore[union-attr]
+            real = [one.value for one in given]  # type: ignore[union-attr]
+            named = dict(zip(kwargs, real[len(args) :], strict=True))
+            return containers.made_of(walker, computed(lambda *first: method(*first, **named), *real[: len(args)]))
         if isinstance(args[0], Tuple) and method.__name__ in ("index", "count"):
             walker.refuse("looks for an object in a tuple")
         for value in (*args, *kwargs.values()):
@@ -73,19 +71,7 @@ def _of_plain(method: Any) -> Handler:
 
 
 _TEXTS = frozenset(
-    [
-        "format",
-        "join",
-        "replace",
-        "strip",
-        "lstrip",
-        "rstrip",
-        "lower",
-        "upper",
-        "removeprefix",
-        "removesuffix",
-        "title",
-    ]
+    ["format", "join", "replace", "strip", "lstrip", "rstrip", "lower", "upper", "removeprefix", "removesuffix"]
 )
 
 

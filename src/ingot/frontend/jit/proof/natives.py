@@ -86,7 +86,8 @@ def _pure(function: Callable[..., Any], cls: type | None = None) -> Handler:
         values = [*args, *kwargs.values()]
         if all(map(plain, values)):
             real = {name: value.value for name, value in kwargs.items()}  # type: ignore[attr-defined]
-            return computed(lambda *given: function(*given, **real), *(value.value for value in args))  # type: ignore[attr-defined]
+            result = computed(lambda *given: function(*given, **real), *(value.value for value in args))  # type: ignore[attr-defined]
+            return containers.made_of(walker, result)
         for value in values:
             if isinstance(value, Fresh):
                 value = tuple_of(containers.iterate(walker, value))
@@ -353,6 +354,16 @@ def _sum(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
     return total
 
 
+def _reduce(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    items = containers.iterate(walker, args[1])
+    if not items and len(args) < 3:
+        raise Raised(TypeError, "reduce() of empty iterable with no initial value")
+    total = args[2] if len(args) > 2 else items.pop(0)
+    for item in items:
+        total = walker.call(args[0], [total, item])
+    return total
+
+
 def _any(stops: bool) -> Handler:
     def handle(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
         outcomes = []
@@ -527,6 +538,7 @@ _TABLE: dict[Any, Handler] = {
     iter: _iter,
     next: _next,
     sum: _sum,
+    functools.reduce: _reduce,
     any: _any(True),
     all: _any(False),
     sorted: _sorted,
