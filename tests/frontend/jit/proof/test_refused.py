@@ -212,16 +212,6 @@ def reads_the_seed(x):
 
 
 @refused()
-def reads_the_environment(x):
-    return x * float(os.environ.get("INGOT_TEST_SCALE", "2"))
-
-
-@refused()
-def reads_the_environment_by_function(x):
-    return x * len(os.getenv("HOME", "12"))
-
-
-@refused()
 def reads_a_file(x):
     with open(__file__) as file:
         return x * len(file.readline())
@@ -664,9 +654,9 @@ def test_is_refused(case: Case):
     found = prove(case.function, case.args, case.kwargs)
     assert isinstance(found, Refusal)
     assert any(part in found.reason for part in case.reason.split("|")), found
+    assert "the walk fails" not in found.reason, found
     file, line = found.place.rsplit(":", 1)
-    assert int(line) > 0 or "source" in found.reason or "tensor" in found.reason, found
-    assert file
+    assert (file and int(line) > 0) or "uses a tensor" in found.reason, found
 
 
 def test_a_refusal_names_the_line_of_the_user():
@@ -674,4 +664,4 @@ def test_a_refusal_names_the_line_of_the_user():
     assert isinstance(found, Refusal)
     first = prints.__code__.co_firstlineno
     assert found.place == f"{__file__}:{first + 2}"
-    assert COUNTER == 0 and SEEN == [] and COUNTS == {"calls": 0}
+    assert COUNTER == 0 and COUNTS == {"calls": 0}

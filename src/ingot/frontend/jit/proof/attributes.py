@@ -47,8 +47,11 @@ if TYPE_CHECKING:
 
 _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 _ORDINARY = frozenset(
-    [ContextVar, OrderedDict, torch._C.TensorBase, torch.finfo, torch.iinfo, torch.dtype, functools.partial]
+    [object, dict, list, tuple, set, frozenset, str, bytes, int, float, complex, range, slice, property, BaseException]
+    + [types.FunctionType, types.ModuleType, types.CodeType, types.SimpleNamespace, type(None), type(...)]
+    + [ContextVar, OrderedDict, torch._C.TensorBase, torch.finfo, torch.iinfo, torch.dtype, functools.partial]
 )
+"""Classes written in C that look attributes up as `object` does."""
 _DELETED = Known(ABSENT)
 
 
@@ -74,18 +77,13 @@ def attribute(walker: Walker, value: Value, name: str) -> Value:
     try:
         if isinstance(lookup, types.FunctionType):
             return walker.call(known(lookup), [value, Known(name)])
-        if not (isinstance(lookup, types.WrapperDescriptorType) and _looks_up_as_object(lookup.__objclass__)):
+        if not (isinstance(lookup, types.WrapperDescriptorType) and lookup.__objclass__ in _ORDINARY):
             walker.refuse(f"reads an attribute of an object of the class {cls.__qualname__}")
         return of_instance(walker, value, name)
     except Raised as raised:
         if raised.cls is not AttributeError:
             raise
     return _missing(walker, value, cls, name)
-
-
-def _looks_up_as_object(cls: type) -> bool:
-    """Whether a class that is written in C looks attributes up as `object` does."""
-    return cls in _ORDINARY or (cls.__module__ == "builtins" and cls not in (type, super))
 
 
 def guard_class(walker: Walker, value: Value, cls: type) -> None:
@@ -207,8 +205,10 @@ def bind(walker: Walker, found: Any, value: Value, cls: type, name: str) -> Valu
     getter = type_lookup(type(found), "__get__")
     if getter is ABSENT:
         return known(found, f"{cls.__qualname__}.{name}")
-    if isinstance(value, Tuple) and type(found).__name__ == "_tuplegetter":
-        return value.items[cls._fields.index(name)]  # type: ignore[attr-defined]
+    if type(found).__name__ == "_tuplegetter" and issubclass(cls, tuple):
+        items = walker.sequence(value)
+        assert items is not None
+        return items[cls._fields.index(name)]  # type: ignore[attr-defined]
     if isinstance(getter, types.FunctionType):
         return walker.call(Bound(known(getter), known(found)), [value, known(cls)])
     return walker.refuse(f"reads the attribute {name!r} by a descriptor that is not understood")
@@ -387,7 +387,7 @@ def own_store(walker: Walker, value: Value, name: str, new: Value) -> None:
     is_free = found is ABSENT or not _is_data(found)
     if isinstance(value, Known) and is_free and type_lookup(cls, "__dict__") is not ABSENT:
         instance_entry(walker, value, name)  # guarded, as it has to hold the same at the end
-        walker.state.written[id(value.value), name] = (value.value, new)
+        walker.write(value.value, name, new)
         return
     walker.refuse(f"sets the attribute {name!r} of an object that it did not make")
 
@@ -403,12 +403,13 @@ def delete(walker: Walker, value: Value, name: str) -> None:
         walker.state.attributes[value.identity] = {one: entry for one, entry in held.items() if one != name}
         return
     assert isinstance(value, Known)
-    walker.state.written[id(value.value), name] = (value.value, _DELETED)
+    walker.write(value.value, name, _DELETED)
 
 
 def check_restored(walker: Walker) -> None:
     """Refuses if an object that was not made during the call does not hold at its end what it held before."""
     for (_, name), (held, new) in walker.state.written.items():
+        walker.written_at = walker.writers[id(held), name]
         if isinstance(held, ContextVar):
             walker.refuse(f"sets the context variable {held.name!r}")
         before = object.__getattribute__(held, "__dict__").get(name, ABSENT)

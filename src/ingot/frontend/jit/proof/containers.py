@@ -10,6 +10,7 @@ import ast
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -107,7 +108,9 @@ def hashed(walker: Walker, key: Value) -> Any:
         cls = type(key.value)
         if is_plain(key.value) or walker.type_attribute(cls, "__hash__") in (object.__hash__, type.__hash__):
             return key.value
-        if isinstance(key.value, tuple):
+        if isinstance(key.value, Enum) and walker.type_attribute(cls, "__hash__") is Enum.__hash__:
+            return key.value
+        if type(key.value) is tuple:
             for item in key.value:
                 hashed(walker, known(item))
             return key.value
@@ -221,6 +224,7 @@ _OWN_ITERATION = (
 
 
 def _rows(walker: Walker, value: Value) -> list[Value]:
+    operations.guard_methods(walker, (value,), "__iter__", "unbind")
     meta = operations.meta_of(walker, value)
     if meta.meta is None or meta.meta.dim() == 0:
         walker.refuse("iterates over a tensor whose size is not known here")

@@ -62,18 +62,15 @@ def _name(walker: Walker, node: ast.Name) -> Value:
 def load(walker: Walker, name: str) -> Value:
     name = mangled(walker, name)
     frame: Frame | None = walker.frame
-    if name not in frame.global_names:
-        while frame is not None:
-            if name in frame.names:
-                value = walker.state.frames[frame.identity].get(name)
-                if value is None:
-                    walker.refuse(f"reads the variable {name!r}, which may not be set")
-                return value
-            if name in frame.cells:
-                return _cell(walker, frame.cells[name], name)
-            if frame.parent is None:
-                break
-            frame = frame.parent
+    while frame is not None and name not in frame.global_names:
+        if name in frame.names:
+            value = walker.state.frames[frame.identity].get(name)
+            if value is None:
+                walker.refuse(f"reads the variable {name!r}, which may not be set")
+            return value
+        if name in frame.cells:
+            return _cell(walker, frame.cells[name], name)
+        frame = frame.parent
     return _global(walker, name)
 
 
@@ -257,14 +254,18 @@ def _formatted(walker: Walker, node: ast.FormattedValue) -> Value:
         raise Raised(type(error), str(error)) from None
 
 
+def _capture(frame: Frame | None) -> None:
+    """Notes that what is made here may read the variables of a frame, and of those around it, later."""
+    while frame is not None:
+        frame.is_captured, frame = True, frame.parent
+
+
 def closure(walker: Walker, node: ast.FunctionDef | ast.Lambda) -> Closure:
     arguments = node.args
     defaults = [walker.evaluate(default) for default in arguments.defaults]
     pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     keyword_defaults = {name.arg: walker.evaluate(default) for name, default in pairs if default is not None}
-    frame: Any = walker.frame
-    while frame is not None:
-        frame.is_captured, frame = True, frame.parent
+    _capture(walker.frame)
     return Closure(node, walker.frame, defaults, keyword_defaults)
 
 
@@ -274,7 +275,10 @@ def closure(walker: Walker, node: ast.FunctionDef | ast.Lambda) -> Closure:
 def _comprehension(walker: Walker, node: Any, element: Callable[[], None]) -> None:
     """Walks a comprehension in a frame of its own, as its variables are."""
     names = frozenset(
-        name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)
+        name.id
+        for part in node.generators
+        for name in ast.walk(part.target)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     )
     around = walker.frame
     first = walker.iterate(evaluate(walker, node.generators[0].iter))
@@ -335,6 +339,7 @@ def _dict_comprehension(walker: Walker, node: ast.DictComp) -> Value:
 def _generator(walker: Walker, node: ast.GeneratorExp) -> Value:
     """A generator is walked to its end at once; whoever takes from it makes sure that nothing has changed since."""
     values: list[Value] = []
+    _capture(walker.frame)
     try:
         _comprehension(walker, node, lambda: values.append(evaluate(walker, node.elt)))
     except Raised:

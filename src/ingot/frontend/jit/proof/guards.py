@@ -181,6 +181,19 @@ class ClassName:
 
 
 @dataclass(frozen=True, eq=False)
+class Subclass:
+    """Whether a class counts as a subclass of an abstract one, which may have been registered."""
+
+    cls: type
+    of: type
+    expected: bool
+    text: str
+
+    def holds(self) -> bool:
+        return issubclass(self.cls, self.of) is self.expected
+
+
+@dataclass(frozen=True, eq=False)
 class ObjectClass:
     """The class of an object, where assigning to `__class__` can change it."""
 

@@ -6,6 +6,7 @@ table that reads or changes anything besides its arguments.
 
 from __future__ import annotations
 
+import abc
 import builtins
 import functools
 import inspect
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ingot.frontend.jit.proof import attributes, containers, methods, operations, operators, tables
-from ingot.frontend.jit.proof.guards import ContextValue, Switch, is_plain
+from ingot.frontend.jit.proof.guards import ContextValue, Subclass, Switch, is_plain
 from ingot.frontend.jit.proof.values import (
     MIXED,
     NONE,
@@ -33,6 +34,7 @@ from ingot.frontend.jit.proof.values import (
     Known,
     Raised,
     Super,
+    Tensor,
     Tuple,
     Union,
     Value,
@@ -70,6 +72,8 @@ def handler_of(called: Any) -> Handler | None:
 
 def make_empty(walker: Walker, cls: type, maker: Any) -> Fresh | None:
     """An object of a class before `__init__`, if `__new__` is Python's own."""
+    if walker.type_attribute(cls, "__del__") is not operations.ABSENT:
+        walker.refuse(f"makes an object of the class {cls.__qualname__}, which does something when it is deleted")
     if maker is object.__new__:
         return walker.new(cls, attributes={})
     if maker in (dict.__new__, OrderedDict.__new__) and issubclass(cls, dict):
@@ -122,7 +126,19 @@ def _isinstance(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
     if cls is None:
         return walker.determined(bool) if isinstance(value, Determined) else walker.refuse("asks for an unknown class")
     attributes.guard_class(walker, value, cls)
-    return Known(any(_is_subclass(walker, cls, one) for one in classes))
+    return Known(any(_is_instance(walker, value, cls, one) for one in classes))
+
+
+def _is_instance(walker: Walker, value: Value, cls: type, of: type) -> bool:
+    if of in (torch.nn.Parameter, torch.nn.Buffer) and of not in cls.__mro__ and issubclass(cls, torch.Tensor):
+        # A tensor may say that it is one by an attribute.
+        if isinstance(value, Known):
+            flag = attributes.instance_entry(walker, value, "_is_param" if of is torch.nn.Parameter else "_is_buffer")
+            return flag is not None and bool(walker.truth(flag))
+        if not (isinstance(value, Tensor) and value.is_new):
+            walker.refuse(f"asks whether a tensor is a {of.__name__}")
+        return False
+    return _is_subclass(walker, cls, of)
 
 
 def _is_subclass(walker: Walker, cls: type, of: type) -> bool:
@@ -131,14 +147,15 @@ def _is_subclass(walker: Walker, cls: type, of: type) -> bool:
     check = walker.type_attribute(type(of), "__instancecheck__")
     if check is type.__instancecheck__:
         return False
-    if of is torch.nn.Parameter or of is torch.nn.Buffer or of is torch.Tensor:
-        return False  # those that are tell by an attribute, which only their subclasses' objects have
-    if type(of).__module__ in ("abc", "typing") or type(of) in _PLAIN_CHECKS:
-        return issubclass(cls, of)  # registered subclasses; the answer is kept by the class itself
-    return walker.refuse(f"asks for the class {of.__qualname__}, which answers in its own way")
-
-
-_PLAIN_CHECKS = (type(torch.FloatTensor),)
+    if of in (torch.nn.Parameter, torch.nn.Buffer, torch.Tensor):
+        return False
+    hook = walker.type_attribute(of, "__subclasshook__")
+    own = of.__module__ in ("collections.abc", "typing", "numbers", "abc")
+    if check is not abc.ABCMeta.__instancecheck__ or not (own or hook is object.__dict__["__subclasshook__"]):
+        walker.refuse(f"asks for the class {of.__qualname__}, which answers in its own way")
+    found = issubclass(cls, of)
+    walker.guard((Subclass, cls, of), lambda: Subclass(cls, of, found, f"{of.__qualname__} of {cls.__qualname__}"))
+    return found
 
 
 def _issubclass(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
@@ -495,7 +512,7 @@ def _context_set(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
         walker.refuse("sets a context variable that is not known")
     variable = args[0].value
     before = walker.state.written.get((id(variable), None))
-    walker.state.written[id(variable), None] = (variable, args[1])
+    walker.write(variable, None, args[1])
     token = walker.new(_Token, attributes={})
     walker.tokens[token.identity] = (variable, before)
     return token

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -72,6 +72,18 @@ def constant_of(walker: Walker, value: Value) -> torch.Tensor | None:
     return None
 
 
+def guard_methods(walker: Walker, values: Sequence[Value], *names: str) -> None:
+    """Guards that operators of tensors are PyTorch's own."""
+    for value in values:
+        cls = walker.class_of(value)
+        if cls is None or not issubclass(cls, torch.Tensor):
+            continue
+        for name in names:
+            found = walker.type_attribute(cls, name)
+            if isinstance(found, types.FunctionType) and not str(found.__module__).startswith("torch"):
+                walker.refuse(f"uses {name} of tensors, which is replaced")
+
+
 # --- operating --------------------------------------------------------------------------------------------------------
 
 
@@ -83,7 +95,7 @@ def operate(
     name: str,
     writes: bool = False,
 ) -> Value:
-    short = getattr(function, "__name__", name)
+    short = getattr(function, "__name__", name).split(".")[0]
     if short in tables.REFUSED or (short.startswith("_") and not short.startswith(tables.PRIVATE)):
         walker.refuse(f"calls {name}, which is not an operation on tensors alone")
     if "out" in kwargs and not (isinstance(kwargs["out"], Known) and kwargs["out"].value is None):
@@ -291,6 +303,7 @@ def metadata(walker: Walker, value: Value, name: str) -> Value:
 
 def index(walker: Walker, value: Value, key: Value) -> Value:
     tensor = meta_of(walker, value)
+    guard_methods(walker, (value,), "__getitem__")
     if any(_may_be_mask(walker, part) for part in _flat(walker, [key])):
         walker.refuse("takes elements by a mask: how many there are depends on values")
     if tensor.meta is None:
@@ -299,6 +312,7 @@ def index(walker: Walker, value: Value, key: Value) -> Value:
 
 
 def store(walker: Walker, value: Value, key: Value, new: Value) -> None:
+    guard_methods(walker, (value,), "__setitem__")
     has_mask = any(_may_be_mask(walker, part) for part in _flat(walker, [key]))
     if has_mask and not plain(new):
         walker.refuse("sets elements by a mask: how many there are depends on values")

@@ -86,6 +86,7 @@ def binary(walker: Walker, node: type, left: Value, right: Value) -> Value:
     if plain(left) and plain(right) and not _is_long(node, left, right):
         return computed(function, left.value, right.value)  # type: ignore[attr-defined]
     if (is_tensor(left) or is_tensor(right)) and _is_operand(left) and _is_operand(right):
+        operations.guard_methods(walker, (left, right), f"__{name}__", f"__r{name}__")
         return operations.operate(walker, function, [left, right], {}, f"the operator {name}")
     sequence = containers.sequence_operator(walker, node, left, right)
     if sequence is not None:
@@ -127,6 +128,7 @@ def in_place(walker: Walker, node: type, left: Value, right: Value) -> Value:
     if is_tensor(left):
         if not _is_operand(right):
             walker.refuse("changes a tensor in place by an object that is not understood")
+        operations.guard_methods(walker, (left, right), *(f"__{kind}{_BINARY[node][1]}__" for kind in ("i", "", "r")))
         operations.operate(walker, _IN_PLACE[node], [left, right], {}, "an operator in place", writes=True)
         return left
     if isinstance(left, Fresh) and left.cls is list and node is ast.Add:
@@ -148,6 +150,7 @@ def unary(walker: Walker, node: type, value: Value) -> Value:
     if plain(value):
         return computed(function, value.value)  # type: ignore[attr-defined]
     if is_tensor(value):
+        operations.guard_methods(walker, (value,), name)
         return operations.operate(walker, function, [value], {}, f"the operator {name}")
     if isinstance(value, Determined):
         return walker.determined()
@@ -184,6 +187,7 @@ def _ordered(walker: Walker, node: type, left: Value, right: Value) -> Value:
         return computed(function, left.value, right.value)  # type: ignore[attr-defined]
     if is_tensor(left) or is_tensor(right):
         if _is_operand(left) and _is_operand(right):
+            operations.guard_methods(walker, (left, right), name, reflected)
             return operations.operate(walker, function, [left, right], {}, f"the operator {name}")
         walker.refuse("compares a tensor with an object that is not understood")
     if _is_simple(left) and _is_simple(right):
@@ -232,25 +236,22 @@ def _is(walker: Walker, left: Value, right: Value) -> bool | None:
                 return False if other.cls is not None and other.cls is not type(one.value) else None
             return False
     if isinstance(left, Known) and isinstance(right, Known):
-        if not is_plain(left.value) or not is_plain(right.value):
-            return left.value is right.value
-        if type(left.value) in (torch.dtype, torch.layout, torch.memory_format):
+        if not (is_plain(left.value) and is_plain(right.value)) or type(left.value) in _UNIQUE:
             return left.value is right.value
         if type(left.value) is not type(right.value):
             return False
-    if isinstance(left, Fresh) and isinstance(right, Fresh) and not (left.is_callers and right.is_callers):
+    elif isinstance(left, Fresh) and isinstance(right, Fresh) and not (left.is_callers and right.is_callers):
         return left.identity == right.identity
-    if isinstance(left, Closure) and isinstance(right, Closure):
+    elif isinstance(left, Closure) and isinstance(right, Closure):
         return left is right
-    if not (is_tensor(left) and is_tensor(right)) and {type(left), type(right)} <= {Known, Fresh, Tensor, Closure}:
-        for one, other in ((left, right), (right, left)):
-            if isinstance(one, Known) and not (isinstance(other, Fresh) and other.is_callers):
-                return False
-        if type(left) is not type(right):
+    elif {type(left), type(right)} <= {Known, Fresh, Tensor, Closure} and not (is_tensor(left) and is_tensor(right)):
+        is_callers = any(isinstance(one, Fresh) and one.is_callers for one in (left, right))
+        if type(left) is not type(right) and not (is_callers and Known in (type(left), type(right))):
             return False
     return walker.refuse("asks whether two objects are the same one, which is not known here")
 
 
+_UNIQUE = (torch.dtype, torch.layout, torch.memory_format)
 _SINGLETON_TYPES = (type(None), bool, type(...), type(NotImplemented))
 
 
@@ -271,6 +272,7 @@ def truth(walker: Walker, value: Value) -> bool | None:
             outcomes = {truth(walker, one) for one in value.values}
             return outcomes.pop() if len(outcomes) == 1 else None
     if is_tensor(value):
+        operations.guard_methods(walker, (value,), "__bool__")
         constant = operations.constant_of(walker, value)
         if constant is None or constant.numel() != 1:
             walker.refuse("decides by the values of a tensor")

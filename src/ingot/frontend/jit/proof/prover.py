@@ -67,6 +67,8 @@ def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof
         return Refusal(f"raises {raised.cls.__name__}: {raised}", walker.place())
     except RecursionError:
         return Refusal("calls are nested too deeply", walker.place())
+    except Exception as error:  # whatever the walk does not foresee is not proven
+        return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
     return Proof(list(walker.guards.values()), arguments, list(walker.absent))
 
 

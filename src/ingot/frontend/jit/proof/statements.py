@@ -84,9 +84,10 @@ def _augmented(walker: Walker, node: ast.AugAssign) -> bool:
         return True
     base = walker.evaluate(target.value)
     if isinstance(target, ast.Attribute):
-        current = walker.attribute(base, target.attr)
+        name = expressions.mangled(walker, target.attr)
+        current = walker.attribute(base, name)
         result = operators.in_place(walker, type(node.op), current, walker.evaluate(node.value))
-        attributes.store(walker, base, target.attr, result)
+        attributes.store(walker, base, name, result)
     else:
         key = walker.evaluate(target.slice)
         current = containers.item(walker, base, key)

@@ -56,6 +56,9 @@ class Walker:
         """Changes of what was made during the call: generators are walked ahead of time, and must not notice."""
         self.sources: dict[int, Any] = {}
         """Of iterators: what they must find unchanged."""
+        self.writers: dict[tuple[int, str | None], str] = {}
+        """Where places of known objects were written."""
+        self.written_at = "?:0"
         self.tokens: dict[int, Any] = {}
         """Of tokens of context variables: the variable, and what it was set to before."""
         self.absent: dict[tuple[tuple[Any, ...], str], None] = {}
@@ -80,7 +83,7 @@ class Walker:
             if "/torch/" not in frame.file:
                 return f"{frame.file}:{line}"
             line = frame.called_at
-        return f"{self.stack[0].file}:{self.line}" if self.stack else "?:0"
+        return f"{self.stack[0].file}:{self.line}" if self.stack else self.written_at
 
     def refuse(self, reason: str) -> NoReturn:
         raise Refused(reason, self.place())
@@ -115,6 +118,11 @@ class Walker:
 
     def guard_function(self, function: types.FunctionType) -> None:
         self.guard((FunctionCode, id(function)), lambda: FunctionCode.of(function))
+
+    def write(self, held: Any, name: str | None, new: Any) -> None:
+        """Notes that an object that was not made during the call holds something else for a while."""
+        self.state.written[id(held), name] = (held, new)
+        self.writers[id(held), name] = self.place()
 
     # --- branching
 
