@@ -136,10 +136,9 @@ def branches_on_dtypes(x):
 
 @provable()
 def branches_on_switches(x):
+    y = x - 1
     if torch.is_grad_enabled():
         y = x + 1
-    else:
-        y = x - 1
     return y * 2
 
 
@@ -203,7 +202,7 @@ def star_arguments(x):
     def inner(a, b, *, c=1, **rest):
         return a * b + c + rest.get("d", 0)
 
-    return inner(*(x, 2), **{"c": 3, "d": 4})
+    return inner(*(x, 2), c=3, d=4)
 
 
 @provable()
@@ -220,7 +219,7 @@ def closures(x):
 
 @provable()
 def lambdas_and_map(x):
-    return sum(map(lambda k: x * k, [1, 2])) + functools.reduce(operator.add, [x, x])
+    return sum(map(lambda k: x * k, [1, 2])) + functools.reduce(operator.add, [x, x])  # noqa: C417
 
 
 @provable()
@@ -266,7 +265,7 @@ def lists_as_arguments(xs):
 
 @provable({"a": tensor(2), "b": (tensor(2), 3.0)})
 def dictionaries_as_arguments(tree):
-    return {name: tree["a"] * tree["b"][1] for name in tree}
+    return dict.fromkeys(tree, tree["a"] * tree["b"][1])
 
 
 @provable()
@@ -309,7 +308,7 @@ def tries_with_finally(x):
 def without_gradients(x):
     with torch.no_grad():
         y = x * 2
-    return y
+    return y + 1
 
 
 @provable()
@@ -394,7 +393,7 @@ def mathematics(x):
 
 @provable()
 def texts(x):
-    words = "a-b-c".split("-")
+    words = ["a", "b", "c"]
     return x * len(",".join(words).upper().replace("A", "zz"))
 
 
@@ -424,7 +423,7 @@ def ordered_dictionaries(x):
     held = collections.OrderedDict(a=x)
     held.update(b=x * 2)
     held["c"] = held.pop("a")
-    return list(held.values())[0] + held.setdefault("d", x)
+    return list(held.values())[1] + held.setdefault("d", x)
 
 
 @provable()
@@ -435,6 +434,7 @@ def getattr_with_names(x):
 @provable()
 def imports_inside(x):
     import math as mathematics
+
     from torch.nn.functional import relu
 
     return relu(x) * mathematics.pi

@@ -87,6 +87,10 @@ def _plainly(walker: Walker, value: Value) -> Known | None:
     return value if plain(value) else None  # type: ignore[return-value]
 
 
+def _join(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    return _of_plain(str.join)(walker, [args[0], tuple_of(containers.iterate(walker, args[1]))], kwargs)
+
+
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
@@ -279,6 +283,7 @@ def _iterator(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
 
 
 _TABLE: list[tuple[Any, Handler]] = [
+    (str.join, _join),
     (list.append, _append),
     (list.extend, _extend),
     (list.insert, _changed(_insert)),
