@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import types
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -159,8 +160,8 @@ def _run(walker: Walker, frame: Frame, source: Source, names: Arguments) -> Valu
 def bind_arguments(
     walker: Walker,
     parameters: ast.arguments,
-    defaults: list[Value],
-    keyword_defaults: Arguments,
+    defaults: Sequence[Value],
+    keyword_defaults: Mapping[str, Value],
     args: list[Value],
     kwargs: Arguments,
 ) -> Arguments:

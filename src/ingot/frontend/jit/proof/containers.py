@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import types
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -289,7 +290,7 @@ def item(walker: Walker, value: Value, key: Value) -> Value:
     if isinstance(value, Known) and isinstance(value.value, type):
         if value.value not in (list, dict, tuple, set) or not isinstance(key, Known):
             walker.refuse("takes an item of a class")
-        return known(value.value[key.value])  # a type with its parameters
+        return known(types.GenericAlias(value.value, key.value))
     method = walker.method(value, "__getitem__")
     if method is None:
         walker.refuse("takes an item of an object that is not understood")

@@ -197,6 +197,13 @@ def _dict_copy(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
     return walker.new(dict, dict(containers.mapping(walker, args[0])))
 
 
+def _from_keys(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    if not isinstance(args[0], Known) or args[0].value is not dict:
+        walker.refuse("calls fromkeys of a class that is not understood")
+    keys = [containers.hashed(walker, key) for key in containers.iterate(walker, args[1])]
+    return walker.new(dict, dict.fromkeys(keys, args[2] if len(args) > 2 else NONE))
+
+
 def _clear(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
     made = _own(walker, args[0])
     containers.write(walker, made, type(containers.contents(walker, made))())
@@ -284,6 +291,7 @@ def _iterator(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
 
 _TABLE: list[tuple[Any, Handler]] = [
     (str.join, _join),
+    (dict.__dict__["fromkeys"], _from_keys),
     (list.append, _append),
     (list.extend, _extend),
     (list.insert, _changed(_insert)),

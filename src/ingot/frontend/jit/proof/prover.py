@@ -89,7 +89,9 @@ def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list
         made.is_callers = True
         return made
     if kind is dict and all(map(is_plain, value)):
-        made = walker.new(dict, {key: _abstract(walker, item, (*path, key), arguments) for key, item in value.items()})
+        made = walker.new(
+            dict, {key: _abstract(walker, item, (*path, key), arguments) for key, item in dict.items(value)}
+        )
         made.is_callers = True
         return made
     arguments.append(Argument(path, value))

@@ -162,9 +162,8 @@ def dataclass_initialiser(cls: type, function: types.FunctionType) -> Source | N
 
 
 def _written_again(cls: type, fields: dict[str, Any], code: types.CodeType) -> Source | None:
-    names = [
-        field.name for field in fields.values() if field.init and field._field_type is not dataclasses._FIELD_CLASSVAR
-    ]  # type: ignore[attr-defined]
+    kinds = [vars(dataclasses)["_FIELD"], vars(dataclasses)["_FIELD_INITVAR"]]
+    names = [field.name for field in fields.values() if field.init and field._field_type in kinds]
     positional = code.co_varnames[1 : code.co_argcount]
     keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     if sorted(names) != sorted((*positional, *keyword)):

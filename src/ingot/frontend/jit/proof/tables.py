@@ -18,154 +18,57 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_NATIVE: list[Any] = [torch._C._nn, torch._C._linalg, torch._C._fft, torch._C._special]
-_VARIABLE = frozenset(dir(torch._C._VariableFunctions))
+def _native(name: str) -> Any:
+    return getattr(torch._C, name)
+
+
+_VARIABLE = frozenset(dir(_native("_VariableFunctions")))
 
 OPERATIONS: dict[int, Any] = {
     id(function): function
-    for module in _NATIVE
-    for function in vars(module).values()
+    for module in ("_nn", "_linalg", "_fft", "_special")
+    for function in vars(_native(module)).values()
     if isinstance(function, types.BuiltinFunctionType)
 } | {
     id(function): function
-    for name, function in [
-        *vars(torch).items(),
-        *((name, getattr(torch._C._VariableFunctions, name)) for name in _VARIABLE),
-    ]
-    if name in _VARIABLE and isinstance(function, types.BuiltinFunctionType)
+    for name in _VARIABLE
+    for function in (vars(torch).get(name), getattr(_native("_VariableFunctions"), name))
+    if isinstance(function, types.BuiltinFunctionType)
 }
 """By identity; the functions are held, so that no other object takes the identity of one of them."""
 
-REFUSED = frozenset(
-    [
-        "item",
-        "tolist",
-        "numpy",
-        "__array__",
-        "__bool__",
-        "__int__",
-        "__float__",
-        "__index__",
-        "__complex__",
-        "__contains__",
-        "__dlpack__",
-        "__reversed__",
-        "set_",
-        "set_data",
-        "resize_",
-        "resize_as_",
-        "resize_as_sparse_",
-        "data_ptr",
-        "storage",
-        "untyped_storage",
-        "storage_offset",
-        "storage_type",
-        "requires_grad_",
-        "register_hook",
-        "register_post_accumulate_grad_hook",
-        "retain_grad",
-        "backward",
-        "detach_",
-        "share_memory_",
-        "t_",
-        "transpose_",
-        "squeeze_",
-        "unsqueeze_",
-        "swapaxes_",
-        "swapdims_",
-        "as_strided_",
-        "rename_",
-        "apply_",
-        "map_",
-        "map2_",
-        "new",
-        "record_stream",
-        "from_file",
-        "from_numpy",
-        "frombuffer",
-        "is_set_to",
-        "is_shared",
-        "is_pinned",
-        "is_inference",
-        "is_distributed",
-        "equal",
-        "allclose",
-        "is_nonzero",
-        "nonzero",
-        "argwhere",
-        "masked_select",
-        "unique",
-        "unique_consecutive",
-        "bincount",
-        "combinations",
-        "data_ptr",
-        "get_device",
-    ]
+REFUSED = _words(
+    """
+    item tolist numpy __array__ __bool__ __int__ __float__ __index__ __complex__ __contains__ __dlpack__
+    __reversed__ set_ set_data resize_ resize_as_ resize_as_sparse_ data_ptr storage untyped_storage storage_offset
+    storage_type requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad backward detach_
+    share_memory_ t_ transpose_ squeeze_ unsqueeze_ swapaxes_ swapdims_ as_strided_ rename_ apply_ map_ map2_ new
+    record_stream from_file from_numpy frombuffer is_set_to is_shared is_pinned is_inference is_distributed equal
+    allclose is_nonzero nonzero argwhere masked_select unique unique_consecutive bincount combinations get_device
+    """
 )
 """Methods and functions that read values, or change or show what no recording keeps."""
 PRIVATE = ("__", "_foreach_", "_softmax", "_log_softmax", "_weight_norm", "_fused_")
 """How names of operations begin that begin with an underscore."""
 
-FACTORIES = frozenset(
-    [
-        "arange",
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "eye",
-        "linspace",
-        "logspace",
-        "rand",
-        "randn",
-        "randint",
-        "randperm",
-        "tensor",
-        "as_tensor",
-        "range",
-        "tril_indices",
-        "triu_indices",
-        "empty_strided",
-        "hann_window",
-        "hamming_window",
-        "bartlett_window",
-        "blackman_window",
-        "kaiser_window",
-        "scalar_tensor",
-        "complex_",
-        "normal",
-    ]
+FACTORIES = _words(
+    """
+    arange zeros ones empty full eye linspace logspace rand randn randint randperm tensor as_tensor range
+    tril_indices triu_indices empty_strided hann_window hamming_window bartlett_window blackman_window kaiser_window
+    scalar_tensor normal
+    """
 )
 DETERMINISTIC_FACTORIES = _words(
     """
     arange zeros ones full eye tensor tril_indices triu_indices scalar_tensor
     """
 )
-RANDOM = frozenset(
-    [
-        "rand",
-        "randn",
-        "randint",
-        "randperm",
-        "normal",
-        "bernoulli",
-        "multinomial",
-        "poisson",
-        "dropout",
-        "alpha_dropout",
-        "feature_dropout",
-        "feature_alpha_dropout",
-        "native_dropout",
-        "rrelu",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-        "empty",
-        "empty_like",
-        "new_empty",
-        "empty_strided",
-        "new_empty_strided",
-    ]
+RANDOM = _words(
+    """
+    rand randn randint randperm normal bernoulli multinomial poisson dropout alpha_dropout feature_dropout
+    feature_alpha_dropout native_dropout rrelu rand_like randn_like randint_like empty empty_like new_empty
+    empty_strided new_empty_strided
+    """
 )
 """Functions whose results differ from call to call, although their arguments do not."""
 EXACT = frozenset([torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
@@ -174,19 +77,10 @@ ARGUMENT_TYPES = (int, float, bool, complex, str)
 
 UNSURE = frozenset(["stride", "is_contiguous", "is_non_overlapping_and_dense"])
 """What tensors without memory may answer differently than tensors with memory do."""
-BY_DTYPE = frozenset(
-    [
-        "dtype",
-        "itemsize",
-        "nbytes",
-        "is_floating_point",
-        "is_complex",
-        "is_signed",
-        "element_size",
-        "type",
-        "result_type",
-        "can_cast",
-    ]
+BY_DTYPE = _words(
+    """
+    dtype itemsize nbytes is_floating_point is_complex is_signed element_size type result_type can_cast
+    """
 )
 METADATA: dict[str, type] = {
     "shape": torch.Size,
@@ -215,46 +109,11 @@ ON_DEVICE = {
     "is_vulkan": "vulkan",
     "is_maia": "maia",
 }
-OPERATORS = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "pow",
-        "matmul",
-        "and_",
-        "or_",
-        "xor",
-        "lshift",
-        "rshift",
-        "neg",
-        "pos",
-        "invert",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-    ]
-    + [
-        "iadd",
-        "isub",
-        "imul",
-        "itruediv",
-        "ifloordiv",
-        "imod",
-        "ipow",
-        "imatmul",
-        "iand",
-        "ior",
-        "ixor",
-        "ilshift",
-        "irshift",
-    ]
+OPERATORS = _words(
+    """
+    add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift neg pos invert eq ne lt le gt ge iadd
+    isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift
+    """
 )
 
 _OPAQUE = {
@@ -272,11 +131,11 @@ OPAQUE = frozenset(
     if isinstance(function := vars(owner).get(name) or getattr(owner, name, None), types.FunctionType)
 )
 """Python functions of PyTorch's that are taken as one operation, instead of being walked."""
-READ_BY_OPAQUE: dict[str, dict[str, Any]] = {
+READ_BY_OPAQUE: dict[str, Any] = {
     "torch": vars(torch),
     "torch.functional": vars(torch.functional),
     "torch.nn.functional": vars(torch.nn.functional),
-    "torch._C._nn": vars(torch._C._nn),
+    "torch._C._nn": vars(_native("_nn")),
 }
 
 SETTINGS = frozenset([torch.no_grad, torch.enable_grad, torch.inference_mode, torch.autocast])
@@ -290,7 +149,7 @@ MAY_RETURN_ARGUMENT = _words(
 )
 """Operations that may give one of their arguments itself; those in place do, too."""
 SWITCHES: list[Any] = [
-    getattr(torch._C, f"_get_{name}")
+    _native(f"_get_{name}")
     for name in _words(
         """
         cudnn_enabled cudnn_benchmark cudnn_deterministic cudnn_allow_tf32 cublas_allow_tf32 mkldnn_enabled
