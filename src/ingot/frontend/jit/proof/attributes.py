@@ -28,6 +28,7 @@ from ingot.frontend.jit.proof.guards import (
 from ingot.frontend.jit.proof.values import (
     MIXED,
     Bound,
+    Closure,
     Determined,
     Fresh,
     Known,
@@ -263,6 +264,8 @@ def _of_native(walker: Walker, found: Any, value: Value, name: str) -> Value:
             return copy
     if isinstance(value, Determined):
         return walker.determined()
+    if isinstance(value, Closure) and name == "__name__":
+        return known(getattr(value.node, "name", "<lambda>"))
     return walker.refuse(f"reads the attribute {name!r} by native code that is not understood")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ingot.frontend.jit.proof import expressions, tables
-from ingot.frontend.jit.proof.values import NONE, Determined, Known, Raised, Refused, Value
+from ingot.frontend.jit.proof.values import NONE, Determined, Known, Raised, Refused, Tuple, Value
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walker import Walker
@@ -55,10 +55,12 @@ def _run_caught(walker: Walker, node: ast.Try) -> bool:
 def _handle(walker: Walker, node: ast.Try, raised: Raised) -> bool:
     for handler in node.handlers:
         if handler.type is not None:
-            classes = walker.evaluate(handler.type)
-            if not isinstance(classes, Known):
-                walker.refuse("catches exceptions of classes that are not known")
-            if not issubclass(raised.cls, classes.value):
+            value = walker.evaluate(handler.type)
+            classes = walker.sequence(value) if isinstance(value, Tuple) else [value]
+            for one in classes or []:
+                if not isinstance(one, Known):
+                    walker.refuse("catches exceptions of classes that are not known")
+            if not issubclass(raised.cls, tuple(one.value for one in classes or [])):  # type: ignore[attr-defined]
                 continue
         if handler.name:
             if raised.value is None or isinstance(raised.value, Known):

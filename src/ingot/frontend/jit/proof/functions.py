@@ -10,6 +10,8 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ingot.frontend.jit.proof import containers, methods, operations, operators
 from ingot.frontend.jit.proof.values import (
     Determined,
@@ -54,7 +56,8 @@ def pure(function: Callable[..., Any], cls: type | None = None) -> Handler:
 def len_(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
     value = args[0]
     if is_tensor(value):
-        shape = walker.attribute(value, "shape")
+        operations.guard_methods(walker, (value,), "__len__")
+        shape = operations.metadata(walker, value, "shape")
         return containers.item(walker, shape, Known(0))
     size = containers.size(walker, value)
     if size is not None:
@@ -192,6 +195,13 @@ def sum_(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
     for item in containers.iterate(walker, args[0]):
         total = operators.binary(walker, operators.NODES[operator.add], total, item)
     return total
+
+
+def absolute(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    if not is_tensor(args[0]):
+        return pure(abs)(walker, args, kwargs)
+    operations.guard_methods(walker, (args[0],), "__abs__")
+    return operations.operate(walker, torch.abs, args, {}, "abs")
 
 
 def reduce(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:

@@ -8,6 +8,7 @@ are compared by identity, plain values by type and value, so that 1, True and 1.
 from __future__ import annotations
 
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -89,7 +90,7 @@ class DictItems:
     def holds(self) -> bool:
         if len(self.dictionary) != len(self.expected):
             return False
-        pairs = zip(dict.items(self.dictionary), self.expected, strict=True)
+        pairs = zip(dict_items(self.dictionary), self.expected, strict=True)
         return all(is_same(found[0], entry[0]) and is_same(found[1], entry[1]) for found, entry in pairs)
 
 
@@ -297,6 +298,11 @@ def tensor_metadata(tensor: torch.Tensor) -> tuple[Any, ...]:
     with torch._C.DisableTorchFunction():
         parts = (tensor.dtype, tensor.device, tensor.shape, tensor.layout, tensor.requires_grad)
         return (*parts, tensor.stride()) if tensor.layout == torch.strided else parts
+
+
+def dict_items(dictionary: dict[Any, Any]) -> tuple[tuple[Any, Any], ...]:
+    """The entries in the order in which iterating gives them: an OrderedDict keeps one of its own."""
+    return tuple(OrderedDict.items(dictionary) if isinstance(dictionary, OrderedDict) else dict.items(dictionary))
 
 
 def type_lookup(cls: type, name: str) -> Any:

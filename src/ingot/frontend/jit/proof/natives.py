@@ -84,6 +84,7 @@ _TABLE: dict[Any, Handler] = {
     iter: functions.iter_,
     next: functions.next_,
     sum: functions.sum_,
+    abs: functions.absolute,
     functools.reduce: functions.reduce,
     any: functions.any_(True),
     all: functions.any_(False),
@@ -122,7 +123,6 @@ _TABLE: dict[Any, Handler] = {
     **{
         function: functions.pure(function)
         for function in [
-            abs,
             round,
             divmod,
             pow,

@@ -110,9 +110,19 @@ def _is_long(node: type, left: Value, right: Value) -> bool:
     return len(numbers) == 2 and abs(numbers[1]) * max(numbers[0].bit_length(), 1) > 10_000
 
 
+_NUMBERS = (int, float, bool, complex)
+
+
 def _special(walker: Walker, left: Value, right: Value, name: str, reflected: str) -> Value:
     """An operator that a class of the user's defines."""
-    for one, other, method in ((left, right, name), (right, left, reflected)):
+    sides = [(left, right, name), (right, left, reflected)]
+    ours, theirs = walker.class_of(left), walker.class_of(right)
+    if ours is not None and theirs is not None and ours is not theirs and issubclass(theirs, ours):
+        if walker.type_attribute(theirs, reflected) is not walker.type_attribute(ours, reflected):
+            sides.reverse()
+    for one, other, method in sides:
+        if walker.class_of(one) in _NUMBERS and not _is_simple(other):
+            continue  # numbers leave operands that are not numbers to these
         function = walker.method(one, method)
         if function is None:
             continue

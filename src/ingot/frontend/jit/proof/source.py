@@ -170,7 +170,7 @@ def _written_again(cls: type, fields: dict[str, Any], code: types.CodeType) -> S
         return None
     signature = ", ".join([code.co_varnames[0], *positional, *(["*", *keyword] if keyword else [])])
     first = code.co_varnames[0]
-    lines = [f"  {first}.{name}={name}" for name in names]
+    lines = [f"  {_stored(cls, first, name, code)}" for name in names]
     if "__post_init__" in code.co_names:
         lines.append(f"  {first}.__post_init__()")
     text = f"def around({', '.join(code.co_freevars)}):\n def __init__({signature}):\n" + "\n".join(
@@ -185,6 +185,21 @@ def _written_again(cls: type, fields: dict[str, Any], code: types.CodeType) -> S
             assert isinstance(node, ast.FunctionDef)
             return Source(node, None, False)
     return None
+
+
+_FACTORIES = {"_HAS_DEFAULT_FACTORY": "_dflt_{}", "__dataclass_HAS_DEFAULT_FACTORY__": "__dataclass_dflt_{}__"}
+"""How versions of Python name what makes a default, by how they name its absence."""
+
+
+def _stored(cls: Any, first: str, name: str, code: types.CodeType) -> str:
+    """The line of an `__init__` that sets an attribute."""
+    value = name
+    for marker, factory in _FACTORIES.items():
+        if factory.format(name) in code.co_freevars:
+            value = f"{factory.format(name)}() if {name} is {marker} else {name}"
+    if cls.__dataclass_params__.frozen:
+        return f'__dataclass_builtins_object__.__setattr__({first},"{name}",{value})'
+    return f"{first}.{name}={value}"
 
 
 def _does_the_same(one: types.CodeType, other: types.CodeType) -> bool:

@@ -17,7 +17,15 @@ from typing import Any, NoReturn
 import torch
 
 from ingot.frontend.jit.proof import attributes, calls, containers, expressions, operators, statements
-from ingot.frontend.jit.proof.guards import DictEntry, DictItems, FunctionCode, Guard, TypeAttribute, type_lookup
+from ingot.frontend.jit.proof.guards import (
+    DictEntry,
+    DictItems,
+    FunctionCode,
+    Guard,
+    TypeAttribute,
+    dict_items,
+    type_lookup,
+)
 from ingot.frontend.jit.proof.source import Source
 from ingot.frontend.jit.proof.values import (
     Closure,
@@ -112,7 +120,7 @@ class Walker:
 
     def entries(self, dictionary: dict[Any, Any], text: str) -> tuple[tuple[Any, Any], ...]:
         """All entries of a dictionary, guarded."""
-        found = tuple(dict.items(dictionary))
+        found = dict_items(dictionary)
         self.guard((DictItems, id(dictionary)), lambda: DictItems(dictionary, found, text))
         return found
 
