@@ -53,6 +53,7 @@ _ORDINARY = frozenset(
     + [ContextVar, OrderedDict, torch._C.TensorBase, torch.finfo, torch.iinfo, torch.dtype, functools.partial]
 )
 """Classes written in C that look attributes up as `object` does."""
+HEAP_TYPE = 1 << 9
 _DELETED = Known(ABSENT)
 
 
@@ -88,9 +89,16 @@ def attribute(walker: Walker, value: Value, name: str) -> Value:
 
 
 def guard_class(walker: Walker, value: Value, cls: type) -> None:
-    if isinstance(value, Known) and cls.__flags__ & (1 << 9):
+    if isinstance(value, Known) and cls.__flags__ & HEAP_TYPE:
         held = value.value
         walker.guard((ObjectClass, id(held)), lambda: ObjectClass(held, cls, f"{value.name}.__class__"))
+
+
+def guard_order(walker: Walker, cls: type) -> None:
+    """Guards the method resolution order of a class, which assigning to `__bases__` changes."""
+    if cls.__flags__ & HEAP_TYPE:
+        order, text = cls.__mro__, f"{cls.__qualname__}.__mro__"
+        walker.guard((ClassName, cls, "__mro__"), lambda: ClassName(cls, "__mro__", order, text))
 
 
 def _missing(walker: Walker, value: Value, cls: type, name: str) -> Value:
@@ -129,7 +137,7 @@ def of_instance(walker: Walker, value: Value, name: str) -> Value:
     cls = walker.class_of(value)
     assert cls is not None
     found = walker.type_attribute(cls, name)
-    if found is not ABSENT and _is_data(found):
+    if found is not ABSENT and _is_data(walker, found):
         return bind(walker, found, value, cls, name)
     held = instance_entry(walker, value, name)
     if held is not None:
@@ -145,9 +153,9 @@ def of_instance(walker: Walker, value: Value, name: str) -> Value:
     raise Raised(AttributeError, f"{cls.__qualname__} has no attribute {name!r}")
 
 
-def _is_data(found: Any) -> bool:
+def _is_data(walker: Walker, found: Any) -> bool:
     cls = type(found)
-    return type_lookup(cls, "__set__") is not ABSENT or type_lookup(cls, "__delete__") is not ABSENT
+    return any(walker.type_attribute(cls, name) is not ABSENT for name in ("__set__", "__delete__"))
 
 
 def instance_entry(walker: Walker, value: Value, name: str) -> Value | None:
@@ -203,7 +211,7 @@ def bind(walker: Walker, found: Any, value: Value, cls: type, name: str) -> Valu
         held = instance_entry(walker, value, f"_{name}_")
         if held is not None and type(found).__module__ in ("enum", "types"):
             return held
-    getter = type_lookup(type(found), "__get__")
+    getter = walker.type_attribute(type(found), "__get__")
     if getter is ABSENT:
         return known(found, f"{cls.__qualname__}.{name}")
     if type(found).__name__ == "_tuplegetter" and issubclass(cls, tuple):
@@ -290,7 +298,7 @@ def _of_class(walker: Walker, value: Known, name: str) -> Value:
         member = walker.entry(cls._member_map_, name, ABSENT, f"{cls.__qualname__}.{name}")
         return known(member, f"{cls.__qualname__}.{name}")
     of_meta = type_lookup(meta, name)
-    if of_meta is not ABSENT and _is_data(of_meta):
+    if of_meta is not ABSENT and _is_data(walker, of_meta):
         if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__class__"):
             found = getattr(cls, name)
             walker.guard((ClassName, cls, name), lambda: ClassName(cls, name, found, f"{cls.__qualname__}.{name}"))
@@ -314,7 +322,7 @@ def _bind_class(walker: Walker, found: Any, cls: type, name: str) -> Value:
     if isinstance(found, types.ClassMethodDescriptorType):
         return Bound(known(found, name), known(cls))
     unchanged = (types.FunctionType, property, *_METHODS, types.GetSetDescriptorType, types.MemberDescriptorType)
-    if isinstance(found, unchanged) or type_lookup(type(found), "__get__") is ABSENT:
+    if isinstance(found, unchanged) or walker.type_attribute(type(found), "__get__") is ABSENT:
         return known(found, f"{cls.__qualname__}.{name}")
     if isinstance(found, types.BuiltinFunctionType):
         return known(found, name)
@@ -327,9 +335,7 @@ def _of_super(walker: Walker, value: Super, name: str) -> Value:
     cls = receiver.value if is_class else walker.class_of(receiver)  # type: ignore[attr-defined]
     if cls is None or value.cls not in cls.__mro__:
         walker.refuse("calls super() of an object that is not understood")
-    walker.guard(
-        (ClassName, cls, "__mro__"), lambda: ClassName(cls, "__mro__", cls.__mro__, f"{cls.__qualname__}.__mro__")
-    )
+    guard_order(walker, cls)
     for base in cls.__mro__[cls.__mro__.index(value.cls) + 1 :]:
         if name in base.__dict__:
             # Along the rest of the order no class before this one has the name.
@@ -378,7 +384,7 @@ def own_store(walker: Walker, value: Value, name: str, new: Value) -> None:
     if type(found) is property and found.fset is not None:
         walker.call(known(found.fset), [value, new])
         return
-    if found is not ABSENT and _is_data(found) and not isinstance(found, types.MemberDescriptorType):
+    if found is not ABSENT and _is_data(walker, found) and not isinstance(found, types.MemberDescriptorType):
         walker.refuse(f"sets the attribute {name!r} by a descriptor")
     if isinstance(value, Fresh) and not value.is_callers:
         held = walker.state.attributes.get(value.identity, {})
@@ -387,7 +393,7 @@ def own_store(walker: Walker, value: Value, name: str, new: Value) -> None:
         walker.mutations += 1
         walker.state.attributes[value.identity] = held | {name: new}
         return
-    is_free = found is ABSENT or not _is_data(found)
+    is_free = found is ABSENT or not _is_data(walker, found)
     if isinstance(value, Known) and is_free and type_lookup(cls, "__dict__") is not ABSENT:
         instance_entry(walker, value, name)  # guarded, as it has to hold the same at the end
         walker.write(value.value, name, new)

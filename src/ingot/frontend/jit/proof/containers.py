@@ -165,6 +165,14 @@ def advance(walker: Walker, iterator: Fresh) -> Value | None:
     return held[0]
 
 
+def hand_over(walker: Walker, value: Value) -> list[Value]:
+    """The items of something that is iterated over lazily, or not to its end: an iterator must not be used again."""
+    items = iterate(walker, value)
+    if isinstance(value, Fresh) and value.cls is Iterator:
+        walker.state.items[value.identity] = MIXED
+    return items
+
+
 def iterate(walker: Walker, value: Value) -> list[Value]:
     """The items that iterating over a value gives."""
     if isinstance(value, Union):
@@ -406,7 +414,7 @@ def contains(walker: Walker, value: Value, key: Value) -> bool | None:
         iterate(walker, value)
         return where in value.value  # type: ignore[attr-defined]
     if cls in (list, tuple, Iterator) or isinstance(value, View):
-        outcomes = [_is_equal(walker, one, key) for one in iterate(walker, value)]
+        outcomes = [_is_equal(walker, one, key) for one in hand_over(walker, value)]
         return True if True in outcomes else (None if None in outcomes else False)
     method = walker.method(value, "__contains__")
     if method is None:

@@ -340,10 +340,8 @@ def _generator(walker: Walker, node: ast.GeneratorExp) -> Value:
     """A generator is walked to its end at once; whoever takes from it makes sure that nothing has changed since."""
     values: list[Value] = []
     _capture(walker.frame)
-    try:
+    with walker.unchanged():
         _comprehension(walker, node, lambda: values.append(evaluate(walker, node.elt)))
-    except Raised:
-        walker.refuse("has a generator that raises an exception")
     return containers.new_iterator(walker, values, is_lazy=True)
 
 

@@ -127,7 +127,7 @@ def iterator(function: Callable[..., Any]) -> Handler:
         if len(options) != len(kwargs):
             walker.refuse(f"calls {function.__name__} with options that are not known")
         given = [
-            value.value if plain(value) and type(value.value) is int else containers.iterate(walker, value)
+            value.value if plain(value) and type(value.value) is int else containers.hand_over(walker, value)
             for value in args
         ]  # type: ignore[attr-defined]
         made = []
@@ -141,19 +141,20 @@ def iterator(function: Callable[..., Any]) -> Handler:
 
 
 def map_(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
-    columns = [containers.iterate(walker, value) for value in args[1:]]
-    made = [walker.call(args[0], list(row)) for row in zip(*columns, strict=False)]
+    columns = [containers.hand_over(walker, value) for value in args[1:]]
+    with walker.unchanged():
+        made = [walker.call(args[0], list(row)) for row in zip(*columns, strict=False)]
     return containers.new_iterator(walker, made, is_lazy=True)
 
 
 def filter_(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
-    made = []
-    for item in containers.iterate(walker, args[1]):
-        is_identity = isinstance(args[0], Known) and args[0].value is None
-        outcome = walker.truth(item if is_identity else walker.call(args[0], [item]))
-        if outcome is None:
-            walker.refuse("filters by something that is not known here")
-        made += [item] if outcome else []
+    made, is_identity = [], isinstance(args[0], Known) and args[0].value is None
+    with walker.unchanged():
+        for item in containers.hand_over(walker, args[1]):
+            outcome = walker.truth(item if is_identity else walker.call(args[0], [item]))
+            if outcome is None:
+                walker.refuse("filters by something that is not known here")
+            made += [item] if outcome else []
     return containers.new_iterator(walker, made, is_lazy=True)
 
 
@@ -217,7 +218,7 @@ def reduce(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
 def any_(stops: bool) -> Handler:
     def handle(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
         outcomes = []
-        for item in containers.iterate(walker, args[0]):
+        for item in containers.hand_over(walker, args[0]):
             outcomes.append(walker.truth(item))
             if outcomes[-1] is stops:
                 break

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.proof import attributes, containers
+from ingot.frontend.jit.proof import attributes, containers, operations
 from ingot.frontend.jit.proof.guards import Subclass
 from ingot.frontend.jit.proof.values import (
     NONE,
@@ -79,6 +79,7 @@ def is_instance(walker: Walker, value: Value, cls: type, of: type) -> bool:
 
 
 def is_subclass(walker: Walker, cls: type, of: type) -> bool:
+    attributes.guard_order(walker, cls)
     if of in cls.__mro__:
         return True
     check = walker.type_attribute(type(of), "__instancecheck__")
@@ -190,6 +191,11 @@ def proxy(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
 
 
 def make_object(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
-    if not isinstance(args[0], Known) or not isinstance(args[0].value, type):
-        walker.refuse("makes an object of a class that is not known")
-    return walker.new(args[0].value, attributes={})
+    """`object.__new__`, for classes that build on no other class written in C."""
+    cls = args[0].value if isinstance(args[0], Known) else None
+    if not isinstance(cls, type) or walker.type_attribute(cls, "__del__") is not operations.ABSENT:
+        walker.refuse("makes an object of a class that is not understood")
+    attributes.guard_order(walker, cls)
+    if any(not base.__flags__ & attributes.HEAP_TYPE for base in cls.__mro__ if base is not object):
+        walker.refuse("makes an object of a class that is not understood")
+    return walker.new(cls, attributes={})

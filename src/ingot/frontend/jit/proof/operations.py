@@ -221,6 +221,8 @@ class _Call:
 
     def value_of(self, result: Any) -> Value:
         if isinstance(result, torch.Tensor):
+            if result.layout != torch.strided or type(result) is not torch.Tensor:
+                self.walker.refuse(f"calls {self.name}, which gives a tensor of another kind")
             device = next(iter(self.devices)) if len(self.devices) == 1 else None
             device = device if self.given_device is ABSENT else self.given_device
             is_new = self.short not in tables.MAY_RETURN_ARGUMENT and not any(result is one for one in self.metas)

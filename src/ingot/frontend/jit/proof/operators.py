@@ -117,9 +117,9 @@ def _special(walker: Walker, left: Value, right: Value, name: str, reflected: st
     """An operator that a class of the user's defines."""
     sides = [(left, right, name), (right, left, reflected)]
     ours, theirs = walker.class_of(left), walker.class_of(right)
-    if ours is not None and theirs is not None and ours is not theirs and issubclass(theirs, ours):
-        if walker.type_attribute(theirs, reflected) is not walker.type_attribute(ours, reflected):
-            sides.reverse()
+    is_derived = ours is not None and theirs is not None and ours is not theirs and issubclass(theirs, ours)
+    if is_derived and walker.type_attribute(theirs, reflected) is not walker.type_attribute(ours, reflected):
+        sides.reverse()
     for one, other, method in sides:
         if walker.class_of(one) in _NUMBERS and not _is_simple(other):
             continue  # numbers leave operands that are not numbers to these

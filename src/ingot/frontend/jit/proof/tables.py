@@ -95,7 +95,7 @@ METADATA: dict[str, type] = {
     "is_sparse_csr": bool,
     "is_mkldnn": bool,
 }
-VIEWS = frozenset(["T", "mT", "H", "mH", "real", "imag"])
+VIEWS = frozenset(["data", "T", "mT", "H", "mH", "real", "imag"])
 ON_DEVICE = {
     "is_cuda": "cuda",
     "is_cpu": "cpu",

@@ -201,6 +201,26 @@ class Walker:
             self.stack.pop()
             self.line = frame.called_at
 
+    @contextmanager
+    def unchanged(self):
+        """Walks code ahead of time: it must not raise, and not change what was there before."""
+        items, attributes = dict(self.state.items), dict(self.state.attributes)
+        frames = {identity: dict(names) for identity, names in self.state.frames.items()}
+        written = dict(self.state.written)
+        try:
+            yield
+        except Raised:
+            self.refuse("has a generator that raises an exception")
+        state = self.state
+        is_same = (
+            all(state.items.get(identity) is held for identity, held in items.items())
+            and all(state.attributes.get(identity) is held for identity, held in attributes.items())
+            and all(state.frames.get(identity) == names for identity, names in frames.items())
+            and state.written == written
+        )
+        if not is_same:
+            self.refuse("has a generator that changes something")
+
     def step(self, node: ast.AST) -> None:
         self._steps -= 1
         if self._steps < 0:
