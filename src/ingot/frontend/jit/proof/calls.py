@@ -147,8 +147,13 @@ def _run(walker: Walker, frame: Frame, source: Source, names: Arguments) -> Valu
     with walker.entered(frame):
         if isinstance(source.node, ast.Lambda):
             return walker.evaluate(source.node.body)
-        if walker.run(source.node.body):
-            frame.exits.append(("return", walker.state, NONE))
+        try:
+            if walker.run(source.node.body):
+                frame.exits.append(("return", walker.state, NONE))
+        except Raised:
+            if not frame.exits:
+                raise
+            walker.may_raise()  # another branch returned: this one is not the one that runs
         if not frame.exits:
             raise Raised(RuntimeError, "every branch raises")
         walker.state = functools.reduce(merge, [state for _, state, _ in frame.exits])

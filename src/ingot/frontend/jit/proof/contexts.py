@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ingot.frontend.jit.proof import expressions, tables
-from ingot.frontend.jit.proof.values import NONE, Determined, Known, Raised, Refused, Tuple, Value
+from ingot.frontend.jit.proof.values import NONE, Determined, Known, Raised, Refused, State, Tuple, Value
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walker import Walker
@@ -26,6 +26,9 @@ def run_try(walker: Walker, node: ast.Try) -> bool:
 
     if not node.finalbody:
         return body()
+    leaving = (ast.Return, ast.Break, ast.Continue)
+    if any(isinstance(child, leaving) for statement in node.finalbody for child in ast.walk(statement)):
+        walker.refuse("leaves a 'finally' early, which drops exceptions")
     return _finally(walker, body, lambda: walker.run(node.finalbody))
 
 
@@ -77,17 +80,40 @@ def _finally(walker: Walker, body: Callable[[], bool], last: Callable[[], bool])
     try:
         ends = body()
     except Raised:
-        frame.exits = outer + frame.exits
-        last()
-        raise
+        if not frame.exits:
+            frame.exits = outer
+            last()
+            raise
+        walker.may_raise()  # another branch has left: this one is not the one that runs
+        ends = False
     leaving, frame.exits = frame.exits, outer
+    return _run_last(walker, last, leaving, ends)
+
+
+def _run_last(walker: Walker, last: Callable[[], bool], leaving: list[tuple[str, State, Any]], ends: bool) -> bool:
+    """Walks the last part of a statement for every way of leaving it, and for its end if the walk gets there."""
+    paths = leaving + ([("end", walker.state, NONE)] if ends else [])
+    ends, is_left, error = False, False, None
     end = walker.state
-    for kind, state, value in leaving:
+    for kind, state, value in paths:
         walker.state = state
-        if last():
-            frame.exits.append((kind, walker.state, value))
+        try:
+            is_through = last()
+        except Raised as raised:
+            error = raised
+            continue
+        is_left = True
+        if is_through and kind == "end":
+            ends, end = True, walker.state
+        elif is_through:
+            walker.frame.exits.append((kind, walker.state, value))
     walker.state = end
-    return ends and last()
+    if error is not None:
+        if len(paths) > 1:
+            walker.may_raise()
+        if not is_left:
+            raise error
+    return ends
 
 
 # --- with -------------------------------------------------------------------------------------------------------------

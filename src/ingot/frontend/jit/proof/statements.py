@@ -22,6 +22,7 @@ from ingot.frontend.jit.proof.values import (
     Iterator,
     Known,
     Raised,
+    State,
     Tensor,
     Value,
     is_undetermined,
@@ -205,15 +206,18 @@ def _while(walker: Walker, node: ast.While) -> bool:
 def _loop(walker: Walker, node: ast.For | ast.While, following: Callable[[int], Value | None]) -> bool:
     frame, breaks, count, ended = walker.frame, [], 0, True
     outer, frame.exits = frame.exits, []
-    while (item := following(count)) is not None:
-        count += 1
-        if isinstance(node, ast.For):
-            assign(walker, node.target, item)
+    while True:
         try:
-            ends = [walker.state] if run(walker, node.body) else []
+            if (item := following(count)) is None:
+                break
+            ends = [walker.state] if _iteration(walker, node, item) else []
         except Raised:
-            frame.exits = outer + frame.exits
-            raise
+            if not breaks and not frame.exits:
+                frame.exits = outer
+                raise
+            walker.may_raise()  # another branch has left: this one is not the one that runs
+            ends = []
+        count += 1
         ends += [state for kind, state, _ in frame.exits if kind == "continue"]
         breaks += [state for kind, state, _ in frame.exits if kind == "break"]
         outer += [leaving for leaving in frame.exits if leaving[0] not in ("continue", "break")]
@@ -223,8 +227,25 @@ def _loop(walker: Walker, node: ast.For | ast.While, following: Callable[[int], 
             break
         walker.state = functools.reduce(merge, ends)
     frame.exits = outer
+    return _end_loop(walker, node, ended, breaks)
+
+
+def _iteration(walker: Walker, node: ast.For | ast.While, item: Value) -> bool:
+    if isinstance(node, ast.For):
+        assign(walker, node.target, item)
+    return run(walker, node.body)
+
+
+def _end_loop(walker: Walker, node: ast.For | ast.While, ended: bool, breaks: list[State]) -> bool:
+    """Walks what comes after the last iteration, and merges it with the states that a `break` left behind."""
     if ended and node.orelse:
-        ended = run(walker, node.orelse)
+        try:
+            ended = run(walker, node.orelse)
+        except Raised:
+            if not breaks:
+                raise
+            walker.may_raise()
+            ended = False
     ends = breaks + ([walker.state] if ended else [])
     if ends:
         walker.state = functools.reduce(merge, ends)
