@@ -5,14 +5,21 @@ compiled again, gives that very code, so that a file that has changed since it w
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import dataclasses
+import functools
 import linecache
+import operator
+import re
 import types
 from collections.abc import Iterator
 from typing import Any
 
+_FUTURES = functools.reduce(
+    operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
 _GENERATOR = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators
 _PARTS = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars") + (
     "co_argcount",
@@ -38,8 +45,10 @@ class _Candidate:
     """The nodes around it, from the outermost."""
 
 
-_files: dict[str, tuple[list[str], ast.Module, list[ast.stmt]]] = {}
-"""Of each file: its lines, its tree, and the imports of the module itself."""
+_imports: dict[str, tuple[list[str], frozenset[str]]] = {}
+"""Of each file: its lines, and the names that it imports."""
+_trees: dict[tuple[str, int, int], tuple[list[str], ast.Module]] = {}
+"""Pieces of files that were parsed: file, first and last line."""
 _found: dict[int, tuple[types.CodeType, Source | None]] = {}
 _initialisers: dict[int, tuple[types.CodeType, Source | None]] = {}
 """Kept by the identity of the code, which is kept alive: hashing code takes as long as reading it."""
@@ -56,35 +65,100 @@ def _find(code: types.CodeType, names: dict[str, Any]) -> Source | None:
     file = code.co_filename
     if file.startswith("<frozen "):  # parts of the standard library are built into the interpreter
         file = str(names.get("__file__", ""))
-    try:
-        tree, imports = _read(file)
-    except (SyntaxError, ValueError, RecursionError):
+    lines = linecache.getlines(file)
+    if not lines:
         return None
+    # A large file takes long to parse: the function alone is tried first, then the statement around it.
+    for piece in (_function_alone, _statement_around, _whole_file):
+        try:
+            tree = piece(file, lines, code)
+            found = None if tree is None else _matching(tree, _imported(file, lines), code)
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _matching(tree: ast.Module, imported: frozenset[str], code: types.CodeType) -> Source | None:
     candidates = list(_candidates(tree, (), code.co_name, code.co_firstlineno))
     if code.co_name == "<lambda>":
         candidates = _innermost(candidates, code)
     for candidate in candidates:
-        if any(_is_same_code(found, code) for found in _compiled(imports, candidate, file)):
+        if any(_is_same_code(found, code) for found in _compiled(imported, candidate, code)):
             classes = [node.name for node in candidate.path if isinstance(node, ast.ClassDef)]
             return Source(candidate.node, classes[-1] if classes else None, bool(code.co_flags & _GENERATOR))
     return None
 
 
-def _read(file: str) -> tuple[ast.Module, list[ast.stmt]]:
-    lines = linecache.getlines(file)
-    if (entry := _files.get(file)) is None or entry[0] is not lines:
-        tree = ast.parse("".join(lines))
-        entry = _files[file] = (lines, tree, list(_imports(tree)))
-    return entry[1], entry[2]
+# --- pieces of files --------------------------------------------------------------------------------------------------
 
 
-def _imports(node: ast.AST) -> Iterator[ast.stmt]:
-    """The imports of a module: calls of attributes of imported names are compiled in a way of their own."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child
-        elif isinstance(child, ast.If | ast.Try | ast.With | ast.ExceptHandler | ast.For | ast.While):
-            yield from _imports(child)
+def _function_alone(file: str, lines: list[str], code: types.CodeType) -> ast.Module | None:
+    """A function or method that is not inside another function, with the heads of the classes around it."""
+    first = code.co_firstlineno - 1
+    if "<" in code.co_qualname or first >= len(lines):
+        return None
+    heads = [f"{' ' * depth}class {name}:\n" for depth, name in enumerate(code.co_qualname.split(".")[:-1])]
+    indent = _indent(lines[first])
+    if not heads and indent:
+        heads = ["if 1:\n"]
+    begin = next((n for n in range(first, len(lines)) if lines[n].lstrip().startswith("def ")), first)
+    tree = ast.parse("".join([*heads, *lines[first : _end(lines, begin, indent)]]))
+    return ast.increment_lineno(tree, first - len(heads))  # type: ignore[return-value]
+
+
+def _statement_around(file: str, lines: list[str], code: types.CodeType) -> ast.Module | None:
+    """The statement of the module that a function is in."""
+    first = min(code.co_firstlineno - 1, len(lines) - 1)
+    while first > 0 and (_indent(lines[first]) or not lines[first][:1].isidentifier()):
+        first -= 1
+    while first > 0 and lines[first - 1].startswith("@"):
+        first -= 1
+    begin = next((n for n in range(first, len(lines)) if not lines[n].startswith("@")), first)
+    end = _end(lines, begin, 0)
+    entry = _trees.get((file, first, end))
+    if entry is None or entry[0] is not lines:
+        tree = ast.increment_lineno(ast.parse("".join(lines[first:end])), first)
+        entry = _trees[file, first, end] = (lines, tree)  # type: ignore[assignment]
+    return entry[1]
+
+
+def _whole_file(file: str, lines: list[str], code: types.CodeType) -> ast.Module | None:
+    entry = _trees.get((file, 0, len(lines)))
+    if entry is None or entry[0] is not lines:
+        entry = _trees[file, 0, len(lines)] = (lines, ast.parse("".join(lines)))
+    return entry[1]
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _end(lines: list[str], begin: int, indent: int) -> int:
+    """The line after a statement that begins in a line: the next one that is not further in."""
+    for number in range(begin + 1, len(lines)):
+        text = lines[number].lstrip()
+        if text and text[0] not in "#)]}" and _indent(lines[number]) <= indent:
+            return number
+    return len(lines)
+
+
+_IMPORT = re.compile(r"^[ \t]*(?:from\s+\S+\s+)?import\s+(\([^)]*\)|[^\n#]*(?:\\\n[^\n#]*)*)", re.MULTILINE)
+
+
+def _imported(file: str, lines: list[str]) -> frozenset[str]:
+    """Names that a file imports: calls of attributes of those are compiled in a way of their own."""
+    entry = _imports.get(file)
+    if entry is None or entry[0] is not lines:
+        names: set[str] = set()
+        for match in _IMPORT.finditer("".join(lines)):
+            for part in re.sub(r"#[^\n]*|[()\\]", " ", match.group(1)).split(","):
+                words = part.split()
+                if words:
+                    names.add(words[-1].split(".")[0] if len(words) == 1 else words[-1])
+        entry = _imports[file] = (lines, frozenset(names))
+    return entry[1]
 
 
 def _candidates(node: ast.AST, path: tuple[ast.AST, ...], name: str, line: int) -> Iterator[_Candidate]:
@@ -94,7 +168,8 @@ def _candidates(node: ast.AST, path: tuple[ast.AST, ...], name: str, line: int) 
             yield from _candidates(child, path, name, line)
             continue
         is_definition = isinstance(child, ast.FunctionDef | ast.Lambda)
-        if not (_first_line(child) <= line <= child.end_lineno):  # type: ignore[attr-defined]
+        is_head = isinstance(child, ast.ClassDef | ast.If) and len(child.body) == 1  # it may stand in any line
+        if not is_head and not (_first_line(child) <= line <= child.end_lineno):  # type: ignore[attr-defined]
             continue
         if is_definition and _first_line(child) == line and getattr(child, "name", "<lambda>") == name:
             yield _Candidate(child, path)
@@ -122,25 +197,23 @@ def _innermost(candidates: list[_Candidate], code: types.CodeType) -> list[_Cand
     return around[-1:]
 
 
-def _compiled(imports: list[ast.stmt], candidate: _Candidate, file: str) -> list[types.CodeType]:
+def _compiled(imported: frozenset[str], candidate: _Candidate, code: types.CodeType) -> list[types.CodeType]:
     """Every code object of the smallest piece of the file that is compiled as the whole file would be."""
     body: Any = candidate.node
     for node in reversed(candidate.path):
-        if isinstance(node, ast.ClassDef):
-            if not isinstance(body, ast.stmt):
-                body = node
-                continue
+        if isinstance(node, ast.ClassDef) and isinstance(body, ast.stmt):
             body = ast.copy_location(ast.ClassDef(node.name, [], [], [body], []), node)
-            if hasattr(node, "type_params"):
+            if "type_params" in ast.ClassDef._fields:
                 body.type_params = []
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            body = node
-        elif not isinstance(body, ast.stmt):
-            body = node  # the statement a lambda is in
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or not isinstance(body, ast.stmt):
+            body = node  # the function around it, or the statement that a lambda is in
     if not isinstance(body, ast.stmt):
         return []
-    module = compile(ast.Module([*imports, body], []), file, "exec", dont_inherit=True)
-    return list(_codes(module))
+    used = {name for one in (code, *_codes(code)) for name in one.co_names}
+    imports = [ast.Import([ast.alias(name)]) for name in sorted(used & imported)]
+    module = ast.fix_missing_locations(ast.Module([*imports, body], []))
+    flags = code.co_flags & _FUTURES
+    return list(_codes(compile(module, code.co_filename, "exec", flags, dont_inherit=True)))
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
