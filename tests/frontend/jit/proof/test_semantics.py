@@ -172,7 +172,7 @@ def arguments(a, /, b, *rest, key, default=9, **more):
     def inner(x, y=b, *args, z=a):
         return x, y, args, z
 
-    return a, b, rest, key, default, more, inner(1), inner(*[1, 2, 3], **{"z": 0})
+    return a, b, rest, key, default, more, inner(1), inner(*[1, 2, 3], z=0)
 
 
 @program()
@@ -389,7 +389,7 @@ def conditions(n):
     return (
         1 < n < 10 > 3,
         1 < n > 10 < 3,
-        n and "yes" or "no",
+        (n and "yes") or "no",
         0 or [] or {} or "last",
         not n,
         None is None,
@@ -460,7 +460,7 @@ def subclasses_of_containers():
 
 @program()
 def shadowed_names():
-    len = lambda value: -1  # noqa: E731, A001
+    len = lambda value: -1
     return len([1, 2])
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.proof import tables
+from ingot.frontend.jit.proof import shapes, tables
 from ingot.frontend.jit.proof.guards import ABSENT, TensorMetadata, WholeDict, is_plain
 from ingot.frontend.jit.proof.values import Fresh, Known, Tensor, Tuple, Union, Value, known, plain
 
@@ -176,6 +176,9 @@ class _Call:
         if self.short in ("cuda", "cpu", "pin_memory"):
             self.given_device = torch.device("cpu") if self.short == "cpu" else None
             return args[0]
+        found = shapes.result_of(self.short, args, kwargs)
+        if found is not None:
+            return found
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")

@@ -14,7 +14,7 @@ import torch.functional
 import torch.nn.functional
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
@@ -37,7 +37,7 @@ OPERATIONS: dict[int, Any] = {
 }
 """By identity; the functions are held, so that no other object takes the identity of one of them."""
 
-REFUSED = _words(
+REFUSED = words(
     """
     item tolist numpy __array__ __bool__ __int__ __float__ __index__ __complex__ __contains__ __dlpack__
     __reversed__ set_ set_data resize_ resize_as_ resize_as_sparse_ data_ptr storage untyped_storage storage_offset
@@ -51,19 +51,19 @@ REFUSED = _words(
 PRIVATE = ("__", "_foreach_", "_softmax", "_log_softmax", "_weight_norm", "_fused_")
 """How names of operations begin that begin with an underscore."""
 
-FACTORIES = _words(
+FACTORIES = words(
     """
     arange zeros ones empty full eye linspace logspace rand randn randint randperm tensor as_tensor range
     tril_indices triu_indices empty_strided hann_window hamming_window bartlett_window blackman_window kaiser_window
     scalar_tensor normal
     """
 )
-DETERMINISTIC_FACTORIES = _words(
+DETERMINISTIC_FACTORIES = words(
     """
     arange zeros ones full eye tensor tril_indices triu_indices scalar_tensor
     """
 )
-RANDOM = _words(
+RANDOM = words(
     """
     rand randn randint randperm normal bernoulli multinomial poisson dropout alpha_dropout feature_dropout
     feature_alpha_dropout native_dropout rrelu rand_like randn_like randint_like empty empty_like new_empty
@@ -77,7 +77,7 @@ ARGUMENT_TYPES = (int, float, bool, complex, str)
 
 UNSURE = frozenset(["stride", "is_contiguous", "is_non_overlapping_and_dense"])
 """What tensors without memory may answer differently than tensors with memory do."""
-BY_DTYPE = _words(
+BY_DTYPE = words(
     """
     dtype itemsize nbytes is_floating_point is_complex is_signed element_size type result_type can_cast
     """
@@ -109,7 +109,7 @@ ON_DEVICE = {
     "is_vulkan": "vulkan",
     "is_maia": "maia",
 }
-OPERATORS = _words(
+OPERATORS = words(
     """
     add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift neg pos invert eq ne lt le gt ge iadd
     isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift
@@ -140,7 +140,7 @@ READ_BY_OPAQUE: dict[str, Any] = {
 
 SETTINGS = frozenset([torch.no_grad, torch.enable_grad, torch.inference_mode, torch.autocast])
 """Contexts that change how operations run: they are operations, and no more than that."""
-MAY_RETURN_ARGUMENT = _words(
+MAY_RETURN_ARGUMENT = words(
     """
     contiguous to float double half bfloat16 int long short bool char byte cpu cuda type type_as coalesce
     resolve_conj resolve_neg dropout feature_dropout alpha_dropout feature_alpha_dropout flatten ravel conj positive
@@ -150,7 +150,7 @@ MAY_RETURN_ARGUMENT = _words(
 """Operations that may give one of their arguments itself; those in place do, too."""
 SWITCHES: list[Any] = [
     _native(f"_get_{name}")
-    for name in _words(
+    for name in words(
         """
         cudnn_enabled cudnn_benchmark cudnn_deterministic cudnn_allow_tf32 cublas_allow_tf32 mkldnn_enabled
         mkldnn_deterministic flash_sdp_enabled mem_efficient_sdp_enabled math_sdp_enabled cudnn_sdp_enabled
