@@ -262,7 +262,7 @@ def holds_a_lock(x):
 
 @refused()
 def follows_a_weak_reference(x):
-    return x * WEAK().scale
+    return x * WEAK().scale  # type: ignore[union-attr]
 
 
 @refused()
@@ -528,7 +528,7 @@ HOOKED.register_forward_hook(lambda module, args, result: None)
 
 @refused(reason="of a module")
 def sets_an_attribute_of_a_module(x):
-    PLAIN.calls = 1
+    PLAIN.calls = 1  # type: ignore[assignment]
     return PLAIN(x)
 
 
@@ -540,7 +540,7 @@ def reads_a_variable_that_may_not_be_set(x):
     if x.is_contiguous():
         y = x * 2
     if x.is_contiguous():
-        return y
+        return y  # type: ignore[possibly-unbound]
     return x
 
 

@@ -128,7 +128,8 @@ class Bag(collections.OrderedDict):  # type: ignore[type-arg]
         return super().__getitem__(key) * 2
 
 
-BOTH, BASE = Both(3), Base(4)
+BOTH: Any = Both(3)
+BASE: Any = Base(4)
 
 
 @program(10)
@@ -155,7 +156,7 @@ def loops(n):
 
 @program(3)
 def closures(n):
-    functions = [lambda: i for i in range(n)]
+    functions = [lambda: i for i in range(n)]  # noqa: B023
     others = [lambda i=i: i for i in range(n)]
     total = 0
 
@@ -224,7 +225,7 @@ def finally_overrides():
 
 @program()
 def classes():
-    made = Both.make(2)
+    made: Any = Both.make(2)
     made.double = 20
     return made.name(), made.double, len(made), made.anything, hasattr(made, "nope"), Left(1).name(), Base.add(1, 2)
 
@@ -289,7 +290,7 @@ def dictionaries():
 
 @program()
 def dictionary_keys():
-    held = {1: "int"}
+    held: dict[Any, str] = {1: "int"}
     held[True] = "bool"
     held[1.0] = "float"
     held[(1, 2)] = "tuple"
@@ -390,7 +391,7 @@ def conditions(n):
         1 < n < 10 > 3,
         1 < n > 10 < 3,
         (n and "yes") or "no",
-        0 or [] or {} or "last",
+        0 or [] or n - n or "last",
         not n,
         None is None,
         n if n > 9 else -n,
@@ -469,7 +470,7 @@ def deletes_and_defines_again():
     value = 1
     del value
     value = 2
-    return value
+    return value, 1
 
 
 @program()

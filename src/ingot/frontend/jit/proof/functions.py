@@ -127,9 +127,11 @@ def iterator(function: Callable[..., Any]) -> Handler:
         if len(options) != len(kwargs):
             walker.refuse(f"calls {function.__name__} with options that are not known")
         given = [
-            value.value if plain(value) and type(value.value) is int else containers.hand_over(walker, value)
+            value.value
+            if isinstance(value, Known) and type(value.value) is int
+            else containers.hand_over(walker, value)
             for value in args
-        ]  # type: ignore[attr-defined]
+        ]
         made = []
         for found in function(*given, **options):
             if isinstance(found, tuple):

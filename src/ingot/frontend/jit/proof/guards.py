@@ -137,14 +137,14 @@ class CellContents:
 class FunctionCode:
     """What a function does when it is called: its code and its defaults."""
 
-    function: types.FunctionType
+    function: Any
     code: types.CodeType
     defaults: tuple[Any, ...] | None
     keyword_defaults: tuple[tuple[str, Any], ...]
     text: str
 
     @staticmethod
-    def of(function: types.FunctionType) -> FunctionCode:
+    def of(function: Any) -> FunctionCode:
         keywords = tuple((function.__kwdefaults__ or {}).items())
         return FunctionCode(function, function.__code__, function.__defaults__, keywords, function.__qualname__)
 
@@ -281,7 +281,7 @@ class WholeDict:
 
     dictionary: dict[str, Any] = field(repr=False)
     expected: dict[str, Any] = field(repr=False)
-    builtins: dict[str, Any] = field(repr=False)
+    builtins: Any = field(repr=False)
     text: str
 
     def holds(self) -> bool:

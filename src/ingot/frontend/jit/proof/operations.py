@@ -8,6 +8,7 @@ operation runs on a tensor of the user's, and none draws random numbers.
 
 from __future__ import annotations
 
+import builtins
 import types
 import warnings
 from collections.abc import Callable, Sequence
@@ -342,7 +343,7 @@ def opaque(walker: Walker, function: types.FunctionType, args: list[Value], kwar
     if function not in tables.OPAQUE:
         return None
     for name, names in tables.READ_BY_OPAQUE.items():
-        walker.guard((WholeDict, name), lambda: WholeDict(names, dict(names), vars(__import__("builtins")), name))  # noqa: B023
+        walker.guard((WholeDict, name), lambda: WholeDict(names, dict(names), builtins.__dict__, name))  # noqa: B023
     return operate(walker, function, args, kwargs, function.__qualname__)
 
 

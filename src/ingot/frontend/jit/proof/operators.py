@@ -110,6 +110,13 @@ def _is_long(node: type, left: Value, right: Value) -> bool:
     return len(numbers) == 2 and abs(numbers[1]) * max(numbers[0].bit_length(), 1) > 10_000
 
 
+def _goes_first(walker: Walker, ours: type, theirs: type, reflected: str) -> bool:
+    """Whether the right operand is asked first: its class derives from the left one's, and defines the operator."""
+    if ours is theirs or not issubclass(theirs, ours):
+        return False
+    return walker.type_attribute(theirs, reflected) is not walker.type_attribute(ours, reflected)
+
+
 _NUMBERS = (int, float, bool, complex)
 
 
@@ -117,8 +124,7 @@ def _special(walker: Walker, left: Value, right: Value, name: str, reflected: st
     """An operator that a class of the user's defines."""
     sides = [(left, right, name), (right, left, reflected)]
     ours, theirs = walker.class_of(left), walker.class_of(right)
-    is_derived = ours is not None and theirs is not None and ours is not theirs and issubclass(theirs, ours)
-    if is_derived and walker.type_attribute(theirs, reflected) is not walker.type_attribute(ours, reflected):
+    if ours is not None and theirs is not None and _goes_first(walker, ours, theirs, reflected):
         sides.reverse()
     for one, other, method in sides:
         if walker.class_of(one) in _NUMBERS and not _is_simple(other):

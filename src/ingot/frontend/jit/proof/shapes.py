@@ -31,10 +31,12 @@ _COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
 
 def result_of(name: str, args: list[Any], kwargs: dict[str, Any]) -> torch.Tensor | None:
     tensors = [argument for argument in args if isinstance(argument, torch.Tensor)]
-    if not args or any(value is not None for key, value in kwargs.items() if key != "dim"):
+    if not args:
         return None
-    if name in _LIKE_FIRST:
+    if name in _LIKE_FIRST and all(kwargs.get(key) is None for key in ("dtype", "out", "half_to_float")):
         return _like_first(name, args, kwargs)
+    if any(value is not None for key, value in kwargs.items() if key != "dim"):
+        return None
     if name in ("cat", "stack"):
         return _joined(name, *args, **kwargs) if len(args) + len(kwargs) <= 2 else None
     if name == "linear" and not kwargs:
@@ -52,7 +54,7 @@ def _like_first(name: str, args: list[Any], kwargs: dict[str, Any]) -> torch.Ten
     first = args[0]
     if not isinstance(first, torch.Tensor) or not first.is_floating_point():
         return None
-    if name in ("softmax", "log_softmax") and len(args) + len(kwargs) != 2:
+    if name in ("softmax", "log_softmax") and len(args) + len(kwargs.keys() - {"dtype"}) != 2:
         return None
     if name == "batch_norm" and any(isinstance(one, torch.Tensor) and one.dtype != first.dtype for one in args):
         return None
@@ -75,7 +77,7 @@ def _joined(name: str, tensors: Any, dim: Any = 0) -> torch.Tensor | None:
     count = first.dim() + (name == "stack")
     if not -count <= dim < count or any(one.dtype != first.dtype or one.dim() != first.dim() for one in tensors):
         return None
-    shape, dim = list(first.shape), dim % count
+    shape, dim = [*first.shape], dim % count
     if name == "stack":
         shape.insert(dim, len(tensors))
     else:

@@ -73,8 +73,6 @@ class Walker:
         """Attributes that tensors among the arguments must not have: where the tensor is, and the name."""
         self.metas: dict[int, Tensor] = {}
         self.is_autocast = any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
-        self.kept: list[Any] = []
-        """Objects whose identities are keys of the guards."""
         self._steps = STEPS
         self._identities = itertools.count()
 
