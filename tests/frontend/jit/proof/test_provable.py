@@ -413,6 +413,12 @@ def chained_iterators(x):
 
 
 @provable()
+def generators_that_are_kept(x):
+    later = (x * k for k in SIZES)
+    return torch.stack([*later])
+
+
+@provable()
 def sets_and_membership(x):
     names = {"a", "b"} | {"c"} if "a" in TABLE else set()
     return x * len(names) if "c" in names and 2 in SIZES else x

@@ -363,6 +363,7 @@ def iterators():
         list(enumerate(LETTERS, 1)),
         list(map(len, ["a", "bb"])),
         list(filter(None, [0, 1])),
+        list(itertools.repeat(1, 3)),
         sum([1, 2], 10),
     )
 

@@ -98,8 +98,10 @@ def store(walker: Walker, name: str, value: Value) -> None:
     frame: Frame | None = walker.frame
     while frame is not None and name not in frame.global_names:
         if name in frame.names:
-            walker.state.frames[frame.identity][name] = value
-            walker.mutations += frame.is_captured
+            names = walker.state.frames[frame.identity]
+            # A variable that was not set before cannot have been read ahead of time.
+            walker.mutations += frame.is_captured and name in names
+            names[name] = value
             return
         frame = frame.parent
     walker.refuse(f"sets the variable {name!r}, which is not its own")

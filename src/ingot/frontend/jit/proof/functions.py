@@ -119,6 +119,10 @@ def range_(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
     return computed(range, *(value.value for value in args))  # type: ignore[attr-defined]
 
 
+def _number(value: Value) -> int | None:
+    return value.value if isinstance(value, Known) and type(value.value) is int else None
+
+
 def iterator(function: Callable[..., Any]) -> Handler:
     """Functions that only put items in another order or into tuples: they run on the items as they are."""
 
@@ -126,11 +130,10 @@ def iterator(function: Callable[..., Any]) -> Handler:
         options = {name: value.value for name, value in kwargs.items() if isinstance(value, Known)}
         if len(options) != len(kwargs):
             walker.refuse(f"calls {function.__name__} with options that are not known")
+        numbers = [_number(value) for value in args]
         given = [
-            value.value
-            if isinstance(value, Known) and type(value.value) is int
-            else containers.hand_over(walker, value)
-            for value in args
+            containers.hand_over(walker, value) if number is None else number
+            for value, number in zip(args, numbers, strict=True)
         ]
         made = []
         for found in function(*given, **options):
@@ -140,6 +143,13 @@ def iterator(function: Callable[..., Any]) -> Handler:
         return containers.new_iterator(walker, made, sources=args)
 
     return handle
+
+
+def repeat(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    times = _number((*args, *kwargs.values())[-1]) if len(args) + len(kwargs) == 2 else None
+    if times is None or times > 10_000:
+        walker.refuse("repeats something more often than is known here")
+    return containers.new_iterator(walker, [args[0]] * max(times, 0))
 
 
 def map_(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:

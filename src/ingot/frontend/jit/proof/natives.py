@@ -80,6 +80,7 @@ _TABLE: dict[Any, Handler] = {
     repr: functions.repr_,
     range: functions.range_,
     map: functions.map_,
+    itertools.repeat: functions.repeat,
     filter: functions.filter_,
     iter: functions.iter_,
     next: functions.next_,

@@ -89,7 +89,7 @@ def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list
         made.is_callers = True
         return made
     if kind is dict and all(map(is_plain, value)):
-        entries: dict[Any, Any] = value
+        entries: Any = value
         made = walker.new(dict, {key: _abstract(walker, entries[key], (*path, key), arguments) for key in entries})
         made.is_callers = True
         return made

@@ -70,18 +70,20 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = N
 
 def _joined(name: str, tensors: Any, dim: Any = 0) -> torch.Tensor | None:
     """Tensors of one dtype that are concatenated or stacked; those without axes or elements are left to PyTorch."""
-    is_plain = type(dim) is int and isinstance(tensors, list | tuple) and len(tensors) > 0
-    if not is_plain or not all(isinstance(one, torch.Tensor) and one.dim() and one.numel() for one in tensors):
+    parts: list[Any] = list(tensors) if isinstance(tensors, list | tuple) else []
+    if not parts or type(dim) is not int:
         return None
-    first = tensors[0]
+    if not all(isinstance(one, torch.Tensor) and one.dim() and one.numel() for one in parts):
+        return None
+    first = parts[0]
     count = first.dim() + (name == "stack")
-    if not -count <= dim < count or any(one.dtype != first.dtype or one.dim() != first.dim() for one in tensors):
+    if not -count <= dim < count or any(one.dtype != first.dtype or one.dim() != first.dim() for one in parts):
         return None
     shape, dim = [*first.shape], dim % count
     if name == "stack":
-        shape.insert(dim, len(tensors))
+        shape.insert(dim, len(parts))
     else:
-        shape[dim] = sum(one.shape[dim] for one in tensors)
+        shape[dim] = sum(one.shape[dim] for one in parts)
     return _made(tuple(shape), first.dtype)
 
 

@@ -89,7 +89,7 @@ class Walker:
             if "/torch/" not in frame.file:
                 return f"{frame.file}:{line}"
             line = frame.called_at
-        return f"{self.stack[0].file}:{self.line}" if self.stack else self.written_at
+        return f"{self.frame.file}:{self.line}" if self.stack else self.written_at
 
     def refuse(self, reason: str) -> NoReturn:
         raise Refused(reason, self.place())
