@@ -45,8 +45,8 @@ class _Candidate:
     """The nodes around it, from the outermost."""
 
 
-_imports: dict[str, tuple[list[str], frozenset[str]]] = {}
-"""Of each file: its lines, and the names that it imports."""
+_imports: dict[str, tuple[list[str], list[frozenset[str]]]] = {}
+"""Of each file: its lines, the names that it imports anywhere, and those that it imports in no block."""
 _trees: dict[tuple[str, int, int], tuple[list[str], ast.Module]] = {}
 """Pieces of files that were parsed: file, first and last line."""
 _found: dict[int, tuple[types.CodeType, Source | None]] = {}
@@ -72,11 +72,13 @@ def _find(code: types.CodeType, names: dict[str, Any]) -> Source | None:
     for piece in (_function_alone, _statement_around, _whole_file):
         try:
             tree = piece(file, lines, code)
-            found = None if tree is None else _matching(tree, _imported(file, lines), code)
+            choices = [frozenset(_module_imports(tree))] if piece is _whole_file else _imported(file, lines)
+            for imported in choices:
+                found = _matching(tree, imported, code)
+                if found is not None:
+                    return found
         except (SyntaxError, ValueError, RecursionError):
             continue
-        if found is not None:
-            return found
     return None
 
 
@@ -94,11 +96,11 @@ def _matching(tree: ast.Module, imported: frozenset[str], code: types.CodeType) 
 # --- pieces of files --------------------------------------------------------------------------------------------------
 
 
-def _function_alone(file: str, lines: list[str], code: types.CodeType) -> ast.Module | None:
+def _function_alone(file: str, lines: list[str], code: types.CodeType) -> ast.Module:
     """A function or method that is not inside another function, with the heads of the classes around it."""
     first = code.co_firstlineno - 1
     if "<" in code.co_qualname or first >= len(lines):
-        return None
+        raise ValueError(code.co_qualname)
     heads = [f"{' ' * depth}class {name}:\n" for depth, name in enumerate(code.co_qualname.split(".")[:-1])]
     indent = _indent(lines[first])
     if not heads and indent:
@@ -108,7 +110,7 @@ def _function_alone(file: str, lines: list[str], code: types.CodeType) -> ast.Mo
     return ast.increment_lineno(tree, first - len(heads))  # type: ignore[return-value]
 
 
-def _statement_around(file: str, lines: list[str], code: types.CodeType) -> ast.Module | None:
+def _statement_around(file: str, lines: list[str], code: types.CodeType) -> ast.Module:
     """The statement of the module that a function is in."""
     first = min(code.co_firstlineno - 1, len(lines) - 1)
     while first > 0 and (_indent(lines[first]) or not lines[first][:1].isidentifier()):
@@ -124,7 +126,7 @@ def _statement_around(file: str, lines: list[str], code: types.CodeType) -> ast.
     return entry[1]
 
 
-def _whole_file(file: str, lines: list[str], code: types.CodeType) -> ast.Module | None:
+def _whole_file(file: str, lines: list[str], code: types.CodeType) -> ast.Module:
     entry = _trees.get((file, 0, len(lines)))
     if entry is None or entry[0] is not lines:
         entry = _trees[file, 0, len(lines)] = (lines, ast.parse("".join(lines)))
@@ -147,18 +149,28 @@ def _end(lines: list[str], begin: int, indent: int) -> int:
 _IMPORT = re.compile(r"^[ \t]*(?:from\s+\S+\s+)?import\s+(\([^)]*\)|[^\n#]*(?:\\\n[^\n#]*)*)", re.MULTILINE)
 
 
-def _imported(file: str, lines: list[str]) -> frozenset[str]:
-    """Names that a file imports: calls of attributes of those are compiled in a way of their own."""
+def _imported(file: str, lines: list[str]) -> list[frozenset[str]]:
+    """What may be the names that a module imports: calls of attributes of those are compiled in a way of their own."""
     entry = _imports.get(file)
     if entry is None or entry[0] is not lines:
-        names: set[str] = set()
+        everywhere: set[str] = set()
+        outside: set[str] = set()
         for match in _IMPORT.finditer("".join(lines)):
             for part in re.sub(r"#[^\n]*|[()\\]", " ", match.group(1)).split(","):
-                words = part.split()
-                if words:
-                    names.add(words[-1].split(".")[0] if len(words) == 1 else words[-1])
-        entry = _imports[file] = (lines, frozenset(names))
+                name = part.split()[-1:]
+                everywhere.update(one.split(".")[0] for one in name)
+                outside.update(one.split(".")[0] for one in name if match.group(0)[0] not in " \t")
+        entry = _imports[file] = (lines, [frozenset(everywhere), frozenset(outside)])
     return entry[1]
+
+
+def _module_imports(node: ast.AST) -> Iterator[str]:
+    """The names that a module imports, exactly."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name.split(".")[0] for alias in child.names)
+        elif isinstance(child, ast.If | ast.Try | ast.With | ast.ExceptHandler | ast.For | ast.While):
+            yield from _module_imports(child)
 
 
 def _candidates(node: ast.AST, path: tuple[ast.AST, ...], name: str, line: int) -> Iterator[_Candidate]:
