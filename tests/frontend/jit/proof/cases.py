@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from ingot.frontend.jit.proof import Proof, Refusal, prove
+
 
 @dataclass(frozen=True)
 class Case:
@@ -42,3 +44,23 @@ def isinstance_chains(x: Any) -> Any:
         return x[0]
     assert isinstance(x, torch.Tensor), f"not a tensor: {x}"
     return x * 2
+
+
+def check_refused(case: Case) -> None:
+    found = prove(case.function, case.args, case.kwargs)
+    if not isinstance(found, Refusal):
+        raise AssertionError(f"{case} is proven")
+    if not any(part in found.reason for part in case.reason.split("|")) or "the walk fails" in found.reason:
+        raise AssertionError(f"{case} is refused for another reason: {found}")
+    line = int(found.place.rsplit(":", 1)[1])
+    if line <= 0 and "uses a tensor" not in found.reason:
+        raise AssertionError(f"{case} is refused without a place: {found}")
+
+
+def check_proven(case: Case) -> None:
+    case.function(*case.args, **case.kwargs)
+    found = prove(case.function, case.args, case.kwargs)
+    if not isinstance(found, Proof):
+        raise AssertionError(f"{case} is refused: {found}")
+    if not found.holds():
+        raise AssertionError(f"the proof of {case} does not hold: {found.broken()}")
