@@ -428,3 +428,15 @@ def test_attributes_that_tensors_must_not_have_are_named():
     marked = tensor(2)
     marked.scale = 3.0  # type: ignore[attr-defined]
     assert not isinstance(prove(asks, (marked,), {}), Proof)
+
+
+def test_objects_that_are_returned_as_they_are_are_named():
+    def returns(x, xs):
+        return {"x": x * 2, "table": [TABLE], "level": Level.LOW, "arguments": (xs, 1.0, None)}
+
+    proof = prove(returns, (tensor(2), [tensor(2)]), {})
+    assert isinstance(proof, Proof)
+    assert len(proof.returned) == 3
+    assert proof.returned[0] is TABLE and proof.returned[1] is Level.LOW and proof.returned[2] is ...
+    proof = prove(reads_dictionaries, (tensor(2),), {})
+    assert isinstance(proof, Proof) and proof.returned == []

@@ -9,6 +9,7 @@ proof, and have to be the same ones.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ingot.frontend.jit.proof import attributes, operations
 from ingot.frontend.jit.proof.guards import Guard, is_plain
-from ingot.frontend.jit.proof.values import Raised, Refused, Tuple, Value, known, tuple_of
+from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Refused, Tuple, Union, Value, known, tuple_of
 from ingot.frontend.jit.proof.walker import Walker
 
 
@@ -36,6 +37,9 @@ class Proof:
     arguments: list[Argument]
     absent: list[tuple[tuple[Any, ...], str]]
     """Attributes that tensors among the arguments must not have: the path of the tensor, and the name."""
+    returned: list[Any]
+    """Objects in the result that were not made during the call, apart from tensors and plain values: a recording has to
+    return the same ones. Lists and dictionaries among the arguments are not known by identity: `...` stands for one."""
 
     def holds(self) -> bool:
         return all(guard.holds() for guard in self.guards)
@@ -59,8 +63,9 @@ def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof
         with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
             values = [_abstract(walker, value, (index,), arguments) for index, value in enumerate(args)]
             named = {name: _abstract(walker, value, (name,), arguments) for name, value in kwargs.items()}
-            walker.call(known(function, getattr(function, "__name__", "function")), values, named)
+            result = walker.call(known(function, getattr(function, "__name__", "function")), values, named)
             attributes.check_restored(walker)
+            returned = list(_foreign(walker, result, set()))
     except Refused as refused:
         return Refusal(refused.reason, refused.place)
     except Raised as raised:
@@ -69,7 +74,24 @@ def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof
         return Refusal("calls are nested too deeply", walker.place())
     except Exception as error:  # whatever the walk does not foresee is not proven
         return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
-    return Proof(list(walker.guards.values()), arguments, list(walker.absent))
+    return Proof(list(walker.guards.values()), arguments, list(walker.absent), returned)
+
+
+def _foreign(walker: Walker, value: Value, seen: set[int]) -> Iterator[Any]:
+    """Objects inside a result that were not made during the call."""
+    match value:
+        case Known() if not is_plain(value.value) and not isinstance(value.value, torch.Tensor):
+            yield value.value
+        case Tuple() | Union():
+            for part in value.items if isinstance(value, Tuple) else value.values:
+                yield from _foreign(walker, part, seen)
+        case Fresh() if value.identity not in seen:
+            seen.add(value.identity)
+            if value.is_callers:
+                yield ...
+            for held in (walker.state.items.get(value.identity), walker.state.attributes.get(value.identity)):
+                for part in held.values() if isinstance(held, dict) else held if isinstance(held, tuple) else ():
+                    yield from _foreign(walker, part, seen)
 
 
 def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list[Argument]) -> Value:
