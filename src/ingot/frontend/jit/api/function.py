@@ -11,19 +11,32 @@ takes the quickest way that is right:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from ingot.base.errors import CaptureError
 from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS, RecordedFunction
+from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.follower import Follower
+from ingot.frontend.jit.guards.proven import ProvenGuards
+from ingot.frontend.jit.proof import Proof, Refusal, prove
 from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import is_off
+from ingot.frontend.jit.trace.recorder import Broken
 from ingot.runtime.compiler import JitCompiler
 
 Tier = Literal["new", "skipping", "following", "eager"]
 _NO_TRAP = "this version of PyTorch does not allow it: the self-check of the trap failed"
+
+
+def _what_a_proof_lacks(proof: Proof) -> str | None:
+    """What calls would have to be asked that no guard asks, if there is something."""
+    if proof.absent:
+        return "it looks for attributes of a tensor that it is given"
+    if proof.returned:
+        return "it returns an object that exists before the call"
+    return None
 
 
 class CompiledFunction(RecordedFunction):
@@ -35,6 +48,8 @@ class CompiledFunction(RecordedFunction):
         self.otherwise = self.native.otherwise = self.follower
         self.why_followed = self._asked_for()
         """Why Python runs where calls are followed, and the user's line, "" if none is known."""
+        self.needs_proof = True
+        """Whether a recording has to be proven to say all that Python does; graphs of torch.compile have no Python."""
         self._why_original = _why_original(function)
         """Why every call goes to the original, if it does."""
         if self._why_original is not None and options.fullgraph:
@@ -96,6 +111,19 @@ class CompiledFunction(RecordedFunction):
     def all_recordings(self) -> int:
         """How often something was recorded: calls of the function, and of segments of calls that were followed."""
         return self.recordings + sum(segment.recorded.recordings for segment in self.follower.summary().segments)
+
+    def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Let a recording stand in for Python where that is proven, or promised with python="skip"."""
+        if self.options.python == "skip" or not self.needs_proof:
+            return
+        proof = prove(self.function, tuple(args), dict(kwargs))
+        if isinstance(proof, Proof):
+            reason = _what_a_proof_lacks(proof)
+            if reason is None:
+                made.surroundings.watch = ProvenGuards(proof=proof)
+                return
+            proof = Refusal(reason, "")
+        made.trace, made.broken = None, Broken(proof.reason, proof.place)
 
     def _hand_over(self, reason: str, place: str | None, subject: str | None = None) -> None:
         if not self.follower.is_possible:

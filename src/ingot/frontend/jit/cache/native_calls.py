@@ -9,11 +9,9 @@ Python, which needs no records.
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -25,7 +23,7 @@ from ingot.frontend.jit.arguments.structure import Shape
 from ingot.frontend.jit.cache.executors import call_program, run_kernels, variables_of
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
-from ingot.frontend.jit.guards.guards import NOTHING, Guards, Items, contents
+from ingot.frontend.jit.guards.guards import Guards
 from ingot.runtime.native.call_records import (
     Arguments,
     CallOriginal,
@@ -243,35 +241,4 @@ def _places(watch: Guards) -> Places | None:
         if vars(module).get(name) is not value:
             return None
         found.dictionary_holds(vars(module), name, value)
-    is_complete = not watch.copies
-    for container, length, _ in watch.lengths:
-        is_complete = is_complete and type(container).__len__ in (list.__len__, dict.__len__)
-        found.has_length(container, length)
-    for table, key, _, _ in watch.entries:
-        is_complete = is_complete and _add_entry(found, table, key)
-    for variable, _, _ in watch.contexts:
-        found.context_holds(variable, NOTHING, variable.get(NOTHING))
-    for cell, _, _ in watch.cells:
-        content = contents(cell)
-        if content is NOTHING:
-            found.cell_is_empty(cell)
-        else:
-            found.cell_holds(cell, content)
-    return found if is_complete else None
-
-
-def _add_entry(places: Places, table: Any, key: Any) -> bool:
-    """Add an entry of a table with what it holds now, if native code can read the table."""
-    value = table.get(key, NOTHING)
-    if type(table) is Items:
-        places.list_holds(table.source, key, value)
-        return type(table.source) is list
-    if isinstance(table, MappingProxyType):
-        (table,) = gc.get_referents(table)
-    if not isinstance(table, dict) or type(table).get is not dict.get or type(key) not in (str, int):
-        return False
-    if value is NOTHING:
-        places.dictionary_lacks(table, key)
-    else:
-        places.dictionary_holds(table, key, value)
-    return True
+    return found if watch.add_to(found) else None

@@ -308,6 +308,8 @@ class RecordedFunction(NativeCallable):
         made.checks_overlap = self.checks_overlap
         made.looked_at = frozenset(given.looked_at)
         self.latest = made
+        if made.broken is None:
+            self._approve(made, args, kwargs)
         if made.broken is not None:
             self._hand_over(made.broken.reason, made.broken.place)
         with self._lock:
@@ -315,6 +317,9 @@ class RecordedFunction(NativeCallable):
             self._recorded.append(key)
             self._take_general(self._families.add(key, described, key[1], made))
         return result
+
+    def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Decide whether a recording may stand in for Python; here it may."""
 
     def _take_general(self, general: Generalised | None) -> None:
         """What was generalised takes the place of recordings that have no program yet."""

@@ -7,6 +7,7 @@ are compared with a copy.
 
 from __future__ import annotations
 
+import gc
 import types
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -15,6 +16,8 @@ from enum import Enum
 from typing import Any
 
 import torch
+
+from ingot.runtime.native.conditions import Places
 
 SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, Enum)
 """Values of which an equal one is as good."""
@@ -42,6 +45,24 @@ class Guards:
     """a function that copies a container, and the copy it gave"""
 
     contexts: list[tuple[ContextVar[Any], Any, str]] = field(default_factory=list)
+
+    def add_to(self, places: Places) -> bool:
+        """Have native code look at the same places; whether it can look at all of them."""
+        is_complete = not self.copies
+        for container, length, _ in self.lengths:
+            is_complete = is_complete and type(container).__len__ in (list.__len__, dict.__len__)
+            places.has_length(container, length)
+        for table, key, _, _ in self.entries:
+            is_complete = is_complete and _add_entry(places, table, key)
+        for variable, _, _ in self.contexts:
+            places.context_holds(variable, NOTHING, variable.get(NOTHING))
+        for cell, _, _ in self.cells:
+            content = contents(cell)
+            if content is NOTHING:
+                places.cell_is_empty(cell)
+            else:
+                places.cell_holds(cell, content)
+        return is_complete
 
     def changed(self) -> str | None:
         """The first place that holds something else than it did; None if all is as it was."""
@@ -115,3 +136,20 @@ def _is_same(found: Any, expected: Any) -> bool:
     if type(found) is not type(expected) or not isinstance(found, SIMPLE):
         return False
     return found == expected and str(found) == str(expected)  # 0.0 is equal to -0.0, but not as good
+
+
+def _add_entry(places: Places, table: Any, key: Any) -> bool:
+    """Add an entry of a table with what it holds now, if native code can read the table."""
+    value = table.get(key, NOTHING)
+    if type(table) is Items:
+        places.list_holds(table.source, key, value)
+        return type(table.source) is list
+    if isinstance(table, types.MappingProxyType):
+        (table,) = gc.get_referents(table)
+    if not isinstance(table, dict) or type(table).get is not dict.get or type(key) not in (str, int):
+        return False
+    if value is NOTHING:
+        places.dictionary_lacks(table, key)
+    else:
+        places.dictionary_holds(table, key, value)
+    return True

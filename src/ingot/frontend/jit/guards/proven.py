@@ -1,0 +1,195 @@
+"""The guards of a proof, in Python and natively.
+
+In: a proof that a function is closed. Out: guards that a specialisation holds, and the same for native code: what lies
+in memory is compared there, a class by its version, which Python changes with the class or any of its bases. What only
+Python can tell is asked of Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.guards.guards import Guards
+from ingot.frontend.jit.proof import Proof
+from ingot.frontend.jit.proof import guards as proven
+from ingot.runtime.native.addresses import torch_function
+from ingot.runtime.native.conditions import Places
+from ingot.runtime.native.layout import INLINE_RANK, TYPE_WORD, tensor_layout
+from ingot.runtime.native.once import once
+
+_WORD = 8
+_get_dictionary = ctypes.pythonapi["_PyObject_GetDictPtr"]
+_get_dictionary.restype, _get_dictionary.argtypes = ctypes.c_void_p, [ctypes.py_object]
+
+
+@dataclass(slots=True)
+class ProvenGuards(Guards):
+    """What a proof read, and nothing else."""
+
+    proof: Proof = field(default_factory=lambda: Proof([], [], [], []))
+
+    def changed(self) -> str | None:
+        return self.proof.broken()
+
+    def add_to(self, places: Places) -> bool:
+        classes: set[int] = set()
+        return all(_add(places, guard, classes) for guard in self.proof.guards)
+
+
+def _add(places: Places, guard: proven.Guard, classes: set[int]) -> bool:
+    """Have native code look at what a guard looks at; whether it can."""
+    match guard:
+        case proven.DictEntry():
+            return _add_entry(places, guard)
+        case proven.DictItems() if type(guard.dictionary) is dict or len(guard.dictionary) < 2:
+            places.dictionary_is(guard.dictionary)
+        case proven.DictItems() if not isinstance(guard.dictionary, OrderedDict):
+            places.dictionary_is(guard.dictionary)
+        case proven.ListItems():
+            places.has_length(guard.items, len(guard.expected))
+            for index, item in enumerate(guard.items):
+                places.list_holds(guard.items, index, item)
+        case proven.CellContents() if guard.expected is not proven.ABSENT:
+            places.cell_holds(guard.cell, guard.cell.cell_contents)
+        case proven.FunctionCode():
+            return _add_function(places, guard)
+        case proven.TypeAttribute():
+            return _add_class(places, guard.cls, classes) or _ask_python(places, guard)
+        case proven.ObjectClass():
+            places.keep(guard.value, guard.cls)
+            places.word_is(id(guard.value) + TYPE_WORD * _WORD, id(guard.cls))
+        case proven.InstanceDict():
+            return _add_dictionary_of(places, guard)
+        case proven.ContextValue():
+            places.context_holds(guard.variable, proven.ABSENT, guard.variable.get(proven.ABSENT))
+        case proven.Switch() if guard.function() is guard.function():  # one object for each answer
+            places.answers(guard.function, guard.function())
+        case proven.TensorMetadata() if _add_tensor(places, guard.tensor):
+            pass
+        case _:
+            return _ask_python(places, guard)
+    return True
+
+
+def _ask_python(places: Places, guard: proven.Guard) -> bool:
+    places.answers(guard.holds, True)
+    return True
+
+
+def _add_entry(places: Places, guard: proven.DictEntry) -> bool:
+    if type(guard.key) not in (str, int):
+        return _ask_python(places, guard)
+    value = dict.get(guard.dictionary, guard.key, proven.ABSENT)
+    if value is proven.ABSENT:
+        places.dictionary_lacks(guard.dictionary, guard.key)
+    else:
+        places.dictionary_holds(guard.dictionary, guard.key, value)
+    return True
+
+
+@once
+def _function_words() -> tuple[int, int, int] | None:
+    """Where a function has its code, its defaults and its keyword defaults."""
+
+    def first(a: int = 1, *, b: int = 2) -> None: ...
+
+    def second(a: str = "x", *, b: str = "y") -> None: ...
+
+    found = []
+    for name in ("__code__", "__defaults__", "__kwdefaults__"):
+        places = [
+            word
+            for word in range(2, 16)
+            if all(_read(id(one) + word * _WORD) == id(getattr(one, name)) for one in (first, second))
+        ]
+        found += places if len(places) == 1 else [-1]
+    code, defaults, keywords = found
+    return None if -1 in found else (code, defaults, keywords)
+
+
+def _add_function(places: Places, guard: proven.FunctionCode) -> bool:
+    words, function = _function_words(), guard.function
+    if words is None or not hasattr(function, "__code__") or _read(id(function) + words[0] * _WORD) != id(guard.code):
+        return _ask_python(places, guard)
+    places.keep(function, guard.code, function.__defaults__, function.__kwdefaults__)
+    for word in words:
+        address = id(function) + word * _WORD
+        places.word_is(address, _read(address))
+    if function.__kwdefaults__:
+        places.dictionary_is(function.__kwdefaults__)
+    return True
+
+
+@once
+def _version_half() -> int | None:
+    """Where a class has its version, counted in halves of words: 0 from a change on until somebody looks again."""
+    places: set[int] | None = None
+    for _ in range(3):
+        sample: Any = type("Sample", (), {"attribute": 1})
+        for _ in range(3):
+            _ = sample.attribute
+        before = _halves(sample)
+        sample.other = 2
+        after = _halves(sample)
+        changed = {place for place, half in enumerate(before) if half and not after[place]}
+        places = changed if places is None else places & changed
+    return places.pop() if places is not None and len(places) == 1 else None
+
+
+def _halves(cls: type) -> list[int]:
+    return list((ctypes.c_uint32 * 104).from_address(id(cls)))
+
+
+def _add_class(places: Places, cls: type, classes: set[int]) -> bool:
+    """The version of a class, which its bases' changes change as well; False if it has none."""
+    if id(cls) in classes:
+        return True
+    half = _version_half()
+    if half is None:
+        return False
+    getattr(cls, "__ingot_looks__", None)  # looking something up gives a class its version
+    if not _halves(cls)[half]:
+        return False
+    classes.add(id(cls))
+    places.keep(cls)
+    address, shift = id(cls) + half // 2 * _WORD, 32 * (half % 2)
+    places.word_is(address, _read(address), 0xFFFFFFFF << shift)
+    return True
+
+
+def _add_dictionary_of(places: Places, guard: proven.InstanceDict) -> bool:
+    address = _get_dictionary(guard.value)
+    if not address or _read(address) != id(guard.dictionary):
+        return _ask_python(places, guard)
+    places.keep(guard.value, guard.dictionary)
+    places.word_is(address, id(guard.dictionary))
+    return True
+
+
+def _add_tensor(places: Places, tensor: torch.Tensor) -> bool:
+    """Everything about a tensor but its values; False for unusual ones."""
+    layout, requires_grad = tensor_layout(), torch_function("c10", "_ZNK3c1010TensorImpl13requires_gradEv", 8)
+    if layout is None or requires_grad is None or tensor.layout != torch.strided or tensor.dim() > INLINE_RANK:
+        return False
+    implementation: Any = tensor._cdata
+    places.keep(tensor)
+    places.word_is(id(tensor) + layout.implementation_word * _WORD, implementation)
+    word, quarter = divmod(layout.dtype_quarter, 4)
+    words = [(layout.keys_word, -1), (word, 0xFFFF << 16 * quarter), (layout.rank_word, -1)]
+    rank = tensor.dim()
+    words += [(layout.rank_word + 1 + axis, -1) for axis in range(rank)]
+    words += [(layout.rank_word + 1 + INLINE_RANK + axis, -1) for axis in range(rank)]
+    for place, mask in words:
+        address = implementation + place * _WORD
+        places.word_is(address, _read(address), mask)
+    places.flag_is(requires_grad.address, implementation, tensor.requires_grad)
+    return True
+
+
+def _read(address: int) -> int:
+    return ctypes.c_int64.from_address(address).value
