@@ -26,6 +26,7 @@ from ingot.loops.gpu.schedule import ACCESS
 from ingot.ops import Kind
 from ingot.runtime.arena import Lifetime, plan_arena
 from ingot.runtime.destinations import empty_without_memory
+from ingot.runtime.in_place import inputs_overwritten, picks, stands_alone
 from ingot.runtime.kernels import Kernel, word_of
 from ingot.runtime.native.prototypes import DTYPES, Prototype, prototype
 from ingot.runtime.native.records import (
@@ -39,6 +40,7 @@ from ingot.runtime.native.records import (
     TensorGuard,
     can_record,
 )
+from ingot.runtime.native.running import can_overwrite
 from ingot.runtime.plan import Plan
 from ingot.runtime.recording_sites import KernelCall, RecordingSite
 
@@ -52,8 +54,7 @@ class _NeedsPython(Exception):
 def may_record(plan: Plan) -> bool:
     """Whether calls of a plan can be recorded at all, as far as one can tell without arguments."""
     return all(isinstance(step, Kernel) or _is_simple(step) for step in plan.steps) and all(
-        output.alias_input is None and output.stride_order is None and isinstance(output.node.type, TensorType)
-        for output in plan.graph.outputs
+        output.stride_order is None and isinstance(output.node.type, TensorType) for output in plan.graph.outputs
     )
 
 
@@ -115,6 +116,8 @@ class _Recording:
     workspaces: dict[int, _Buffer] = field(default_factory=dict)
     """By the number of the call that needs one."""
     calls: list[tuple[Kernel, KernelCall]] = field(default_factory=list)
+    written: list[int] = field(default_factory=list)
+    """Inputs that kernels overwrite."""
     limited: set[int] = field(default_factory=set)
     """Inputs that must be whole numbers a double can hold."""
 
@@ -131,7 +134,9 @@ class _Recording:
                 self._run_kernel(step, bound)
             else:
                 self._run_node(step, binding)
-        results = [self._result(index, output) for index, output in enumerate(self.plan.graph.outputs)]
+        returned = [output for output in self.plan.graph.outputs if output.alias_input is None]
+        self._require_overwritable(len(self.plan.graph.outputs) - len(returned))
+        results = [self._result(index, output) for index, output in enumerate(returned)]
         arena_bytes = self._place_intermediates()
         slots = Slots(len(self.inputs), len(results))
         steps = [self._step(index, slots) for index in range(len(self.calls))]
@@ -150,7 +155,20 @@ class _Recording:
             bytes_moved=sum(self._bytes_moved(kernel) for kernel, _ in self.calls),
             keeps=[call.keeps for _, call in self.calls],
             site=self.site.counting_site if counts else self.site.site,
+            written=self.written,
         )
+
+    def _require_overwritable(self, count: int) -> None:
+        """See that as many inputs as are to be overwritten are, and that nothing can fail then: a call that has to go
+        another way must not have changed anything."""
+        if count == 0:
+            return
+        is_sure = self.site.device.type == "cpu" and can_overwrite() and not any(picks(one) for one, _ in self.calls)
+        if not is_sure or len(self.written) != count or count != len(self.plan.graph.outputs):
+            raise _NeedsPython
+        tensors = [value for value in self.inputs if isinstance(value, torch.Tensor)]
+        if not all(stands_alone(self.inputs[position], tensors) for position in self.written):
+            raise _NeedsPython
 
     # --- going through the steps --------------------------------------------------------------------------------------
 
@@ -175,7 +193,8 @@ class _Recording:
         tensors = [self.values[read.node] for read in kernel.lowered.tensors]
         for tensor in tensors:
             self.buffers[_storage(tensor)].last = number
-        targets = self.plan.destinations.targets(kernel, self.values, bound, empty_without_memory)
+        targets = self._overwritten(kernel, bound)
+        targets |= self.plan.destinations.targets(kernel, self.values, bound, empty_without_memory)
         call = self.site.prepare(kernel, tensors, bound, targets)
         self.calls.append((kernel, call))
         if call.workspace_word is not None:
@@ -187,6 +206,15 @@ class _Recording:
             self.values[node] = made
             nbytes = made.untyped_storage().nbytes()
             self.buffers.setdefault(_storage(made), _Buffer(nbytes, first=number)).last = number
+
+    def _overwritten(self, kernel: Kernel, bound: _NotedSizes) -> dict[int, torch.Tensor]:
+        """The inputs that a kernel writes its results into, by the number of the result."""
+        later = self.plan.steps_after(kernel)
+        if later is None:
+            return {}
+        found = inputs_overwritten(self.plan.graph, kernel, later, self.values, bound)
+        self.written += found.values()
+        return {index: self.values[self.plan.graph.inputs[position]] for index, position in found.items()}
 
     def _run_node(self, node: Node, binding: Binding) -> None:
         if node in self.plan.destinations:
