@@ -299,6 +299,7 @@ class RecordedFunction(NativeCallable):
             Environment() if self.is_segment else None,
             self.reads_attributes,
         )
+        self._payoff.seconds += made.record_seconds
         made.checks_overlap = self.checks_overlap
         made.looked_at = frozenset(given.looked_at)
         if made.broken is not None:
