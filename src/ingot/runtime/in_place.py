@@ -44,16 +44,31 @@ def results_in_place(
     later: Steps,
     values: Mapping[Node, Any],
     bound: Mapping[str, int],
-    is_private: bool = False,
 ) -> dict[int, torch.Tensor]:
-    """Which results of a kernel may be written straight into which input, given the steps that follow it.
-
-    An input that nothing reads is there to be written, however the kernel goes about it. `is_private` says that no
-    other input shares its memory.
-    """
-    cannot_fail = all(isinstance(step, Kernel) and not _picks(step) for step in later)
+    """Which results of a kernel may be written straight into which input, given the steps that follow it."""
     others = [value for value in values.values() if isinstance(value, torch.Tensor)]
-    found: dict[int, torch.Tensor] = {}
+    found = inputs_overwritten(graph, kernel, later, values, bound)
+    targets = {index: values[graph.inputs[position]] for index, position in found.items()}
+    return {index: target for index, target in targets.items() if stands_alone(target, others)}
+
+
+def inputs_overwritten(
+    graph: Graph,
+    kernel: Kernel,
+    later: Steps,
+    values: Mapping[Node, Any],
+    bound: Mapping[str, int],
+    is_private: bool = False,
+) -> dict[int, int]:
+    """The same as positions of inputs, provided that these share no memory with other values.
+
+    An input that nothing reads is there to be written, however the kernel goes about it. `is_private` says that nobody
+    looks at the inputs if a later step fails.
+    """
+    cannot_fail = is_private or all(isinstance(step, Kernel) and not picks(step) for step in later)
+    if not cannot_fail:
+        return {}
+    found: dict[int, int] = {}
     for output in graph.outputs:
         is_unique = sum(other.node is output.node for other in graph.outputs) == 1
         if output.alias_input is None or output.node not in kernel.cluster.outputs or not is_unique:
@@ -66,15 +81,14 @@ def results_in_place(
         if not isinstance(target, torch.Tensor) or tuple(target.shape) != shape or _is_read_by(later, node):
             continue
         is_read = _is_read_by([kernel], node)
-        if is_read and (kernel.program.has_rows or not cannot_fail):
+        if is_read and (kernel.program.has_rows or not _is_read_where_written(kernel, output.node, node)):
             continue
-        is_alone = _stands_alone(target, [] if is_private else others)
-        if is_alone and (not is_read or _is_read_where_written(kernel, output.node, node)):
-            found[kernel.cluster.outputs.index(output.node)] = target
+        found[kernel.cluster.outputs.index(output.node)] = output.alias_input
     return found
 
 
-def _picks(kernel: Kernel) -> bool:
+def picks(kernel: Kernel) -> bool:
+    """Whether a kernel reads where values say, which may be nowhere."""
     return any(statement.is_pick for statement in kernel.program.statements)
 
 
@@ -87,7 +101,7 @@ def _is_read_where_written(kernel: Kernel, result: Node, target: Node) -> bool:
     return all(read.place == place for read in kernel.lowered.tensors if read.node is target)
 
 
-def _stands_alone(target: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+def stands_alone(target: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
     """Whether no two elements of a tensor share memory, and no other value lies in it: no view, and not the tensor
     itself once more, as the argument for another input."""
     span = 1

@@ -66,6 +66,10 @@ class Plan(Interpreter):
     def kernels(self) -> list[Kernel]:
         return [step for step in self.steps if isinstance(step, Kernel)]
 
+    def steps_after(self, kernel: Kernel) -> tuple[Kernel | Node, ...] | None:
+        """The steps that follow a kernel; None where no input is overwritten."""
+        return self._later.get(id(kernel))
+
     def refuses(self, kernel: Kernel, device: str = "cpu") -> bool:
         """Whether there is no machine code for a kernel on a kind of device."""
         return (device, kernel.program.digest) in self._refused

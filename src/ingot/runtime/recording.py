@@ -26,7 +26,7 @@ from ingot.loops.gpu.schedule import ACCESS
 from ingot.ops import Kind
 from ingot.runtime.arena import Lifetime, plan_arena
 from ingot.runtime.destinations import empty_without_memory
-from ingot.runtime.in_place import results_in_place
+from ingot.runtime.in_place import inputs_overwritten, picks, stands_alone
 from ingot.runtime.kernels import Kernel, word_of
 from ingot.runtime.native.prototypes import DTYPES, Prototype, prototype
 from ingot.runtime.native.records import (
@@ -40,6 +40,7 @@ from ingot.runtime.native.records import (
     TensorGuard,
     can_record,
 )
+from ingot.runtime.native.running import can_overwrite
 from ingot.runtime.plan import Plan
 from ingot.runtime.recording_sites import KernelCall, RecordingSite
 
@@ -50,23 +51,22 @@ class _NeedsPython(Exception):
     """Calls like this one cannot be answered natively."""
 
 
-def may_record(plan: Plan, is_private: bool = False) -> bool:
-    """Whether calls of a plan can be recorded at all, as far as one can tell without arguments.
-
-    Inputs are only written if `is_private`: no other input shares their memory, in any call.
-    """
+def may_record(plan: Plan) -> bool:
+    """Whether calls of a plan can be recorded at all, as far as one can tell without arguments."""
     return all(isinstance(step, Kernel) or _is_simple(step) for step in plan.steps) and all(
-        (output.alias_input is None or is_private)
-        and output.stride_order is None
-        and isinstance(output.node.type, TensorType)
-        for output in plan.graph.outputs
+        output.stride_order is None and isinstance(output.node.type, TensorType) for output in plan.graph.outputs
     )
 
 
-def record_call(plan: Plan, inputs: Sequence[Any], statistics: RunStatistics, site: RecordingSite) -> Record | None:
-    """A record for calls with arguments like these, which are plain tensors on the site's device and numbers."""
+def record_call(
+    plan: Plan, inputs: Sequence[Any], statistics: RunStatistics, site: RecordingSite, is_private: bool = False
+) -> Record | None:
+    """A record for calls with arguments like these, which are plain tensors on the site's device and numbers.
+
+    `is_private` says that no input which is written shares memory with another one, in any call.
+    """
     try:
-        return _Recording(plan, inputs, site).record(statistics)
+        return _Recording(plan, inputs, site, is_private).record(statistics)
     except (_NeedsPython, IngotError):  # errors are for Python to find, and to word
         return None
 
@@ -113,6 +113,7 @@ class _Recording:
     plan: Plan
     inputs: Sequence[Any]
     site: RecordingSite
+    is_private: bool
     values: dict[Node, Any] = field(default_factory=dict)
     """What is known of each value: a tensor without memory, or a number that calls like this one share."""
     passed: dict[Node, _Passed] = field(default_factory=dict)
@@ -121,6 +122,8 @@ class _Recording:
     workspaces: dict[int, _Buffer] = field(default_factory=dict)
     """By the number of the call that needs one."""
     calls: list[tuple[Kernel, KernelCall]] = field(default_factory=list)
+    written: list[int] = field(default_factory=list)
+    """Inputs that kernels overwrite."""
     limited: set[int] = field(default_factory=set)
     """Inputs that must be whole numbers a double can hold."""
 
@@ -138,9 +141,11 @@ class _Recording:
             else:
                 self._run_node(step, binding)
         returned = [output for output in self.plan.graph.outputs if output.alias_input is None]
-        results = [self._result(index, output) for index, output in enumerate(returned)]
+        if not self.is_private:
+            self._require_overwritable(len(self.plan.graph.outputs) - len(returned))
         if not all(map(self._is_in_place, self.plan.graph.outputs)):
             raise _NeedsPython
+        results = [self._result(index, output) for index, output in enumerate(returned)]
         arena_bytes = self._place_intermediates()
         slots = Slots(len(self.inputs), len(results))
         steps = [self._step(index, slots) for index in range(len(self.calls))]
@@ -159,7 +164,20 @@ class _Recording:
             bytes_moved=sum(self._bytes_moved(kernel) for kernel, _ in self.calls),
             keeps=[call.keeps for _, call in self.calls],
             site=self.site.counting_site if counts else self.site.site,
+            written=() if self.is_private else self.written,
         )
+
+    def _require_overwritable(self, count: int) -> None:
+        """See that as many inputs as are to be overwritten are, and that nothing can fail then: a call that has to go
+        another way must not have changed anything."""
+        if count == 0:
+            return
+        is_sure = self.site.device.type == "cpu" and can_overwrite() and not any(picks(one) for one, _ in self.calls)
+        if not is_sure or len(self.written) != count or count != len(self.plan.graph.outputs):
+            raise _NeedsPython
+        tensors = [value for value in self.inputs if isinstance(value, torch.Tensor)]
+        if not all(stands_alone(self.inputs[position], tensors) for position in self.written):
+            raise _NeedsPython
 
     # --- going through the steps --------------------------------------------------------------------------------------
 
@@ -191,8 +209,8 @@ class _Recording:
         tensors = [self.values[read.node] for read in kernel.lowered.tensors]
         for tensor in tensors:
             self.buffers[_storage(tensor)].last = number
-        targets = self.plan.destinations.targets(kernel, self.values, bound, empty_without_memory)
-        targets |= results_in_place(self.plan.graph, kernel, later, self.values, bound, is_private=True)
+        targets = self._overwritten(kernel, bound, later)
+        targets |= self.plan.destinations.targets(kernel, self.values, bound, empty_without_memory)
         call = self.site.prepare(kernel, tensors, bound, targets)
         self.calls.append((kernel, call))
         if call.workspace_word is not None:
@@ -204,6 +222,14 @@ class _Recording:
             self.values[node] = made
             nbytes = made.untyped_storage().nbytes()
             self.buffers.setdefault(_storage(made), _Buffer(nbytes, first=number)).last = number
+
+    def _overwritten(
+        self, kernel: Kernel, bound: _NotedSizes, later: Sequence[Kernel | Node]
+    ) -> dict[int, torch.Tensor]:
+        """The inputs that a kernel writes its results into, by the number of the result."""
+        found = inputs_overwritten(self.plan.graph, kernel, later, self.values, bound, self.is_private)
+        self.written += found.values()
+        return {index: self.values[self.plan.graph.inputs[position]] for index, position in found.items()}
 
     def _run_node(self, node: Node, binding: Binding) -> None:
         if node in self.plan.destinations:

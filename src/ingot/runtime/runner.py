@@ -81,12 +81,13 @@ class Runner:
         """`is_private` says that no input which is written shares memory with another one, in any call."""
         self.plan = plan
         self._profiling = profiling
+        self._is_private = is_private
         self._lock = new_lock()
         self._executions = 0
         self._seconds = 0.0
         self._tally = Tally()
         self._native = RunStatistics()
-        self._may_record = isinstance(plan, Plan) and not profiling and may_record(plan, is_private)
+        self._may_record = isinstance(plan, Plan) and not profiling and may_record(plan)
         self._records: OrderedDict[Hashable, Record | None] = OrderedDict()
 
     def execute(self, inputs: Sequence[Any], device: torch.device | str | None = None) -> list[Any]:
@@ -114,7 +115,7 @@ class Runner:
                 return self._records[key]
         assert isinstance(self.plan, Plan)
         site = _site_of(inputs)
-        record = None if site is None else record_call(self.plan, inputs, self._native, site)
+        record = None if site is None else record_call(self.plan, inputs, self._native, site, self._is_private)
         with self._lock:
             self._records[key] = record
             while len(self._records) > _MOST_RECORDS:

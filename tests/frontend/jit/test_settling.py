@@ -165,9 +165,16 @@ def test_recordings_that_are_used_stay_while_others_go(monkeypatch: pytest.Monke
     assert max(map(compiled.calls_of, compiled.specialisations.values())) > 5 * settling.PAID
 
 
+def test_costly_recordings_are_given_up_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "_MOST_SECONDS", 0.0)
+    compiled = recorded(lambda x, text: x * len(text) + 1)
+    for number in range(40):
+        compiled(torch.ones(4), "a" * number)
+    assert compiled.given_up is not None and compiled.recordings == 4
+
+
 def test_recording_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "_FIRST_REST", 50)
-    monkeypatch.setattr(settling.Payoff.__init__, "__defaults__", (0, 0, 0, settling.MOST_IN_VAIN, 50))
+    monkeypatch.setattr(settling.Payoff, "next_rest", lambda payoff: 50)
     function = lambda x, text: x * len(text) + 1
     compiled, x = recorded(function), torch.ones(4)
     for number in range(60):

@@ -9,7 +9,13 @@ from __future__ import annotations
 from ingot.runtime.native import records
 from ingot.runtime.native.addresses import python_function, system_function
 from ingot.runtime.native.clock import now
-from ingot.runtime.native.matching import CONVENTION, LIST_CONVENTION, OUTPUTS, POSITIONAL_CONVENTION
+from ingot.runtime.native.matching import (
+    CONVENTION,
+    LIST_CONVENTION,
+    NOTHING_CONVENTION,
+    OUTPUTS,
+    POSITIONAL_CONVENTION,
+)
 from ingot.runtime.native.routines import Library, Routine, Value, Word
 
 
@@ -68,6 +74,9 @@ def collect_results(library: Library) -> Routine:
     is_positional = routine.compare(convention, "==", POSITIONAL_CONVENTION)
     with routine.when(routine.both(is_positional, routine.compare(outputs, "==", 1))):
         routine.give_back(routine.load(tensors))
+    with routine.when(routine.compare(convention, "==", NOTHING_CONVENTION)):
+        routine.call(python_function("Py_IncRef"), id(None))
+        routine.give_back(id(None))
     with routine.when(routine.compare(convention, "==", LIST_CONVENTION)):
         _give_back_container(routine, "PyList", tensors, outputs)
     _give_back_container(routine, "PyTuple", tensors, outputs)

@@ -18,6 +18,7 @@ from ingot.runtime.native.matching import (
     CONVENTION,
     INPUTS,
     LIST_CONVENTION,
+    NOTHING_CONVENTION,
     OUTPUTS,
     POSITIONAL_CONVENTION,
     TABLE_WORDS,
@@ -36,6 +37,8 @@ class Convention(Enum):
     """function(a, b) returns one tensor, or a tuple where there are several."""
     TUPLE = TUPLE_CONVENTION
     """function(a, b) returns a tuple."""
+    NOTHING = NOTHING_CONVENTION
+    """function(a, b) returns None."""
 
 
 class Answer(Protocol):

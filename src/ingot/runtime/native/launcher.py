@@ -54,7 +54,7 @@ class LauncherEmitter:
     def __init__(self, library: Library, tensors: TensorLayout, modes: Modes, memory: Pool):
         self._library = library
         self._matching = MatchingEmitter(library, tensors)
-        self._running = RunningEmitter(library, memory)
+        self._running = RunningEmitter(library, memory, tensors)
         self._modes = modes
 
     def emit(self) -> None:

@@ -28,7 +28,11 @@ FLOAT, INT, BOOL = -1, -2, -3
 # The words of a record.
 IN_FLIGHT, GUARDS, PROTOTYPES, ARENA_BYTES, CONVERSION_COUNT, CONVERSIONS = range(6)
 STEP_COUNT, STEPS, MOST_WORDS, IS_LONG, STATISTICS, LAUNCHES, BYTES_MOVED = range(6, 13)
-RUN, SITE = 13, 14
+RUN, SITE, EXTENT_COUNT, EXTENTS = range(13, 17)
+# The memory of an input where inputs are overwritten: which one, its bytes, whether it is overwritten, and the keys of
+# tensors that may be.
+EXTENT_SLOT, EXTENT_BYTES, EXTENT_IS_WRITTEN, EXTENT_KEYS = range(4)
+EXTENT_WORDS = 4
 
 GUARD_TYPE, GUARD_RANK, GUARD_AXES, GUARD_ITEM_BYTES = range(4)
 GUARD_MASK, GUARD_KEYS, GUARD_INFERENCE_KEYS, GUARD_LAST_BITS, GUARD_REMAINDER = range(4, 9)
@@ -88,6 +92,20 @@ class TensorGuard:
     def is_known(self) -> bool:
         """Whether native code knows the dtype and the device."""
         return self.dtype in DTYPES and device_kind(self.device) is not None
+
+    @property
+    def span(self) -> int:
+        """Bytes from the first element to the end of the last."""
+        if self.is_empty:
+            return 0
+        return (1 + sum((n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True))) * self.dtype.itemsize
+
+    @property
+    def keys(self) -> int:
+        """The dispatch keys of ordinary tensors on the device, those made in inference mode apart."""
+        kind = device_kind(self.device)
+        assert kind is not None
+        return kind.keys[0]
 
     def axes(self) -> list[int]:
         words = []
@@ -258,14 +276,20 @@ class Record(Placed):
         bytes_moved: int = 0,
         keeps: Any = None,
         site: Site | None = None,
+        written: Sequence[int] = (),
     ):
-        """`doubles` are the inputs to be had as doubles too. `keeps` is held as long as the record: what owns the
-        machine code of the steps."""
+        """`doubles` are the inputs to be had as doubles too, `written` those that are overwritten. `keeps` is held as
+        long as the record: what owns the machine code of the steps."""
         super().__init__()
         self.guards = tuple(guards)
         self.results = tuple(results)
         self.keep(statistics, keeps, site)
         slots = Slots(len(guards), len(results))
+        extents = [
+            (position, guard.span, int(position in written), guard.keys)
+            for position, guard in enumerate(guards)
+            if written and isinstance(guard, TensorGuard)
+        ]
         words = {
             GUARDS: self.place([word for guard in guards for word in self.guard_words(guard)]),
             PROTOTYPES: self.place([result.address for result in results]),
@@ -281,6 +305,8 @@ class Record(Placed):
             BYTES_MOVED: bytes_moved,
             RUN: 0 if site is None else site.run,
             SITE: 0 if site is None else self.place(site.words(self, results, arena_bytes)),
+            EXTENT_COUNT: len(extents),
+            EXTENTS: self.place([word for extent in extents for word in extent]),
         }
         self._words = (ctypes.c_int64 * (1 + len(words)))(0, *words.values())
         self.address = ctypes.addressof(self._words)

@@ -12,6 +12,7 @@ from ingot.runtime.native.answering import (
     give_up_tensors,
     run_guarded,
 )
+from ingot.runtime.native.layout import TensorLayout
 from ingot.runtime.native.matching import INPUTS, OUTPUTS
 from ingot.runtime.native.pool import Pool
 from ingot.runtime.native.prototypes import PROTOTYPE_BYTES
@@ -23,12 +24,23 @@ def _thread_count_function() -> Foreign | None:
     return torch_function("torch_cpu", "_ZN2at15get_num_threadsEv", 32)
 
 
+def _version_function() -> Foreign | None:
+    """What counts a change of a tensor, given the address of a reference to it."""
+    return torch_function("torch_cpu", "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE")
+
+
+def can_overwrite() -> bool:
+    """Whether records may overwrite inputs: torch can be told."""
+    return _version_function() is not None
+
+
 class RunningEmitter:
     """Writes these routines into a library."""
 
-    def __init__(self, library: Library, memory: Pool):
+    def __init__(self, library: Library, memory: Pool, tensors: TensorLayout):
         self._library = library
         self._pool = memory
+        self._layout = tensors
         self._has_forked = library.memory("has_forked", 1)
 
     def emit(self) -> Routine:
@@ -37,15 +49,57 @@ class RunningEmitter:
         one_thread = self._library.routine("one_thread", 0)
         one_thread.store(1, self._has_forked)
         one_thread.give_back()
-        return self._run(self._run_steps(), self._take_memory(), self._wrap_results())
+        return self._run(self._are_apart(), self._run_steps(), self._take_memory(), self._wrap_results())
 
-    def _run(self, run_steps: Routine, take_memory: Routine, wrap_results: Routine) -> Routine:
+    def _are_apart(self) -> Routine:
+        """are_apart(record, items, slots): whether inputs that are overwritten share no memory with others, and whoever
+        keeps them can be told."""
+        routine = self._library.routine("are_apart", 3)
+        record, items, slots = routine.parameters
+        extents = routine.load(record, records.EXTENTS)
+        with routine.loop(routine.load(record, records.EXTENT_COUNT)) as index:
+            one = routine.add(extents, routine.multiply(index, records.EXTENT_WORDS * 8))
+            is_written = routine.load(one, records.EXTENT_IS_WRITTEN)
+            slot = routine.load(one, records.EXTENT_SLOT)
+            first = routine.load(slots, slot)
+            last = routine.add(first, routine.load(one, records.EXTENT_BYTES))
+            with routine.when(routine.compare(is_written, "!=", 0)):
+                tensor = routine.load(routine.load(items, slot), self._layout.implementation_word)
+                keys = routine.load(tensor, self._layout.keys_word)
+                with routine.when(routine.compare(keys, "!=", routine.load(one, records.EXTENT_KEYS))):
+                    routine.give_back(0)
+            with routine.loop(index) as earlier:
+                other = routine.add(extents, routine.multiply(earlier, records.EXTENT_WORDS * 8))
+                begin = routine.load(slots, routine.load(other, records.EXTENT_SLOT))
+                end = routine.add(begin, routine.load(other, records.EXTENT_BYTES))
+                counts = routine.united_bits(is_written, routine.load(other, records.EXTENT_IS_WRITTEN))
+                do_meet = routine.both(routine.compare(first, "<", end), routine.compare(begin, "<", last))
+                with routine.when(routine.both(do_meet, routine.compare(counts, "!=", 0))):
+                    routine.give_back(0)
+        routine.give_back(1)
+        return routine
+
+    def _tell_written(self, routine: Routine, record: Value, items: Value) -> None:
+        """Count a change of all inputs that were overwritten, as autograd wants to know."""
+        bump = _version_function()
+        extents = routine.load(record, records.EXTENTS)
+        with routine.loop(0 if bump is None else routine.load(record, records.EXTENT_COUNT)) as index:
+            one = routine.add(extents, routine.multiply(index, records.EXTENT_WORDS * 8))
+            with routine.when(routine.compare(routine.load(one, records.EXTENT_IS_WRITTEN), "!=", 0)):
+                object_ = routine.load(items, routine.load(one, records.EXTENT_SLOT))
+                place = routine.add(object_, self._layout.implementation_word * 8)
+                assert bump is not None
+                routine.call(bump, place)
+
+    def _run(self, are_apart: Routine, run_steps: Routine, take_memory: Routine, wrap_results: Routine) -> Routine:
         """run(table, record, items, slots, start): the results of a record, or 0 if Python has to compute them."""
         routine = self._library.routine("run", 5)
         table, record, items, slots, start = routine.parameters
         elsewhere = routine.load(record, records.RUN)
         with routine.when(routine.compare(elsewhere, "!=", 0)):
             routine.give_back(routine.call(elsewhere, *routine.parameters))
+        with routine.when(routine.compare(routine.call(are_apart, record, items, slots), "==", 0)):
+            routine.give_back(0)
         inputs, outputs = routine.load(table, INPUTS), routine.load(table, OUTPUTS)
         blocks = routine.stack(routine.add(outputs, 1))
         fresh_slots = routine.add(slots, routine.multiply(inputs, 8))
@@ -59,6 +113,7 @@ class RunningEmitter:
             with routine.loop(outputs) as index:
                 routine.call(self._pool.give, routine.load(blocks, index))
             routine.give_back(0)
+        self._tell_written(routine, record, items)
         result = routine.call(wrap_results, table, record, blocks)
         with routine.when(routine.compare(result, "!=", 0)):
             count_run(routine, record, start)

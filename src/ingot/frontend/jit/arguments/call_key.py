@@ -55,7 +55,8 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallKey:
             found.needs_gradients |= grad_mode and leaf.requires_grad
             first = identities.setdefault(id(leaf), len(found.tensors))
             found.tensors.append(leaf)
-            keys.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.device, type(leaf), first))
+            is_inference = leaf.is_inference()  # may not be overwritten everywhere
+            keys.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.device, type(leaf), is_inference, first))
         elif type(leaf) in _PLAIN:
             keys.append(plain_key(leaf))
         elif isinstance(leaf, _VALUES):

@@ -64,6 +64,8 @@ def _convention(found: Specialisation, program: Program) -> Convention | None:
     shape, results = found.result_shape, program.steps.versions.trace.results
     if not program.is_single_region or not isinstance(program.steps.steps[0], Region) or shape is None:
         return None
+    if results == [None] and shape.kind is None and not program.steps.steps[0].outputs:
+        return Convention.NOTHING
     versions, homes = program.steps.versions, program.steps.homes
     outputs = [homes.get(version, version) for version in program.steps.steps[0].outputs]
     if not all(isinstance(value, TraceValue) for value in results) or any(stride_order(one.note) for one in outputs):

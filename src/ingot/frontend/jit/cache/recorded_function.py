@@ -70,7 +70,7 @@ class RecordedFunction(NativeCallable):
         self.name = name
         self.specialisations: OrderedDict[Hashable, Specialisation] = OrderedDict()
         self.recordings = 0
-        self.recompiles: deque[str] = deque(maxlen=MOST_SPECIALISATIONS)
+        self.recompiles: list[str] = []
         """Why recordings after the first were made, the last ones."""
         self.native = NativeCalls(self, function)
         """Records that answer calls without coming here."""
@@ -290,6 +290,7 @@ class RecordedFunction(NativeCallable):
             return self.function(*args, **kwargs)
         if self.recordings:
             self.recompiles.append(reason)
+            del self.recompiles[:-MOST_SPECIALISATIONS]
             log("recompiles", f"{self.name}: recorded again: {reason}")
         self.recordings += 1
         self._python_calls += 1
@@ -305,6 +306,7 @@ class RecordedFunction(NativeCallable):
             Environment() if self.is_segment else None,
             self.reads_attributes,
         )
+        self._payoff.seconds += made.record_seconds
         made.checks_overlap = self.checks_overlap
         made.looked_at = frozenset(given.looked_at)
         self.latest = made

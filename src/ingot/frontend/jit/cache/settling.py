@@ -26,6 +26,8 @@ MOST_IN_VAIN = 32
 """Recordings that may be made while fewer calls than that are answered by them."""
 _FEW_AGAIN = 4
 """The same, when recording is tried again."""
+_MOST_SECONDS = 1.0
+"""What these recordings may cost, if there are more than a few."""
 _FIRST_REST = 4096
 """Calls that are not recorded once recording has not paid off."""
 
@@ -63,6 +65,8 @@ class Payoff:
     recorded: int = 0
     answered: int = 0
     """Recordings made and calls answered when the count began."""
+    seconds: float = 0.0
+    """What recordings have cost since then."""
     allowed: int = MOST_IN_VAIN
     rest: int = _FIRST_REST
 
@@ -81,7 +85,8 @@ class Payoff:
     def is_in_vain(self, recorded: int, answered: int, most: int) -> bool:
         """Whether so many recordings were made for calls that did not come again."""
         made = recorded - self.recorded
-        return made >= min(self.allowed, most) and answered - self.answered < made
+        is_much = made >= min(self.allowed, most) or (made >= _FEW_AGAIN and self.seconds > _MOST_SECONDS)
+        return is_much and answered - self.answered < made
 
     def next_rest(self) -> int:
         """How many calls are not recorded, now that recording has not paid off."""
@@ -90,7 +95,7 @@ class Payoff:
 
     def begin_again(self, recorded: int, answered: int) -> None:
         """Give recording another chance, a smaller one."""
-        self.recorded, self.answered, self.allowed = recorded, answered, _FEW_AGAIN
+        self.recorded, self.answered, self.seconds, self.allowed = recorded, answered, 0.0, _FEW_AGAIN
         self.unpaid = _MOST_UNPAID - 2
 
 

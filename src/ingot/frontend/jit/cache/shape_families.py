@@ -205,7 +205,7 @@ class ShapeFamilies:
             if leaf in numbers:
                 parts.append(type(value))
             elif self.dynamic is not False and isinstance(value, torch.Tensor) and value.is_contiguous():
-                parts.append((value.dtype, value.dim(), value.device, *part[-2:]))
+                parts.append((value.dtype, value.dim(), value.device, *part[4:]))
             else:
                 parts.append(part)
         return (described.shape, *parts)

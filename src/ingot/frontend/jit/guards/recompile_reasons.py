@@ -42,7 +42,7 @@ def _differences(before: Any, now: Any, function: Callable[..., Any]) -> Iterato
 
 
 def _change(before: Any, now: Any) -> str:
-    is_tensor = [isinstance(part[0], torch.dtype) and len(part) == 6 for part in (before, now)]
+    is_tensor = [isinstance(part[0], torch.dtype) and len(part) == 7 for part in (before, now)]
     if all(is_tensor):
         return _change_of_tensor(before, now)
     if any(is_tensor) or before[0] is not now[0]:
@@ -71,6 +71,8 @@ def _change_of_tensor(before: Any, now: Any) -> str:
         return f"was on {before[3]}, is on {now[3]}"
     if before[4] is not now[4]:
         return f"was a {before[4].__name__}, is a {now[4].__name__}"
+    if before[5] != now[5]:
+        return "only one of the calls passes a tensor of inference mode"
     return "the same tensor is passed in other places"
 
 

@@ -23,6 +23,7 @@ from ingot.frontend.jit.lowering.partition import Call, Partition, Region, parti
 from ingot.frontend.jit.lowering.regions import RegionGraph, build_region
 from ingot.frontend.jit.rewrites.attention_strategy import attention, quicker_attention
 from ingot.frontend.jit.rewrites.epilogues import take_in_activations
+from ingot.frontend.jit.rewrites.foreach import expand_lists
 from ingot.frontend.jit.rewrites.freezing import freeze
 from ingot.frontend.jit.rewrites.packing import pack_products
 from ingot.frontend.jit.rewrites.pooling import simplify_pooling
@@ -99,6 +100,7 @@ def compile_trace(
     `is_private` says that tensors which are written share no memory with others, in any call.
     What a region would have PyTorch copy are calls. One that is replayed becomes CUDA graphs, if it runs on a GPU.
     """
+    trace = expand_lists(trace)
     trace = take_in_activations(freeze(trace) if is_frozen else trace)
     trace = gather_products(trace)
     trace = simplify_pooling(pack_products(trace) if is_frozen else trace)
