@@ -64,7 +64,7 @@ def inspect(compiled: CompiledFunction, stage: str) -> str:
         return compiled.follower.text()
     segments = compiled.follower.summary().segments
     if stage == "segments":
-        return "\n".join(dict.fromkeys(map(readable, segments)))
+        return "\n\n".join(dict.fromkeys(readable(segment).rstrip() for segment in segments))
     texts = []
     for recorded in (compiled, *(segment.run for segment in segments)):
         for kind in list(recorded.specialisations.values()):

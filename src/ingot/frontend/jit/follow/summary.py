@@ -44,7 +44,7 @@ class Flushes:
         if known is None:
             if len(self.found) >= MOST_FLUSHES:
                 return
-            text = cause if isinstance(cause, str) else name_of(cause)
+            text = cause if isinstance(cause, str) else public_name(cause)
             known = self.found[node, cause] = Flush(text, user_place())
         known.count += 1
 
@@ -79,7 +79,7 @@ def summary_of(roots: Iterable[Node]) -> Summary:
             steps += 1
         else:
             assert isinstance(node.skeleton, tuple)
-            eager[name_of(node.skeleton[0])] += 1
+            eager[public_name(node.skeleton[0])] += 1
     return Summary(steps, tuple(segments), eager)
 
 
@@ -119,10 +119,10 @@ def _lines(nodes: list[Node], numbers: int) -> Iterator[str]:
 
 def with_names(text: str, names: Mapping[str, Any]) -> str:
     """The text of steps with the names that users have for functions of torch."""
-    return re.sub(r"\bf\d+\b", lambda found: name_of(names[found[0]]), text)
+    return re.sub(r"\bf\d+\b", lambda found: public_name(names[found[0]]), text)
 
 
-def name_of(function: Any) -> str:
+def public_name(function: Any) -> str:
     """What users call a function of torch: `torch.tanh`, `Tensor.item`."""
     if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return str(function)
