@@ -12,9 +12,6 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from ingot.frontend import torch_compile
 
-MARKED_TENSORS_MAY_RUN_EAGERLY = pytest.mark.filterwarnings("ignore:.*has attributes of its own")
-"""Dynamo sets attributes of tensors, which a recording takes for the user's; results are right either way."""
-
 
 @pytest.fixture(autouse=True)
 def forgotten():
@@ -67,6 +64,25 @@ def test_generated_kernels_run(monkeypatch):
     assert [len(module.kernels()) for module in kind.program.modules] == [1]
 
 
+def test_modules_with_buffers_are_compiled(monkeypatch):
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shift = nn.Buffer(torch.randn(7))
+
+        def forward(self, x):
+            return torch.tanh(x + self.shift) * 2
+
+    made, module = noticing(monkeypatch), Shifted()
+    compiled = torch.compile(module, backend=torch_compile.backend)
+    for _ in range(3):
+        x = torch.randn(6, 7)
+        torch.testing.assert_close(compiled(x), module(x))
+    (function,) = made
+    (kind,) = function.specialisations.values()
+    assert kind.broken is None
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_sizes_stay_open_where_dynamo_keeps_them_open(monkeypatch, dynamic):
     made = noticing(monkeypatch)
@@ -101,7 +117,6 @@ def test_branches_on_values_take_the_right_way():
         torch.testing.assert_close(compiled(x), branches(x))
 
 
-@MARKED_TENSORS_MAY_RUN_EAGERLY
 def test_sizes_marked_dynamic_compile_once():
     counter = CompileCounterWithBackend("ingot")
     compiled = torch.compile(gate, backend=counter)
@@ -136,7 +151,6 @@ def test_gradients_are_those_of_eager(dynamic):
         torch.testing.assert_close(found, expected)
 
 
-@MARKED_TENSORS_MAY_RUN_EAGERLY
 def test_modules_train_as_they_do_eagerly():
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, 2))

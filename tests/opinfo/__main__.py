@@ -38,6 +38,9 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=SAMPLES,
         help="the usual ones, more of them with extreme values and layouts, or the usual ones with gaps in memory",
     )
+    parser.add_argument(
+        "--python", choices=("auto", "run", "skip"), default="auto", help="the tier that is tried (default: auto)"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="where to write the page (default: in docs)")
     chosen = parser.parse_args(arguments)
@@ -49,11 +52,16 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def tasks(
-    patterns: Sequence[str], dtypes: Sequence[str], samples: int | None, device: str, inputs: str = SAMPLES
+    patterns: Sequence[str],
+    dtypes: Sequence[str],
+    samples: int | None,
+    device: str,
+    inputs: str = SAMPLES,
+    python: str = "auto",
 ) -> list[Task]:
     """What there is to try; the longest-running kind is not known, so the order is that of the database."""
     return [
-        Task(name, dtype, samples, device=device, inputs=inputs)
+        Task(name, dtype, samples, device=device, inputs=inputs, python=python)
         for name, operator in operators().items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
         for dtype in dtypes
@@ -81,12 +89,13 @@ def shown(done: Iterable[Task], count: int) -> Iterator[Task]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options(arguments)
-    todo = tasks(chosen.op or ["*"], chosen.dtype or PUBLISHED, chosen.samples, chosen.device, chosen.inputs)
+    dtypes = chosen.dtype or PUBLISHED
+    todo = tasks(chosen.op or ["*"], dtypes, chosen.samples, chosen.device, chosen.inputs, chosen.python)
     if not todo:
         print("no operator of PyTorch's database matches", file=sys.stderr)
         return 2
     done = list(shown(run_tasks(todo, chosen.jobs), len(todo)))
-    is_whole = not (chosen.op or chosen.dtype or chosen.samples or chosen.inputs != SAMPLES)
+    is_whole = not (chosen.op or chosen.dtype or chosen.samples or chosen.inputs != SAMPLES or chosen.python != "auto")
     path = chosen.report or (PAGES[chosen.device] if is_whole else None)
     if path is not None:
         path.write_text(page(done, chosen.samples))

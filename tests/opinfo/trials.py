@@ -1,7 +1,8 @@
 """One operator with one dtype through `ingot.jit`: every call three times, compared with eager.
 
 The first call is recorded, the second writes the program, the third runs it. All samples go through one compiled
-function, as a user's calls would, so that a call that takes another's recording for its own is found as well.
+function, as a user's calls would, so that a call that takes another's recording for its own is found as well. With
+`python="run"` Python runs at every call, and each sample is tried by itself and between other operations.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from ingot.frontend.jit.autotune import eager_comparison
 from ingot.frontend.jit.cache.recorded_function import MOST_SPECIALISATIONS
 from tests.opinfo.comparing import difference
 from tests.opinfo.database import FUNCTION, OUT, SAMPLES, Call, calls, with_out
+from tests.opinfo.followed import CALLS as CALLS_FOLLOWED
+from tests.opinfo.followed import has_segments, surrounded
 from tests.opinfo.observing import Observation, copied, observe
 
 CALLS = 3
@@ -50,7 +53,13 @@ class Verdict:
 
 
 def try_operator(
-    operator: Any, dtype: torch.dtype, most: int | None, first: int = 0, device: str = "cpu", inputs: str = SAMPLES
+    operator: Any,
+    dtype: torch.dtype,
+    most: int | None,
+    first: int = 0,
+    device: str = "cpu",
+    inputs: str = SAMPLES,
+    python: str = "auto",
 ) -> Iterator[Verdict]:
     """The verdicts on an operator's calls from a number on. The number of calls does not depend on what they give."""
     eager_comparison.ROUNDS = 0  # no turns for eager calls: what was compiled is to run
@@ -61,9 +70,26 @@ def try_operator(
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if python == "run":
+                yield _try_following(jitted, call, compares_values)
+                continue
             if call.variant not in jitted or not _takes_more(jitted[call.variant]):
-                jitted[call.variant] = jit(_calling(call.function))
+                jitted[call.variant] = jit(_calling(call.function), python=python)
             yield try_call(jitted[call.variant], call, compares_values, device)
+
+
+def _try_following(jitted: dict[str, Any], call: Call, compares_values: bool) -> Verdict:
+    """A call by itself and between others, both followed."""
+    verdict = Verdict(call.variant, REFUSED)
+    for name, tried in ((call.variant, call), (f"{call.variant} between others", surrounded(call))):
+        if name not in jitted:
+            jitted[name] = jit(_calling(tried.function), python="run")
+        verdict = try_call(jitted[name], tried, compares_values, calls=CALLS_FOLLOWED)
+        if verdict.problem:
+            return verdict
+    if verdict.fate == REFUSED:
+        return verdict
+    return Verdict(call.variant, COMPILED if has_segments(jitted[call.variant]) else EAGER, "it runs at its call")
 
 
 def _takes_more(jitted: Any) -> bool:
@@ -72,7 +98,7 @@ def _takes_more(jitted: Any) -> bool:
     return compiled.given_up is None and len(compiled.specialisations) < MOST_SPECIALISATIONS
 
 
-def try_call(jitted: Any, call: Call, compares_values: bool = True, device: str = "cpu") -> Verdict:
+def try_call(jitted: Any, call: Call, compares_values: bool = True, device: str = "cpu", calls: int = CALLS) -> Verdict:
     """A call, by eager and by a compiled function."""
     expected = observe(call.function, call.args, call.kwargs)
     variant = call.variant
@@ -82,7 +108,7 @@ def try_call(jitted: Any, call: Call, compares_values: bool = True, device: str 
             return Verdict(variant, REFUSED)
         call, expected = writing, observe(writing.function, writing.args, writing.kwargs)
     before = _calls_by_kind(jitted)
-    for number in range(CALLS):
+    for number in range(calls):
         found = observe(jitted, call.args, call.kwargs)
         problem = difference(found, expected, lambda: _in_float64(call), compares_values)
         if problem is not None and not _is_defined(call, expected):

@@ -35,6 +35,7 @@ class Task:
     verdicts: list[Verdict] = field(default_factory=list)
     device: str = "cpu"
     inputs: str = SAMPLES
+    python: str = "auto"
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[Task]:
@@ -77,7 +78,7 @@ class _Worker:
     def give(self, task: Task) -> None:
         self.task = task
         self._heard = time.monotonic()
-        asked = ("operator", "dtype", "most", "device", "inputs")
+        asked = ("operator", "dtype", "most", "device", "inputs", "python")
         request = {name: getattr(task, name) for name in asked} | {"first": len(task.verdicts)}
         _tell(self.connection, request)
 
@@ -140,7 +141,7 @@ def _serve(connection: Connection, threads: int) -> None:
         except EOFError:
             return
         dtype, operator = DTYPES[request["dtype"]], operators()[request["operator"]]
-        options = (request[name] for name in ("most", "first", "device", "inputs"))
+        options = (request[name] for name in ("most", "first", "device", "inputs", "python"))
         for verdict in try_operator(operator, dtype, *options):
             _tell(connection, asdict(verdict))
         _tell(connection, None)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ingot.frontend.jit.api.function import CompiledFunction
-from ingot.frontend.jit.settings.options import Options
+from ingot.frontend.jit.settings.options import Mode, Options
 from ingot.runtime.compiler import JitCompiler
 
 
@@ -22,11 +22,13 @@ def backend(
     examples: Sequence[Any],
     *,
     options: Mapping[str, Any] | None = None,
-    mode: str | None = None,
+    mode: Mode | None = None,
 ) -> Callable[..., Any]:
     """A compiled function for a graph of Dynamo's; `options` are flags of `ingot.Config`, `mode` is that of `jit`."""
     settings = Options.of(config=options, dynamic=any(map(_is_open, examples)), mode=mode)
-    return CompiledFunction(module.forward, settings, JitCompiler(settings.config), "a graph of torch.compile's")
+    compiled = CompiledFunction(module.forward, settings, JitCompiler(settings.config), "a graph of torch.compile's")
+    compiled.reads_attributes = False
+    return compiled
 
 
 def _is_open(example: Any) -> bool:

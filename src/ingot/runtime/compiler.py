@@ -57,7 +57,7 @@ class Statistics:
 class CompiledModule:
     """A graph that is ready to run."""
 
-    def __init__(self, compiler: JitCompiler, graph: Graph):
+    def __init__(self, compiler: JitCompiler, graph: Graph, is_private: bool = False):
         start = time.perf_counter()
         verify(graph)
         config = compiler.config
@@ -69,7 +69,7 @@ class CompiledModule:
         self._compiler = compiler
         generates = level >= 3
         self._plan = Plan(optimized.graph, compiler.rules) if generates else Interpreter(optimized.graph)
-        self._runner = Runner(self._plan, config["enable_profiling"])
+        self._runner = Runner(self._plan, config["enable_profiling"], is_private)
         self._shortcut = Shortcut(self, CompiledModule.execute, CompiledModule._execute, "(inputs, device=None)")
         self._compile_seconds = time.perf_counter() - start
 
@@ -196,11 +196,14 @@ class JitCompiler:
         self._lookups = 0
         self._hits = 0
 
-    def compile(self, graph: Graph) -> CompiledModule:
-        """The module for a graph: the one made earlier for an equal graph, or a new one."""
+    def compile(self, graph: Graph, is_private: bool = False) -> CompiledModule:
+        """The module for a graph: the one made earlier for an equal graph, or a new one.
+
+        `is_private` promises that no input which is written shares memory with another input, in any call.
+        """
         if not isinstance(graph, Graph):
             raise ArgumentError(f"compile takes a graph, such as GraphBuilder.build() gives, not {graph!r}")
-        key = graph.digest
+        key = f"{graph.digest} private" if is_private else graph.digest
         with self._lock:
             self._lookups += 1
             found = self._modules.get(key) if self.config["enable_caching"] else None
@@ -209,7 +212,7 @@ class JitCompiler:
                 self._modules.move_to_end(key)
                 return found
         with collecting_later():
-            module = CompiledModule(self, graph)
+            module = CompiledModule(self, graph, is_private)
         _dump(module)
         if not self.config["enable_caching"]:
             return module

@@ -39,12 +39,19 @@ def writers_last(graph: Graph, steps: Steps) -> tuple[Kernel | Node, ...]:
 
 
 def results_in_place(
-    graph: Graph, kernel: Kernel, later: Steps, values: Mapping[Node, Any], bound: Mapping[str, int]
+    graph: Graph,
+    kernel: Kernel,
+    later: Steps,
+    values: Mapping[Node, Any],
+    bound: Mapping[str, int],
+    is_private: bool = False,
 ) -> dict[int, torch.Tensor]:
-    """Which results of a kernel may be written straight into which input, given the steps that follow it."""
+    """Which results of a kernel may be written straight into which input, given the steps that follow it.
+
+    An input that nothing reads is there to be written, however the kernel goes about it. `is_private` says that no
+    other input shares its memory.
+    """
     cannot_fail = all(isinstance(step, Kernel) and not _picks(step) for step in later)
-    if kernel.program.has_rows or not cannot_fail:
-        return {}
     others = [value for value in values.values() if isinstance(value, torch.Tensor)]
     found: dict[int, torch.Tensor] = {}
     for output in graph.outputs:
@@ -58,7 +65,11 @@ def results_in_place(
         shape = tuple(sizes.evaluate(size, bound) for size in shape_of(output.node))
         if not isinstance(target, torch.Tensor) or tuple(target.shape) != shape or _is_read_by(later, node):
             continue
-        if _is_read_where_written(kernel, output.node, node) and _stands_alone(target, others):
+        is_read = _is_read_by([kernel], node)
+        if is_read and (kernel.program.has_rows or not cannot_fail):
+            continue
+        is_alone = _stands_alone(target, [] if is_private else others)
+        if is_alone and (not is_read or _is_read_where_written(kernel, output.node, node)):
             found[kernel.cluster.outputs.index(output.node)] = target
     return found
 
@@ -85,4 +96,4 @@ def _stands_alone(target: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
             return False
         span += (size - 1) * stride
     memory = addresses_of(target)
-    return sum(other is target or do_overlap(addresses_of(other), memory) for other in others) == 1
+    return sum(other is target or do_overlap(addresses_of(other), memory) for other in others) <= 1

@@ -26,6 +26,7 @@ from ingot.loops.gpu.schedule import ACCESS
 from ingot.ops import Kind
 from ingot.runtime.arena import Lifetime, plan_arena
 from ingot.runtime.destinations import empty_without_memory
+from ingot.runtime.in_place import results_in_place
 from ingot.runtime.kernels import Kernel, word_of
 from ingot.runtime.native.prototypes import DTYPES, Prototype, prototype
 from ingot.runtime.native.records import (
@@ -49,10 +50,15 @@ class _NeedsPython(Exception):
     """Calls like this one cannot be answered natively."""
 
 
-def may_record(plan: Plan) -> bool:
-    """Whether calls of a plan can be recorded at all, as far as one can tell without arguments."""
+def may_record(plan: Plan, is_private: bool = False) -> bool:
+    """Whether calls of a plan can be recorded at all, as far as one can tell without arguments.
+
+    Inputs are only written if `is_private`: no other input shares their memory, in any call.
+    """
     return all(isinstance(step, Kernel) or _is_simple(step) for step in plan.steps) and all(
-        output.alias_input is None and output.stride_order is None and isinstance(output.node.type, TensorType)
+        (output.alias_input is None or is_private)
+        and output.stride_order is None
+        and isinstance(output.node.type, TensorType)
         for output in plan.graph.outputs
     )
 
@@ -126,12 +132,15 @@ class _Recording:
                 sizes.evaluate(size, bound)
         for position, (node, value) in enumerate(zip(self.plan.graph.inputs, self.inputs, strict=True)):
             self._take_input(position, node, value)
-        for step in self.plan.steps:
+        for index, step in enumerate(self.plan.steps):
             if isinstance(step, Kernel):
-                self._run_kernel(step, bound)
+                self._run_kernel(step, bound, self.plan.steps[index + 1 :])
             else:
                 self._run_node(step, binding)
-        results = [self._result(index, output) for index, output in enumerate(self.plan.graph.outputs)]
+        returned = [output for output in self.plan.graph.outputs if output.alias_input is None]
+        results = [self._result(index, output) for index, output in enumerate(returned)]
+        if not all(map(self._is_in_place, self.plan.graph.outputs)):
+            raise _NeedsPython
         arena_bytes = self._place_intermediates()
         slots = Slots(len(self.inputs), len(results))
         steps = [self._step(index, slots) for index in range(len(self.calls))]
@@ -167,7 +176,14 @@ class _Recording:
             assert isinstance(node.type, ScalarType)
             self.passed[node] = _Passed(position, node.type.dtype.is_float and not isinstance(value, float))
 
-    def _run_kernel(self, kernel: Kernel, bound: _NotedSizes) -> None:
+    def _is_in_place(self, output: Output) -> bool:
+        """Whether a result that belongs to an input lies in that input's memory."""
+        if output.alias_input is None:
+            return True
+        target = self.values[self.plan.graph.inputs[output.alias_input]]
+        return self.values.get(output.node) is target
+
+    def _run_kernel(self, kernel: Kernel, bound: _NotedSizes, later: Sequence[Kernel | Node]) -> None:
         is_refused = self.plan.refuses(kernel, self.site.device.type)
         if is_refused or any(sizes.evaluate(size, bound) == 0 for size in kernel.cluster.space):
             raise _NeedsPython
@@ -176,6 +192,7 @@ class _Recording:
         for tensor in tensors:
             self.buffers[_storage(tensor)].last = number
         targets = self.plan.destinations.targets(kernel, self.values, bound, empty_without_memory)
+        targets |= results_in_place(self.plan.graph, kernel, later, self.values, bound, is_private=True)
         call = self.site.prepare(kernel, tensors, bound, targets)
         self.calls.append((kernel, call))
         if call.workspace_word is not None:

@@ -77,7 +77,8 @@ class Shortcut:
 class Runner:
     """Threads may share one."""
 
-    def __init__(self, plan: Interpreter, profiling: bool):
+    def __init__(self, plan: Interpreter, profiling: bool, is_private: bool = False):
+        """`is_private` says that no input which is written shares memory with another one, in any call."""
         self.plan = plan
         self._profiling = profiling
         self._lock = new_lock()
@@ -85,7 +86,7 @@ class Runner:
         self._seconds = 0.0
         self._tally = Tally()
         self._native = RunStatistics()
-        self._may_record = isinstance(plan, Plan) and not profiling and may_record(plan)
+        self._may_record = isinstance(plan, Plan) and not profiling and may_record(plan, is_private)
         self._records: OrderedDict[Hashable, Record | None] = OrderedDict()
 
     def execute(self, inputs: Sequence[Any], device: torch.device | str | None = None) -> list[Any]:

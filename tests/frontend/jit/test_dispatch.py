@@ -1,5 +1,7 @@
 """Calls of jitted functions that machine code answers: for equal arguments, and no others."""
 
+import sys
+
 import pytest
 import torch
 
@@ -79,12 +81,13 @@ def test_values_of_other_arguments(first, other):
     here(function, pick, torch.randn(4), first)
 
 
-def test_equal_texts_and_numbers_need_not_be_the_same_objects():
+def test_equal_numbers_need_not_be_the_same_objects_but_texts_must():
     def pick(x, text, number, whole):
         return x * number + len(text) + whole
 
     function = warm(jit(pick), torch.randn(4), "first", 2.5, 12345678)
-    here(function, pick, torch.randn(4), "".join(["fi", "rst"]), float("2.5"), int("12345678"))
+    here(function, pick, torch.randn(4), "first", float("2.5"), int("12345678"))
+    elsewhere(function, pick, torch.randn(4), "".join(["fi", "rst"]), 2.5, 12345678)
 
 
 def test_keywords_by_name_and_order():
@@ -121,10 +124,63 @@ def test_objects_count_by_identity():
     here(function, apply, torch.sin, torch.randn(4))
 
 
-def test_nested_arguments_take_the_way_through_python():
-    function = jit(lambda pair: pair[0] * pair[1] + 1)
+def test_deeply_nested_arguments_take_the_way_through_python():
+    function = jit(lambda pair: pair[0][0] * pair[1] + 1)
     for _ in range(ENOUGH):
-        elsewhere(function, lambda pair: pair[0] * pair[1] + 1, (torch.randn(4), torch.randn(4)))
+        elsewhere(function, lambda pair: pair[0][0] * pair[1] + 1, ([torch.randn(4)], torch.randn(4)))
+
+
+def total(first, rest, *, scale):
+    result = first * scale[0]
+    for one in rest:
+        result = result * 0.5 + one
+    return result
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_lists_and_tuples_of_tensors(count):
+    def made(size=4):
+        return [torch.randn(size) for _ in range(count)]
+
+    function = warm(jit(total), torch.randn(4), made(), scale=(2.0, torch.ones(4)))
+    here(function, total, torch.randn(4), made(), scale=(2.0, torch.zeros(4)))
+    elsewhere(function, total, torch.randn(4), tuple(made()), scale=(2.0, torch.ones(4)))
+    elsewhere(function, total, torch.randn(4), made(), scale=[2.0, torch.ones(4)])
+    elsewhere(function, total, torch.randn(4), [*made(), torch.randn(4)], scale=(2.0, torch.ones(4)))
+    elsewhere(function, total, torch.randn(4), made()[1:], scale=(2.0, torch.ones(4)))
+    elsewhere(function, total, torch.randn(4), [*made()[1:], torch.randn(1)], scale=(2.0, torch.ones(4)))
+    elsewhere(function, total, torch.randn(4), [*made()[1:], torch.randn(4).double()], scale=(2.0, torch.ones(4)))
+    elsewhere(function, total, torch.randn(4), made(), scale=(3.0, torch.ones(4)))
+    elsewhere(function, total, (x := torch.randn(4)), [*made()[1:], x], scale=(2.0, torch.ones(4)))
+    here(function, total, torch.randn(4), made(), scale=(2.0, torch.ones(4)))
+
+
+def test_one_tensor_in_several_places_of_a_list():
+    def joined(tensors):
+        return tensors[0] * 2 + tensors[7] * 3 + tensors[-1]
+
+    def given(*same_as_first):
+        tensors = [torch.randn(4) for _ in range(20)]
+        for place in same_as_first:
+            tensors[place] = tensors[0]
+        return tensors
+
+    function = warm(jit(joined), given(7, 19))
+    here(function, joined, given(7, 19))
+    for others in ((), (7,), (19,), (7, 18), (6, 7, 19)):
+        elsewhere(function, joined, given(*others))
+
+
+def test_lists_that_change_within_a_call_keep_no_references():
+    tensors = [torch.randn(4) for _ in range(12)]
+    function = warm(jit(lambda tensors: tensors[0] + tensors[-1]), tensors)
+    before = [sys.getrefcount(tensor) for tensor in tensors]
+    for _ in range(ENOUGH):
+        function(tensors)
+    assert [sys.getrefcount(tensor) for tensor in tensors] == before
+    elsewhere(function, lambda tensors: tensors[0] + tensors[-1], [*tensors, torch.randn(4)])
+    elsewhere(function, lambda tensors: tensors[0] + tensors[-1], [*tensors[:-1], torch.randn(1)])
+    assert [sys.getrefcount(tensor) for tensor in tensors] == before
 
 
 def test_many_arguments_take_the_way_through_python():

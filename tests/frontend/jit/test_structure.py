@@ -325,3 +325,18 @@ def test_sizes_stay_sizes():
     for _ in range(3):
         _, shape = check(x)
         assert type(shape) is torch.Size and shape == (2, 3)
+
+
+@pytest.mark.parametrize("keys", [(1, True, 1.0), (0.0, -0.0), ((1,), (True,)), ("a", b"a")])
+def test_keys_of_dictionaries_count_with_their_types(keys):
+    """Keys that are equal, or look alike, are told apart where Python can."""
+
+    def scale(x, table):
+        (key,) = table
+        return x * table[key] + (2 if isinstance(key, bool) else 3 if isinstance(key, int) else len(repr(key)))
+
+    compiled = jit(scale)
+    for _ in range(14):
+        for key in keys:
+            x = torch.randn(4)
+            torch.testing.assert_close(compiled(x, {key: torch.ones(4)}), scale(x, {key: torch.ones(4)}))

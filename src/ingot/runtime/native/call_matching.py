@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from ingot.runtime.native import call_records, layout
-from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.conditions import emit_places_hold
 from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.layout import TensorLayout
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.settings import Settings
 
-# The words that describe a call: torch's settings, how many arguments there are, the names of those with names, and how
-# many leaves there is room for.
-FOUND_SETTINGS, POSITIONAL, NAMED, NAMES, LEAVES = range(5)
-CALL_WORDS = 5
+# The words that describe a call: torch's settings, how many arguments there are, the names of those with names, how
+# many leaves there is room for, how many of them were given, and how those are nested.
+FOUND_SETTINGS, POSITIONAL, NAMED, NAMES, LEAVES, GIVEN, NESTING = range(7)
+CALL_WORDS = 7
 
 
 class CallMatchingEmitter:
@@ -27,9 +26,10 @@ class CallMatchingEmitter:
 
     def emit(self) -> Routine:
         """matches(record, call, items, slots)."""
-        return self._matches(self._tensor_fits(), self._other_fits(), emit_places_hold(self._library))
+        places_hold = emit_places_hold(self._library)
+        return self._matches(self._tensor_fits(), self._other_fits(), self._first_of(), places_hold)
 
-    def _matches(self, tensor_fits: Routine, other_fits: Routine, places_hold: Routine) -> Routine:
+    def _matches(self, tensor_fits: Routine, other_fits: Routine, first_of: Routine, places_hold: Routine) -> Routine:
         """matches(record, call, items, slots): whether a record was made for such a call; the surrounding tensors are
         put after the arguments, and addresses and numbers into the slots."""
         routine = self._library.routine("matches", 4)
@@ -45,9 +45,12 @@ class CallMatchingEmitter:
         with routine.loop(named) as index:
             is_same = routine.compare(routine.load(names, index), "==", routine.load(expected, index))
             self._require(routine, is_same)
-        self._match_arguments(routine, tensor_fits, other_fits)
+        given, known = routine.load(call, NESTING), routine.load(record, call_records.NESTING)
+        with routine.loop(routine.multiply(routine.add(positional, named), call_records.NESTING_WORDS)) as index:
+            self._require(routine, routine.compare(routine.load(given, index), "==", routine.load(known, index)))
+        self._match_arguments(routine, tensor_fits, other_fits, first_of)
         surroundings = routine.load(record, call_records.SURROUNDINGS)
-        first, count = routine.add(positional, named), routine.load(record, call_records.SURROUNDING_COUNT)
+        first, count = routine.load(call, GIVEN), routine.load(record, call_records.SURROUNDING_COUNT)
         self._require(routine, routine.compare(routine.add(first, count), "<=", routine.load(call, LEAVES)))
         with routine.loop(count) as index:
             guard = routine.add(surroundings, routine.multiply(index, call_records.TENSOR_WORDS * 8))
@@ -61,15 +64,23 @@ class CallMatchingEmitter:
         routine.give_back(are_same)
         return routine
 
-    def _match_arguments(self, routine: Routine, tensor_fits: Routine, other_fits: Routine) -> None:
+    def _match_arguments(self, routine: Routine, tensor_fits: Routine, other_fits: Routine, first_of: Routine) -> None:
         record, _, items, slots = routine.parameters
         tensors, others = (routine.load(record, place) for place in (call_records.TENSORS, call_records.OTHERS))
+        room = routine.load(record, call_records.IDENTITY_ROOM)
+        known = routine.stack(routine.multiply(room, 2))
+        with routine.loop(room) as index:
+            routine.store(0, known, routine.multiply(index, 2))
+        is_looked_up = routine.compare(room, "!=", 0)
         with routine.loop(routine.load(record, call_records.TENSOR_COUNT)) as index:
             guard = routine.add(tensors, routine.multiply(index, call_records.TENSOR_WORDS * 8))
             leaf = routine.load(guard, call_records.TENSOR_SOURCE)
             object_, slot = routine.load(items, leaf), routine.add(slots, routine.multiply(leaf, 8))
             self._require_call(routine, tensor_fits, record, guard, object_, slot)
-            with routine.loop(index) as earlier:
+            with routine.when(is_looked_up):
+                first = routine.call(first_of, known, routine.subtract(room, 1), object_, leaf)
+                self._require(routine, routine.compare(first, "==", routine.load(guard, call_records.TENSOR_FIRST)))
+            with routine.loop(routine.choose(is_looked_up, 0, index)) as earlier:
                 other = routine.add(tensors, routine.multiply(earlier, call_records.TENSOR_WORDS * 8))
                 is_one = self._is_one(routine, routine.load(items, routine.load(other)), object_)
                 was_one = self._is_one(
@@ -83,6 +94,25 @@ class CallMatchingEmitter:
             leaf = routine.load(guard, call_records.OTHER_LEAF)
             slot = routine.add(slots, routine.multiply(leaf, 8))
             self._require_call(routine, other_fits, guard, routine.load(items, leaf), slot)
+
+    def _first_of(self) -> Routine:
+        """first_of(table, mask, object, leaf): the leaf with which an object was first asked for."""
+        routine = self._library.routine("first_of", 4)
+        table, mask, object_, leaf = routine.parameters
+        place = routine.stack(1)
+        mixed = routine.add(routine.shift_right(object_, 4), routine.shift_right(object_, 11))
+        routine.store(routine.common_bits(mixed, mask), place)
+        with routine.forever():
+            entry = routine.add(table, routine.multiply(routine.load(place), 16))
+            known = routine.load(entry, 0)
+            with routine.when(routine.compare(known, "==", object_)):
+                routine.give_back(routine.load(entry, 1))
+            with routine.when(routine.compare(known, "==", 0)):
+                routine.store(object_, entry, 0)
+                routine.store(leaf, entry, 1)
+                routine.give_back(leaf)
+            routine.store(routine.common_bits(routine.add(routine.load(place), 1), mask), place)
+        return routine
 
     def _is_one(self, routine: Routine, one: Value, other: Value) -> Value:
         return routine.choose(routine.compare(one, "==", other), 1, 0)
@@ -111,19 +141,14 @@ class CallMatchingEmitter:
         return routine
 
     def _other_fits(self) -> Routine:
-        """other_fits(guard, object, slot): whether an object is the one, or a number or text like the one, expected."""
+        """other_fits(guard, object, slot): whether an object is the one, or a number like the one, expected."""
         routine = self._library.routine("other_fits", 3)
         guard, object_, slot = routine.parameters
         how = routine.load(guard, call_records.OTHER_KIND)
         expected = routine.load(guard, call_records.OTHER_EXPECTED)
         type_ = routine.load(object_, layout.TYPE_WORD)
-        with routine.when(routine.compare(how, "<=", call_records.SAME_TEXT)):
-            with routine.when(routine.compare(object_, "==", expected)):
-                routine.give_back(1)
-            self._require(routine, routine.compare(how, "==", call_records.SAME_TEXT))
-            self._require(routine, routine.compare(type_, "==", id(str)))
-            difference = routine.call(python_function("PyUnicode_Compare", 32), object_, expected)
-            routine.give_back(routine.choose(routine.compare(difference, "==", 0), 1, 0))
+        with routine.when(routine.compare(how, "==", call_records.SAME_OBJECT)):
+            routine.give_back(routine.choose(routine.compare(object_, "==", expected), 1, 0))
         inner = routine.add(guard, call_records.OTHER_GUARD * 8)
         is_number = routine.call(self._launcher.number_matches, inner, object_, type_, slot)
         self._require(routine, routine.compare(is_number, "!=", 0))

@@ -4,7 +4,8 @@ In: guards for the arguments in the order of the call, tensors that the function
 hold what they held, and either a record of kernels to run or a Python function to call. Out: a record that a table of
 such calls can hold. It never changes, but for the count of calls that are inside it.
 
-Arguments and surrounding tensors together are the leaves of a call; every leaf has a number.
+Arguments, with the items of lists and tuples in their place, and surrounding tensors together are the leaves of a call;
+every leaf has a number.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ from ingot.runtime.native.routines import make_immortal
 # The words of a record of a call.
 IN_FLIGHT, SETTINGS, GRADIENTS_COUNT, POSITIONAL_COUNT, KEYWORD_COUNT, NAMES = range(6)
 TENSOR_COUNT, TENSORS, OTHER_COUNT, OTHERS, SURROUNDING_COUNT, SURROUNDINGS, PLACES, CALLS = range(6, 14)
-KERNELS, KERNELS_TABLE, SOURCES, FUNCTION, PASSED_COUNT, PASSED = range(14, 20)
+KERNELS, KERNELS_TABLE, SOURCES, FUNCTION, PASSED_COUNT, PASSED, NESTING, IDENTITY_ROOM = range(14, 22)
+
+# An argument that is a list or a tuple has its class and its length, any other one LEAF and 1.
+NESTING_CLASS, NESTING_LENGTH = range(2)
+NESTING_WORDS = 2
+LEAF = 0
+_FEW_TENSORS = 8
+"""Of which each is compared with all others to see which are the same; more are looked up in a table."""
 
 # A tensor: its leaf, or itself if it is a surrounding one; the first leaf that is the same tensor; its class.
 TENSOR_SOURCE, TENSOR_FIRST, TENSOR_CLASS, TENSOR_GUARD = range(4)
@@ -33,11 +41,13 @@ TENSOR_WORDS = TENSOR_GUARD + GUARD_WORDS
 # Any other argument: its leaf, how it is compared, and with what.
 OTHER_LEAF, OTHER_KIND, OTHER_EXPECTED, OTHER_GUARD = range(4)
 OTHER_WORDS = OTHER_GUARD + GUARD_WORDS
-SAME_OBJECT, SAME_TEXT, SAME_BITS, ANY_NUMBER = range(4)
+SAME_OBJECT, SAME_BITS, ANY_NUMBER = range(3)
 # What a kernel's record is given: a leaf, or else a number.
 SOURCE_LEAF, SOURCE_NUMBER = range(2)
 SOURCE_WORDS = 2
 NO_LEAF = -1
+AS_CALLED = -1
+"""Instead of a number of leaves: the function takes the arguments of the call as they are."""
 
 # The words of a table of such records, before the count.
 MOST_SURROUNDINGS = 0
@@ -61,7 +71,7 @@ class TensorArgument:
 
 @dataclass(frozen=True, slots=True)
 class OtherArgument:
-    """An argument that must be this very object; a text or a number may be another one that is equal."""
+    """An argument that must be this very object; a number may be another one that is equal."""
 
     leaf: int
     value: Any
@@ -84,6 +94,8 @@ class Arguments:
     """Of keyword arguments, which follow the positional ones, in this order."""
     tensors: tuple[TensorArgument, ...]
     others: tuple[OtherArgument | VariableArgument, ...]
+    nesting: tuple[tuple[type | None, int], ...]
+    """For each argument that is a list or a tuple its class and how many leaves it has; None and 1 for all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +115,13 @@ class CallFunction:
 
     function: Callable[[tuple[Any, ...]], Any]
     leaves: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallOriginal:
+    """Answer with what a Python function returns for the arguments as they are."""
+
+    function: Callable[..., Any]
 
 
 class Count:
@@ -129,7 +148,7 @@ class CallRecord(Placed):
         arguments: Arguments,
         surroundings: Sequence[torch.Tensor],
         places: Places,
-        answer: RunKernels | CallFunction,
+        answer: RunKernels | CallFunction | CallOriginal,
         calls: Count,
     ):
         """`key` and `owner` are for those who look for the record. Under `counts_gradients` no tensor may require
@@ -141,12 +160,14 @@ class CallRecord(Placed):
         tensors = [word for tensor in arguments.tensors for word in self._tensor_words(tensor)]
         others = [word for other in arguments.others for word in self._other_words(other)]
         around = [word for tensor in surroundings for word in self._surrounding_words(tensor)]
+        room = _identity_room(len(arguments.tensors))
         words = [
             *(0, settings, int(counts_gradients)),
             *(arguments.positional, len(arguments.names), self.place([id(name) for name in arguments.names])),
             *(len(arguments.tensors), self.place(tensors), len(arguments.others), self.place(others)),
             *(len(surroundings), self.place(around), self.place(places.words()), calls.address),
             *self._answer_words(answer),
+            *(self.place([word for one in arguments.nesting for word in _nesting_words(*one)]), room),
         ]
         self._words = (ctypes.c_int64 * len(words))(*words)
         self.address = ctypes.addressof(self._words)
@@ -167,15 +188,15 @@ class CallRecord(Placed):
             return [other.leaf, ANY_NUMBER, 0, *self.guard_words(other.guard)]
         value, guard = other.value, NumberGuard(float)
         kind, expected = SAME_OBJECT, id(value)
-        if type(value) is str:
-            kind = SAME_TEXT
-        elif type(value) is float:
+        if type(value) is float:
             kind, (expected,) = SAME_BITS, struct.unpack("<q", struct.pack("<d", value))
         elif type(value) is int and value.bit_length() < 64:
             kind, expected, guard = SAME_BITS, value, NumberGuard(int, value, value)
         return [other.leaf, kind, expected, *self.guard_words(guard)]
 
-    def _answer_words(self, answer: RunKernels | CallFunction) -> list[int]:
+    def _answer_words(self, answer: RunKernels | CallFunction | CallOriginal) -> list[int]:
+        if isinstance(answer, CallOriginal):
+            return [0, 0, 0, id(answer.function), AS_CALLED, 0]
         if isinstance(answer, CallFunction):
             return [0, 0, 0, id(answer.function), len(answer.leaves), self.place(answer.leaves)]
         record = answer.record
@@ -183,6 +204,15 @@ class CallRecord(Placed):
         sources = [(NO_LEAF, number) if leaf is None else (leaf, 0) for leaf, number in answer.sources]
         placed = self.place([word for source in sources for word in source])
         return [record.address, self.place(table), placed, 0, 0, 0]
+
+
+def _nesting_words(kind: type | None, length: int) -> tuple[int, int]:
+    return (LEAF if kind is None else id(kind), length)
+
+
+def _identity_room(tensors: int) -> int:
+    """How many places a table has in which tensors are looked up, a power of two; 0 where none is needed."""
+    return 0 if tensors <= _FEW_TENSORS else 1 << (2 * tensors).bit_length()
 
 
 def can_hold(guards: Sequence[Guard], leaves: int) -> bool:

@@ -11,6 +11,7 @@ was: whoever looks at its `__call__` finds the Python function.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from ingot.runtime.native import call_records, layout
@@ -18,9 +19,11 @@ from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.call_matching import (
     CALL_WORDS,
     FOUND_SETTINGS,
+    GIVEN,
     LEAVES,
     NAMED,
     NAMES,
+    NESTING,
     POSITIONAL,
     CallMatchingEmitter,
 )
@@ -41,6 +44,11 @@ _CALL_WORD = 16
 _CLASS_WORDS = 24
 _RAISED = 1
 """What stands for an exception where 0 means that a call has to go another way."""
+# The words that say what calls without a record are handed on to: where these words are is in the table.
+_FORWARDING = 1
+_TARGET, _TARGET_SETTINGS, _REMAINING = range(3)
+ANY_SETTINGS = -2
+"""Instead of settings: whatever they are."""
 
 
 class NativeCallable:
@@ -53,7 +61,28 @@ class NativeCallable:
 
 
 class DispatchTable(RecordTable[CallRecord]):
-    """The records of calls of one object."""
+    """The records of calls of one object, and what calls without a record are handed on to."""
+
+    def __init__(self, found: Launcher):
+        super().__init__(found)
+        self._forwarding = (ctypes.c_int64 * 3)()
+        self._target: Callable[..., Any] | None = None
+        self._words[_FORWARDING] = ctypes.addressof(self._forwarding)
+
+    def forward(self, target: Callable[..., Any], settings: int, calls: int) -> None:
+        """Hand the next calls that fit no record, made under these settings of torch, on to a function as they are."""
+        before, self._target = self._target, target
+        self._forwarding[:] = (id(target), settings, calls)
+        del before  # not while its address is there to be read
+
+    def stop_forwarding(self) -> None:
+        self._forwarding[:] = (0, 0, 0)
+        self._target = None
+
+    @property
+    def remaining(self) -> int:
+        """How many more calls are handed on."""
+        return self._forwarding[_REMAINING]
 
     def put(self, record: CallRecord) -> None:
         words = self._words
@@ -75,7 +104,9 @@ class DispatchEmitter:
         """Write all routines: `call` is what Python calls, `settings` serves the Python side."""
         settings = emit_settings(self._library, self._modes, self._settings)
         answer = self._answer(self._run_kernels(), self._call_function())
-        self._call(owner_word, original, self._attempt(settings, self._matching.emit(), answer))
+        forward = self._forward()
+        look = self._look(self._matching.emit(), answer, forward)
+        self._call(owner_word, original, self._attempt(settings, look, forward))
 
     def _call(self, owner_word: int, original: Foreign, attempt: Routine) -> None:
         """call(self, arguments, keywords): what Python calls."""
@@ -92,7 +123,26 @@ class DispatchEmitter:
                 routine.give_back(result)
         routine.give_back(routine.call(original, self_, arguments, keywords))
 
-    def _attempt(self, settings: Routine, matches: Routine, answer: Routine) -> Routine:
+    def _forward(self) -> Routine:
+        """forward(table, settings, arguments, keywords): the result of what calls are handed on to; 0 if there is
+        nothing."""
+        routine = self._library.routine("forward", 4)
+        table, settings, arguments, keywords = routine.parameters
+        words = routine.load(table, _FORWARDING)
+        wanted = routine.load(words, _TARGET_SETTINGS)
+        is_meant = routine.either(routine.compare(wanted, "==", settings), routine.compare(wanted, "==", ANY_SETTINGS))
+        is_left = routine.compare(routine.load(words, _REMAINING), ">", 0)
+        with routine.when(routine.opposite(routine.both(is_meant, is_left))):
+            routine.give_back(0)
+        routine.increase(-1, words, _REMAINING)
+        target = routine.load(words, _TARGET)
+        routine.call(python_function("Py_IncRef"), target)
+        result = routine.call(python_function("PyObject_Call"), target, arguments, keywords)
+        routine.call(python_function("Py_DecRef"), target)
+        routine.give_back(routine.choose(routine.compare(result, "==", 0), _RAISED, result))
+        return routine
+
+    def _attempt(self, settings: Routine, look: Routine, forward: Routine) -> Routine:
         """attempt(table, arguments, keywords): the result; 0 where the call has to go another way."""
         routine = self._library.routine("attempt", 3)
         table, arguments, keywords = routine.parameters
@@ -106,21 +156,85 @@ class DispatchEmitter:
         is_long = routine.compare(count, ">", call_records.MOST_ARGUMENTS)
         with routine.when(routine.either(is_long, routine.compare(found, "<", 0))):
             routine.give_back(0)
-        leaves = routine.add(count, routine.load(table, call_records.MOST_SURROUNDINGS))
-        items, slots, call = routine.stack(leaves), routine.stack(leaves), routine.stack(CALL_WORDS)
-        names = self._gather(routine, arguments, positional, keywords, routine.load(named), items)
+        with routine.when(routine.compare(routine.load(table, COUNT), "==", 0)):
+            routine.give_back(routine.call(forward, table, found, arguments, keywords))
+        given, nesting = routine.stack(count), routine.stack(routine.multiply(count, call_records.NESTING_WORDS))
+        names = self._gather(routine, arguments, positional, keywords, routine.load(named), given)
+        total, nested = self._measure(routine, given, count, nesting)
+        with routine.when(routine.compare(total, ">", call_records.MOST_ARGUMENTS)):
+            routine.give_back(routine.call(forward, table, found, arguments, keywords))
+        leaves = routine.add(total, routine.load(table, call_records.MOST_SURROUNDINGS))
+        items, call = routine.stack(leaves), routine.stack(CALL_WORDS)
+        self._flatten(routine, given, count, nesting, items)
+        self._change_references(routine, "Py_IncRef", nested, total, items)  # lists may change meanwhile
         for place, value in (
             (FOUND_SETTINGS, found),
             (POSITIONAL, positional),
             (NAMED, routine.load(named)),
             (NAMES, names),
             (LEAVES, leaves),
+            (GIVEN, total),
+            (NESTING, nesting),
         ):
             routine.store(value, call, place)
+        result = routine.call(look, table, call, items, start, arguments, keywords)
+        self._change_references(routine, "Py_DecRef", nested, total, items)
+        routine.give_back(result)
+        return routine
+
+    def _change_references(self, routine: Routine, function: str, nested: Value, total: Value, items: Value) -> None:
+        """Take or give up references to all leaves of a call, if some of its arguments are nested."""
+        with routine.loop(routine.choose(routine.compare(nested, "==", 0), 0, total)) as index:
+            routine.call(python_function(function), routine.load(items, index))
+
+    def _measure(self, routine: Routine, given: Value, count: Value, nesting: Value) -> tuple[Value, Value]:
+        """Note how arguments are nested; how many leaves they have, and how many of them are lists or tuples."""
+        total, nested = routine.stack(1), routine.stack(1)
+        routine.store(0, total)
+        routine.store(0, nested)
+        with routine.loop(count) as index:
+            object_ = routine.load(given, index)
+            kind, place = routine.load(object_, layout.TYPE_WORD), routine.multiply(index, call_records.NESTING_WORDS)
+            is_nested = routine.either(routine.compare(kind, "==", id(list)), routine.compare(kind, "==", id(tuple)))
+            routine.store(call_records.LEAF, nesting, place)
+            routine.store(1, nesting, routine.add(place, call_records.NESTING_LENGTH))
+            with routine.when(is_nested):
+                routine.increase(1, nested)
+                routine.store(kind, nesting, place)
+                length = routine.load(object_, layout.LENGTH_WORD)
+                routine.store(length, nesting, routine.add(place, call_records.NESTING_LENGTH))
+            routine.increase(routine.load(nesting, routine.add(place, call_records.NESTING_LENGTH)), total)
+        return routine.load(total), routine.load(nested)
+
+    def _flatten(self, routine: Routine, given: Value, count: Value, nesting: Value, items: Value) -> None:
+        """Put the leaves of all arguments side by side."""
+        done = routine.stack(1)
+        routine.store(0, done)
+        with routine.loop(count) as index:
+            object_, place = routine.load(given, index), routine.multiply(index, call_records.NESTING_WORDS)
+            kind = routine.load(nesting, place)
+            is_leaf = routine.compare(kind, "==", call_records.LEAF)
+            with routine.when(is_leaf):
+                routine.store(object_, items, routine.load(done))
+                routine.increase(1, done)
+            with routine.when(routine.opposite(is_leaf)):
+                inline = routine.add(object_, layout.ITEMS_WORD * 8)
+                parts = routine.choose(routine.compare(kind, "==", id(list)), routine.load(inline), inline)
+                length = routine.load(nesting, routine.add(place, call_records.NESTING_LENGTH))
+                with routine.loop(length) as part:
+                    routine.store(routine.load(parts, part), items, routine.add(routine.load(done), part))
+                routine.increase(length, done)
+
+    def _look(self, matches: Routine, answer: Routine, forward: Routine) -> Routine:
+        """look(table, call, items, start, arguments, keywords): the result of the first record that fits, or of what
+        calls are handed on to; 0 if there is neither."""
+        routine = self._library.routine("look", 6)
+        table, call, items, start, arguments, keywords = routine.parameters
+        slots, found = routine.stack(routine.load(call, LEAVES)), routine.load(call, FOUND_SETTINGS)
         with routine.loop(MOST_RECORDS) as index:
             # Comparing may run Python code (how keys of dictionaries compare), and the table be another afterwards.
             with routine.when(routine.compare(index, ">=", routine.load(table, COUNT))):
-                routine.give_back(0)
+                routine.give_back(routine.call(forward, table, found, arguments, keywords))
             place = routine.add(index, RECORDS)
             record = routine.load(table, place)
             is_match = routine.call(matches, record, call, items, slots)
@@ -128,8 +242,8 @@ class DispatchEmitter:
                 with routine.when(routine.compare(routine.load(table, place), "==", record)):
                     make_room(routine, table, index)
                     routine.store(record, table, RECORDS)
-                routine.give_back(routine.call(answer, record, items, slots, start))
-        routine.give_back(0)
+                routine.give_back(routine.call(answer, record, items, slots, start, arguments, keywords))
+        routine.give_back(routine.call(forward, table, found, arguments, keywords))
         return routine
 
     def _gather(
@@ -150,16 +264,17 @@ class DispatchEmitter:
     # --- answering ----------------------------------------------------------------------------------------------------
 
     def _answer(self, run_kernels: Routine, call_function: Routine) -> Routine:
-        """answer(record, items, slots, start): the result of a call that matches; the record stays meanwhile."""
-        routine = self._library.routine("answer", 4)
-        record, items, slots, start = routine.parameters
+        """answer(record, items, slots, start, arguments, keywords): the result of a call that matches; the record stays
+        meanwhile."""
+        routine = self._library.routine("answer", 6)
+        record, items, slots, start, arguments, keywords = routine.parameters
         cell = routine.stack(1)
         has_kernels = routine.compare(routine.load(record, call_records.KERNELS), "!=", 0)
         routine.increase(1, record, call_records.IN_FLIGHT)
         with routine.when(has_kernels):
             routine.store(routine.call(run_kernels, record, items, slots, start), cell)
         with routine.when(routine.opposite(has_kernels)):
-            routine.store(routine.call(call_function, record, items), cell)
+            routine.store(routine.call(call_function, record, items, arguments, keywords), cell)
         routine.increase(-1, record, call_records.IN_FLIGHT)
         result = routine.load(cell)
         with routine.when(routine.compare(result, "!=", 0)):
@@ -188,10 +303,15 @@ class DispatchEmitter:
         return routine
 
     def _call_function(self) -> Routine:
-        """call_function(record, items): what the record's Python function makes of its leaves; 0 if it declines."""
-        routine = self._library.routine("call_function", 2)
-        record, items = routine.parameters
+        """call_function(record, items, arguments, keywords): what the record's Python function makes of its leaves, or
+        of the call as it is; 0 if it declines."""
+        routine = self._library.routine("call_function", 4)
+        record, items, arguments, keywords = routine.parameters
         count, leaves = (routine.load(record, place) for place in (call_records.PASSED_COUNT, call_records.PASSED))
+        with routine.when(routine.compare(count, "==", call_records.AS_CALLED)):
+            whole = python_function("PyObject_Call")
+            result = routine.call(whole, routine.load(record, call_records.FUNCTION), arguments, keywords)
+            routine.give_back(routine.choose(routine.compare(result, "==", 0), _RAISED, result))
         passed = routine.call(python_function("PyTuple_New"), count)
         with routine.when(routine.compare(passed, "==", 0)):
             routine.give_back(_RAISED)

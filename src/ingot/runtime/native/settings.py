@@ -126,6 +126,11 @@ class Settings:
     flags: tuple[Foreign, ...]
     """Each of a context."""
 
+    @property
+    def deterministic(self) -> Foreign:
+        """Whether algorithms are deterministic, of a context."""
+        return self.flags[_FLAGS.index("23deterministicAlgorithms")]
+
     @classmethod
     def find(cls) -> Settings | None:
         """All of them; None where this version of torch lacks one."""

@@ -66,7 +66,7 @@ def inspect(compiled: CompiledFunction, stage: str) -> str:
     if stage == "segments":
         return "\n\n".join(dict.fromkeys(readable(segment).rstrip() for segment in segments))
     texts = []
-    for recorded in (compiled, *(segment.run for segment in segments)):
+    for recorded in (compiled, *(segment.recorded for segment in segments)):
         for kind in list(recorded.specialisations.values()):
             if stage == "trace":
                 texts += [kind.trace.text] if kind.trace is not None else []
@@ -112,13 +112,13 @@ def _explain_following(compiled: CompiledFunction) -> Iterator[str]:
     if found.eager:
         names = [f"{name} x{count}" if count > 1 else name for name, count in found.eager.items()]
         yield f"runs at once, as PyTorch's: {', '.join(names[:_MOST_SHOWN])}"
-    repeated = [segment for segment in found.segments if segment.run.calls > 1]
+    repeated = [segment for segment in found.segments if segment.recorded.calls > 1]
     for number, segment in enumerate(repeated[:_MOST_SHOWN], 1):
         yield ""
-        yield f"segment {number}, {_count(segment.run.calls, 'call')}:"
+        yield f"segment {number}, {_count(segment.recorded.calls, 'call')}:"
         yield from _indented(readable(segment).splitlines())
-        for index, kind in enumerate(list(segment.run.specialisations.values()), 1):
-            yield from _indented(_explain_kind(index, kind, segment.run.calls_of(kind), is_eager=True))
+        for index, kind in enumerate(list(segment.recorded.specialisations.values()), 1):
+            yield from _indented(_explain_kind(index, kind, segment.recorded.calls_of(kind), is_eager=True))
     others = len(found.segments) - len(repeated[:_MOST_SHOWN])
     if others:
         yield ""
@@ -128,7 +128,7 @@ def _explain_following(compiled: CompiledFunction) -> Iterator[str]:
 
 def readable(segment: Segment) -> str:
     """The text of a segment with the names that users have for functions of torch."""
-    return with_names(segment.text, segment.run.function.__globals__)
+    return with_names(segment.text, segment.recorded.function.__globals__)
 
 
 # --- recorded calls ---------------------------------------------------------------------------------------------------

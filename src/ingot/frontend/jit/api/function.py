@@ -95,7 +95,7 @@ class CompiledFunction(RecordedFunction):
     @property
     def all_recordings(self) -> int:
         """How often something was recorded: calls of the function, and of segments of calls that were followed."""
-        return self.recordings + sum(segment.run.recordings for segment in self.follower.summary().segments)
+        return self.recordings + sum(segment.recorded.recordings for segment in self.follower.summary().segments)
 
     def _hand_over(self, reason: str, place: str | None, subject: str | None = None) -> None:
         if not self.follower.is_possible:

@@ -55,9 +55,9 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallKey:
             found.needs_gradients |= grad_mode and leaf.requires_grad
             first = identities.setdefault(id(leaf), len(found.tensors))
             found.tensors.append(leaf)
-            keys.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.device, first))
+            keys.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.device, type(leaf), first))
         elif type(leaf) in _PLAIN:
-            keys.append((type(leaf), repr(leaf) if isinstance(leaf, float | complex) else leaf))
+            keys.append(plain_key(leaf))
         elif isinstance(leaf, _VALUES):
             keys.append(_hashable(leaf))
         elif is_watchable(leaf):
@@ -69,6 +69,14 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallKey:
     found.parts = keys
     found.key = (shape, *keys)
     return found
+
+
+def plain_key(value: Any) -> Hashable:
+    """What two plain values must have in common: 1, 1.0 and True are three. Texts count by identity as well, for `is`
+    tells two that are equal apart."""
+    if isinstance(value, str):
+        return (type(value), value, id(value))
+    return (type(value), repr(value) if isinstance(value, float | complex) else value)
 
 
 def counts_by_identity(kind: type) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +37,12 @@ def take_apart(value: Any, leaves: list[Any]) -> Shape:
     if kind is tuple or kind is list:
         return Shape(kind, None, tuple([take_apart(part, leaves) for part in value]))
     if kind is dict or kind is OrderedDict:
-        return Shape(kind, tuple(value), tuple([take_apart(part, leaves) for part in value.values()]))
+        return Shape(kind, names_of(value), tuple([take_apart(part, leaves) for part in value.values()]))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return Shape(kind, None, tuple([take_apart(part, leaves) for part in value]))
     if kind is defaultdict:
         parts = tuple([take_apart(part, leaves) for part in value.values()])
-        return Shape(kind, (value.default_factory, tuple(value)), parts)
+        return Shape(kind, (value.default_factory, names_of(value)), parts)
     registered = _pytree.SUPPORTED_NODES.get(kind)
     if registered is not None and kind is not torch.Size:  # which is a plain value
         parts, context = registered.flatten_fn(value)
@@ -55,6 +55,33 @@ def take_apart(value: Any, leaves: list[Any]) -> Shape:
         return Shape(_Fields(kind), names, tuple([take_apart(getattr(value, name), leaves) for name in names]))
     leaves.append(value)
     return LEAF
+
+
+class Names(tuple[Any, ...]):
+    """Keys of a dictionary that are not all texts, compared with their types: 1, 1.0 and True are equal as keys."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Names) and list(map(_typed, self)) == list(map(_typed, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(_typed, self)))
+
+
+def names_of(table: Mapping[Any, Any]) -> tuple[Any, ...]:
+    """The keys of a dictionary, in order."""
+    names = tuple(table)
+    return names if all(type(name) is str for name in names) else Names(names)
+
+
+def _typed(name: Any) -> Hashable:
+    """What tells a key from others: numbers by type and text, for 0.0 is not -0.0; classes of users' by identity."""
+    if isinstance(name, tuple):
+        return (type(name), *map(_typed, name))
+    if type(name) in (bool, int, float, complex, str, bytes, type(None)):
+        return (type(name), repr(name))
+    return (type(name), id(name))
 
 
 def put_together(shape: Shape, leaves: Iterator[Any]) -> Any:

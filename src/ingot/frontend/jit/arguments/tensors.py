@@ -11,8 +11,8 @@ def refused_tensor(tensor: torch.Tensor) -> str | None:
     """Why a tensor cannot be part of a recording, if it cannot."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return f"{type(tensor).__name__} is a tensor of a class of its own"
-    if tensor.layout is not torch.strided or tensor.is_quantized:
-        return "sparse and quantised tensors are left to PyTorch"
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        return "sparse, quantised and nested tensors are left to PyTorch"
     if tensor.device.type not in _DEVICES:
         return f"tensors on {tensor.device.type} are left to PyTorch"
     if tensor.is_conj() or tensor.is_neg():

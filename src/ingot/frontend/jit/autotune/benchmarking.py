@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +11,10 @@ from ingot.frontend.jit.trace.trace import CPU
 from ingot.ir.interpreter import clock
 
 _ROUNDS = 5
-_LONG = 0.02
+_LONG = 0.002
 """Seconds after which there are no more rounds: calls that take so long are told apart by few."""
+_FAR_AHEAD = 2.0
+"""How many times as quick as all others a way is after which there are no more rounds."""
 _CALLS_ON_A_GPU = 20
 """Calls that are timed together: a GPU that is waited for after each would seem slower than it is."""
 CLEARLY = 0.9
@@ -25,7 +27,7 @@ def seconds_of(*ways: Callable[[], Any], device: torch.device = CPU) -> tuple[fl
     calls = 1 if device.type == "cpu" else _CALLS_ON_A_GPU
     begun = clock(device)
     for done in range(_ROUNDS):
-        if done > 1 and clock(device) - begun > _LONG * len(ways):
+        if done > 1 and (clock(device) - begun > _LONG * len(ways) or _is_far_ahead(best)):
             break
         for number, way in enumerate(ways):
             start = clock(device)
@@ -33,6 +35,12 @@ def seconds_of(*ways: Callable[[], Any], device: torch.device = CPU) -> tuple[fl
                 way()
             best[number] = min(best[number], (clock(device) - start) / calls)
     return tuple(best)
+
+
+def _is_far_ahead(best: Sequence[float]) -> bool:
+    """Whether one way is much quicker than all others."""
+    first, *others = sorted(best)
+    return bool(others) and others[0] >= _FAR_AHEAD * first
 
 
 def is_clearly_quicker(candidate: Callable[[], Any], plain: Callable[[], Any], device: torch.device = CPU) -> bool:

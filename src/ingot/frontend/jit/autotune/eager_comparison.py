@@ -2,7 +2,7 @@
 
 In: how long calls took, one way and the other (timing.py). Out: whose turn it is, and the verdict. Every call runs
 once, in one of the ways, so a trial costs no more than the difference between them. The best of a few calls counts:
-what disturbs a measurement only ever makes it longer.
+what disturbs a measurement only ever makes it longer. The trial ends as soon as one way is far ahead.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ ROUNDS = 5
 """Calls each way."""
 CLEARLY = 0.9
 """Share of the program's time that eager's must stay below to be preferred."""
+_FAR_AHEAD = 2.0
+"""How many times as quick a way is that need not be measured again."""
+_PAIRS_FOR_EAGER = 2
+"""Calls each way before eager is taken to be far ahead: a program's first calls find caches cold that eager's left."""
 
 
 @dataclass(slots=True)
@@ -31,7 +35,15 @@ class EagerComparison:
 
     @property
     def is_over(self) -> bool:
-        return len(self.program) >= self.rounds and len(self.eager) >= self.rounds
+        pairs = min(len(self.program), len(self.eager))
+        return pairs >= self.rounds or (pairs > 0 and self._is_clear(pairs))
+
+    def _is_clear(self, pairs: int) -> bool:
+        """Whether one way is far ahead; a GPU is not waited for to find out."""
+        if not all(isinstance(seconds, float) for seconds in (*self.program, *self.eager)):
+            return False
+        ratio = _best(self.eager) / max(_best(self.program), 1e-9)
+        return ratio >= _FAR_AHEAD or (pairs >= _PAIRS_FOR_EAGER and ratio <= 1 / _FAR_AHEAD)
 
     @property
     def is_settled(self) -> bool:

@@ -5,7 +5,7 @@ In: a specialisation and a call that it has answered. Out: what the launcher nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -133,12 +133,3 @@ def call_program(
         return build(results)
 
     return CallFunction(run, (*(one.leaf for one in tensors), *(() if general is None else variables_of(general))))
-
-
-def call_original(function: Callable[..., Any], positional: int, names: Sequence[str]) -> CallFunction:
-    """A call of the function itself, for calls that cannot be compiled."""
-
-    def run(leaves: tuple[Any, ...]) -> Any:
-        return function(*leaves[:positional], **dict(zip(names, leaves[positional:], strict=True)))
-
-    return CallFunction(run, tuple(range(positional + len(names))))

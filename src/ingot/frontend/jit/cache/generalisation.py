@@ -40,6 +40,22 @@ class Unified:
     """The numbers that vary, by their place among the arguments; variables are counted in this order."""
     divisors: tuple[tuple[str, int], ...]
     """Symbols and what they must be multiples of."""
+    ranges: tuple[SizeRange, ...] = ()
+    """Between what expressions must lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRange:
+    """What a size that stays open may be. PyTorch does other things to axes of sizes 0 and 1, and to slices that reach
+    beyond the end of an axis."""
+
+    size: Size
+    lowest: int
+    highest: int
+
+    def holds(self, bound: Mapping[str, int]) -> bool:
+        """Whether the size is in the range for these values of the symbols."""
+        return self.lowest <= sizes.evaluate(self.size, bound) <= self.highest
 
 
 class CannotGeneralise(Exception):
@@ -84,7 +100,24 @@ class _Unifier:
             _require_equal_tensors(values)
         results = self._value([trace.results for trace in self.traces], "a result", allow=False)
         trace = Trace(notes, events, results, last.surroundings, casts=last.casts, symbols=self.origins)
-        return Unified(trace, tuple(varying), tuple(self.divisors))
+        return Unified(trace, tuple(varying), tuple(self.divisors), self._ranges(notes))
+
+    def _ranges(self, notes: Sequence[TensorMeta]) -> tuple[SizeRange, ...]:
+        """Open sizes are at least 2, and slices reach beyond the ends of axes if they always did."""
+        found = dict.fromkeys(size for note in notes for size in note.sizes if not isinstance(size, int))
+        ranges = dict.fromkeys(SizeRange(size, _LOWEST, _HIGHEST) for size in found)
+        bounds = [trace.slices for trace in self.traces]
+        self._require_equal(list(map(len, bounds)), "the number of slices")
+        for taken in zip(*bounds, strict=True):
+            one = self._require_equal(taken, "a slice")
+            size = notes[one.register.index].sizes[one.axis]
+            if isinstance(size, int):
+                continue
+            shapes = [trace.tensors[one.register.index].shape[one.axis] for trace in self.traces]
+            for end in (one.start, one.stop):
+                if end is not None:
+                    ranges.setdefault(_range_of_end(size, int(end), shapes))
+        return tuple(ranges)
 
     # --- what varies --------------------------------------------------------------------------------------------------
 
@@ -224,6 +257,19 @@ class _Unifier:
                         assert isinstance(atom.right, int)
                         self.divisors[str(atom.left), atom.right] = None
         return size
+
+
+_LOWEST, _HIGHEST = 2, 2**62
+
+
+def _range_of_end(size: Size, end: int, seen: Sequence[int]) -> SizeRange:
+    """On which side of an axis's end one end of a slice is, in all of these calls."""
+    reach = end if end >= 0 else -end
+    if all(one >= reach for one in seen):
+        return SizeRange(size, reach, _HIGHEST)
+    if all(one <= reach for one in seen):
+        return SizeRange(size, 0, reach)
+    raise CannotGeneralise(f"a slice to {end} reaches beyond the end of an axis in some calls")
 
 
 def _quotient(values: Values, seen: Values) -> int | None:

@@ -1,7 +1,8 @@
 """From a call that was answered in Python to a record with which machine code answers calls like it.
 
 In: the arguments of a call, the specialisation that answered it and its watch. Out: a record in the table of the
-compiled function, or none where a part of the call needs Python: nested arguments, places that cannot be read natively.
+compiled function, or none where a part of the call needs Python: arguments that are nested deeply, places that cannot
+be read natively.
 A record stands for exactly the calls that its specialisation would be found for; every other call takes the way through
 Python, which needs no records.
 """
@@ -21,12 +22,13 @@ from torch.autograd import forward_ad
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.structure import Shape
-from ingot.frontend.jit.cache.executors import call_original, call_program, run_kernels, variables_of
+from ingot.frontend.jit.cache.executors import call_program, run_kernels, variables_of
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.guards.guards import NOTHING, Guards, Items, contents
 from ingot.runtime.native.call_records import (
     Arguments,
+    CallOriginal,
     CallRecord,
     Count,
     OtherArgument,
@@ -35,7 +37,7 @@ from ingot.runtime.native.call_records import (
     can_hold,
 )
 from ingot.runtime.native.conditions import Places
-from ingot.runtime.native.dispatch import Dispatcher, DispatchTable, NativeCallable, dispatcher
+from ingot.runtime.native.dispatch import ANY_SETTINGS, Dispatcher, DispatchTable, NativeCallable, dispatcher
 from ingot.runtime.native.records import NumberGuard, TensorGuard
 
 MOST_ATTEMPTS = 4
@@ -99,24 +101,53 @@ class NativeCalls:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         general: Generalised | None = None,
-    ) -> None:
-        """Answer calls like this one, which a specialisation has just answered, with a record from now on."""
+    ) -> bool:
+        """Answer calls like this one, which a specialisation has just answered, with a record from now on; whether that
+        can be done."""
         owner, native = self._owner(), dispatcher()
         if owner is None or native is None:
-            return
+            return False
         with self._lock:
             answered = self._answered.setdefault(id(found), _Answered(found))
             if not answered.may_try(key):
-                return
+                return False
             original = self._function if found.prefers_eager else self.otherwise
             record = _record(native, key, found, original, described, args, kwargs, general, answered.calls)
             if record is None:
                 answered.attempts[key] = MOST_ATTEMPTS
-                return
+                return False
             if self._table is None:
                 self._table = native.attach(owner)
             self._table.remove(lambda known: known.owner is found and known.key == key)
             self._table.put(record)
+            return True
+
+    def hand_on(self, target: Callable[..., Any], calls: int, settings: int = ANY_SETTINGS) -> None:
+        """Give the next calls that no record answers to a function as they are."""
+        owner, native = self._owner(), dispatcher()
+        if owner is None or native is None:
+            return
+        with self._lock:
+            if self._table is None:
+                self._table = native.attach(owner)
+            self._table.forward(target, settings, calls)
+
+    def look_again(self) -> None:
+        """Hand no calls on."""
+        with self._lock:
+            if self._table is not None:
+                self._table.stop_forwarding()
+
+    @property
+    def to_be_handed_on(self) -> int:
+        """How many more calls are handed on."""
+        return 0 if self._table is None else self._table.remaining
+
+    @staticmethod
+    def settings() -> int:
+        """torch's settings in one word."""
+        native = dispatcher()
+        return ANY_SETTINGS if native is None else native.settings()
 
     def drop(self, found: Specialisation) -> None:
         """Forget the records of a specialisation."""
@@ -132,6 +163,7 @@ class NativeCalls:
             for answered in list(self._answered.values()):
                 self.drop(answered.specialisation)
             self._earlier = 0
+            self.look_again()
 
 
 def _record(
@@ -147,7 +179,8 @@ def _record(
 ) -> CallRecord | None:
     settings, program = native.settings(), found.program
     surroundings = [] if found.trace is None else found.trace.surroundings
-    if settings < 0 or not _is_flat(described.shape):
+    nesting = _nesting(described.shape)
+    if settings < 0 or nesting is None:
         return None
     places = _places(found.surroundings.watch)
     tensors = _tensor_arguments(described)
@@ -158,7 +191,7 @@ def _record(
         return None
     variables = {} if general is None else {leaf: _variable(leaf, described, general) for leaf in variables_of(general)}
     if program is None or found.trace is None:
-        answer = call_original(function, len(args), tuple(kwargs))
+        answer = CallOriginal(function)
     else:
         answer = run_kernels(found, program, described, general, variables) or call_program(
             found, program, tensors, general
@@ -168,7 +201,7 @@ def _record(
         for leaf, value in enumerate(described.leaves)
         if not isinstance(value, torch.Tensor)
     ]
-    arguments = Arguments(len(args), tuple(kwargs), tuple(tensors), tuple(others))
+    arguments = Arguments(len(args), tuple(kwargs), tuple(tensors), tuple(others), nesting)
     is_counted = torch.is_grad_enabled()
     return CallRecord(key, found, settings, is_counted, arguments, surroundings, places, answer, count)
 
@@ -176,9 +209,16 @@ def _record(
 # --- what must hold ---------------------------------------------------------------------------------------------------
 
 
+def _nesting(shape: Shape) -> tuple[tuple[type | None, int], ...] | None:
+    """How arguments are nested: which of them are lists or tuples of leaves. None if there is more to it."""
+    arguments = [argument for part in shape.parts for argument in part.parts]
+    if not all(one.kind in (None, list, tuple) and _is_flat(one) for one in arguments):
+        return None
+    return tuple((one.kind, 1 if one.kind is None else len(one.parts)) for one in arguments)
+
+
 def _is_flat(shape: Shape) -> bool:
-    """Whether arguments are not nested, so that every leaf is an argument."""
-    return all(argument.kind is None for part in shape.parts for argument in part.parts)
+    return all(part.kind is None for part in shape.parts)
 
 
 def _tensor_arguments(described: CallKey) -> list[TensorArgument]:

@@ -22,6 +22,7 @@ from ingot.frontend.jit.arguments.call_key import CallKey, describe
 from ingot.frontend.jit.arguments.numbers import MarkedArguments
 from ingot.frontend.jit.autotune.timing import Stopwatch, is_capturing
 from ingot.frontend.jit.cache.native_calls import NativeCalls
+from ingot.frontend.jit.cache.settling import PAID, Patience, Payoff, unless_off
 from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, ShapeFamilies
 from ingot.frontend.jit.cache.specialisation import Specialisation, record
 from ingot.frontend.jit.guards.environment import Environment
@@ -37,11 +38,7 @@ from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.dispatch import NativeCallable
 
 MOST_SPECIALISATIONS = 64
-"""Calls of further kinds run eagerly."""
-MOST_UNSTABLE = 3
-"""Recordings in a row that no longer held at the next call, after which a function is left to PyTorch."""
-
-
+"""Of more, the one not used for the longest time goes."""
 NEEDS_GRADIENTS = "its arguments need gradients"
 """Why calls are left to PyTorch that would need a backward pass."""
 MOST_ASIDE = 3
@@ -66,20 +63,23 @@ class RecordedFunction(NativeCallable):
         self.is_segment = is_segment
         self.checks_overlap = True
         """Whether tensors that are written may share memory with others in some calls and not in others."""
+        self.reads_attributes = not is_segment
+        """Whether the function may read attributes that somebody has given tensors, such as those of nn.Buffer."""
         self.options = options
         self.compiler = compiler
         self.name = name
         self.specialisations: OrderedDict[Hashable, Specialisation] = OrderedDict()
         self.recordings = 0
-        self.recompiles: list[str] = []
-        """Why each recording after the first was made."""
+        self.recompiles: deque[str] = deque(maxlen=MOST_SPECIALISATIONS)
+        """Why recordings after the first were made, the last ones."""
         self.native = NativeCalls(self, function)
         """Records that answer calls without coming here."""
         self._python_calls = 0
         self.given_up: str | None = None
         self.latest: Specialisation | str | None = None
         """What was recorded for the latest call that came here, or why nothing was."""
-        self._unstable = 0
+        self._patience = Patience()
+        self._payoff = Payoff()
         self._warned: set[str] = set()
         self.left: Counter[str] = Counter()
         """How many calls were left to PyTorch because of their arguments, by the reason."""
@@ -97,23 +97,24 @@ class RecordedFunction(NativeCallable):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_off():
             return self.function(*args, **kwargs)
-        if self.given_up is not None:
+        if self.given_up is not None and not self._may_look_again():
             return self.otherwise(*args, **kwargs)
         described = describe(args, kwargs)
         if described.refused is not None or described.needs_gradients:
             self._leave(described.refused)
-            return (self.function if described.refused is None else self.otherwise)(*args, **kwargs)
+            return self._in_vain(self.function if described.refused is None else self.otherwise)(*args, **kwargs)
         key = (described.key, state_of_torch())
         found = self.specialisations.get(key) or self._shortcuts.get(key)
         if found is not None:
             changed = found.changed()
             if changed is None:
                 return self._run(key, found, args, kwargs, described)
-            is_unused = self.calls_of(found) == 0
+            calls = self.calls_of(found)
             other = self._set_aside(key, found)
             if other is not None:
                 return self._run(key, other, args, kwargs, described)
-            return self._record(key, args, kwargs, described, f"{changed} has changed", is_unused)
+            self._payoff.note_gone(calls)
+            return self._record(key, args, kwargs, described, f"{changed} has changed")
         general = self._families.find(described, key[1])
         if general is not None:
             return self._run_general(key, *general, args, kwargs, described)
@@ -145,7 +146,8 @@ class RecordedFunction(NativeCallable):
                 self.function, self.compiler, self.options.dynamic, self.options.is_replayed, self.name
             )
             self.recompiles.clear()
-            self.recordings = self._python_calls = self._unstable = 0
+            self.recordings = self._python_calls = 0
+            self._patience, self._payoff = Patience(), Payoff()
             self.given_up = self.latest = None
             self._warned.clear()
             self.left.clear()
@@ -182,8 +184,10 @@ class RecordedFunction(NativeCallable):
         self.latest = found
         trace = found.trace
         if trace is None:
-            self.native.add(key, found, described, args, kwargs)
-            return (self.function if found.prefers_eager else self.otherwise)(*args, **kwargs)
+            target = self.function if found.prefers_eager else self.otherwise
+            is_native = self.native.add(key, found, described, args, kwargs)
+            return (target if is_native else self._in_vain(target))(*args, **kwargs)
+        self._patience.reset()
         if not found.trial.is_settled and is_capturing():
             return self.function(*args, **kwargs)
         if found.trial.is_warm:
@@ -249,6 +253,7 @@ class RecordedFunction(NativeCallable):
         if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         self._python_calls += 1
+        self._patience.reset()
         found.calls += 1
         self.latest = found
         try:
@@ -278,16 +283,8 @@ class RecordedFunction(NativeCallable):
         kwargs: Mapping[str, Any],
         described: CallKey,
         reason: str,
-        is_unstable: bool = False,
     ) -> Any:
-        if self._is_full():
-            self.latest = f"it has been recorded for {MOST_SPECIALISATIONS} kinds of calls, and this is another one"
-            self._hand_over(
-                f"{self.latest} ({reason}); "
-                "pass numbers that vary as tensors, keep from reading sizes in Python, or use dynamic=True",
-                None,
-                "full",
-            )
+        if self._hardly_pays(reason):
             return self.otherwise(*args, **kwargs)
         if is_capturing():
             return self.function(*args, **kwargs)
@@ -296,10 +293,17 @@ class RecordedFunction(NativeCallable):
             log("recompiles", f"{self.name}: recorded again: {reason}")
         self.recordings += 1
         self._python_calls += 1
+        self._patience.reset()
         given = MarkedArguments(self._families.marked_positions(described), args, kwargs)
-        environment = Environment() if self.is_segment else None
         result, made = record(
-            self.function, given.args, given.kwargs, described, self.outermost, self.options.fullgraph, environment
+            self.function,
+            given.args,
+            given.kwargs,
+            described,
+            self.outermost,
+            self.options.fullgraph,
+            Environment() if self.is_segment else None,
+            self.reads_attributes,
         )
         made.checks_overlap = self.checks_overlap
         made.looked_at = frozenset(given.looked_at)
@@ -307,13 +311,6 @@ class RecordedFunction(NativeCallable):
         if made.broken is not None:
             self._hand_over(made.broken.reason, made.broken.place)
         with self._lock:
-            self._unstable = self._unstable + 1 if is_unstable else 0
-            if self._unstable >= MOST_UNSTABLE:
-                self.given_up = f"it was recorded {MOST_UNSTABLE} times in a row because {reason}"
-                for known in self.specialisations.values():
-                    self.native.drop(known)
-                if made.broken is None:  # otherwise it has been said why
-                    self._hand_over(self.given_up, None)
             self.specialisations[key] = made
             self._recorded.append(key)
             self._take_general(self._families.add(key, described, key[1], made))
@@ -337,13 +334,79 @@ class RecordedFunction(NativeCallable):
         for member in general.members:
             self.specialisations.setdefault(member.key, member.specialisation)
 
-    def _is_full(self) -> bool:
-        """Whether there are as many recordings as may be, of which all hold."""
+    # --- calls that nobody looks at -----------------------------------------------------------------------------------
+
+    def _in_vain(self, target: Callable[..., Any]) -> Callable[..., Any]:
+        """Note that a call was looked at and is left to a function, which is given back: after a few such calls the
+        next ones go there at once."""
+        settings = self.native.settings()
+        calls = self._patience.note(target, settings)
+        if calls and settings >= 0:
+            self.native.hand_on(unless_off(self.function, target), calls, settings)
+        return target
+
+    def _hardly_pays(self, reason: str) -> bool:
+        """Whether not to record another call, because recordings answer too few; there is room for one otherwise."""
         with self._lock:
-            if len(self.specialisations) >= MOST_SPECIALISATIONS:
-                for key in [key for key, one in self.specialisations.items() if one.changed() is not None]:
-                    self.native.drop(self.specialisations.pop(key))
-            return len(self.specialisations) >= MOST_SPECIALISATIONS
+            answered = self.calls - self.recordings
+            if self._payoff.is_in_vain(self.recordings, answered, MOST_SPECIALISATIONS):
+                self._give_up(
+                    f"it has been recorded for {len(self.specialisations)} kinds of calls, and this is another one "
+                    f"({reason}); pass numbers that vary as tensors, keep from reading sizes in Python, or use "
+                    "dynamic=True",
+                    "full",
+                )
+            elif self._payoff.is_unstable:
+                self._give_up(f"its recordings do not hold for long, the last one because {reason}", "unstable")
+            else:
+                self._make_room()
+            return self.given_up is not None
+
+    def _make_room(self) -> None:
+        """Drop recordings that no longer hold, or else the one that has not been used for the longest time."""
+        if len(self.specialisations) < MOST_SPECIALISATIONS:
+            return
+        gone = [key for key, one in self.specialisations.items() if one.changed() is not None]
+        if not gone:
+            idle = (key for key, one in self.specialisations.items() if self.calls_of(one) == one.calls_seen)
+            gone = [next(idle, next(iter(self.specialisations)))]
+            for one in self.specialisations.values():
+                one.calls_seen = self.calls_of(one)
+        for key in gone:
+            self._payoff.note_gone(self.calls_of(self.specialisations[key]))
+            self._drop(key)
+
+    def _give_up(self, reason: str, subject: str) -> None:
+        """Record nothing more for a good while, and keep only recordings that answer calls."""
+        self.given_up = reason
+        for key in [key for key, one in self.specialisations.items() if self.calls_of(one) < PAID]:
+            self._drop(key)
+        self._shortcuts.clear()
+        self._aside.clear()
+        self._recorded.clear()
+        self._families.clear()
+        self.latest = reason
+        self.native.hand_on(unless_off(self.function, self.otherwise), self._payoff.next_rest())
+        if subject == "full" or not self._warned:  # otherwise it has been said why
+            self._hand_over(reason, None, subject)
+
+    def _drop(self, key: Hashable) -> None:
+        """Forget a recording and everything that answers calls with it."""
+        gone = self.specialisations.pop(key)
+        self.native.drop(gone)
+        for short in [short for short, one in self._shortcuts.items() if one is gone]:
+            del self._shortcuts[short]
+        self._families.drop(gone)
+
+    def _may_look_again(self) -> bool:
+        """Whether it has been long enough since recording was given up."""
+        with self._lock:
+            if self.native.to_be_handed_on > 0:
+                return False
+            self.native.look_again()
+            self.given_up = None
+            self._payoff.begin_again(self.recordings, self.calls - self.recordings)
+            return True
 
     def _abandon(
         self, found: Specialisation, error: BaseException, args: Sequence[Any], kwargs: Mapping[str, Any]

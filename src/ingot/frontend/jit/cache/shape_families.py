@@ -30,6 +30,8 @@ MOST_MEMBERS = 8
 """Recordings that a family compares; the oldest goes first."""
 MOST_FAILURES = 4
 """Times that recordings of a family could not be unified, after which nobody tries again."""
+_MOST_FAMILIES = 128
+"""Families of one function; the oldest goes first."""
 _SHAPES_NEEDED = {None: 3, True: 2}
 
 Numbers = dict[int, int | float]
@@ -86,6 +88,7 @@ class Generalised:
         lowest, highest = self.range
         return (
             all(value >= 2 for value in bound.values())
+            and all(one.holds(bound) for one in self.unified.ranges)
             and all(bound[name] % divisor == 0 for name, divisor in self.unified.divisors)
             and all(_is_same(numbers[leaf], value) for leaf, value in self.fixed.items())
             and all(isinstance(value, float) or lowest <= value <= highest for value in self.values(numbers))
@@ -146,6 +149,8 @@ class ShapeFamilies:
         if made.trace is None:
             return None
         family = self.table.setdefault((self._key(described), state), Family())
+        while len(self.table) > _MOST_FAMILIES:
+            del self.table[next(iter(self.table))]
         shapes = tuple(tuple(tensor.shape) for tensor in described.tensors)
         family.members.append(Recorded(key, made, shapes, self._numbers(described)))
         del family.members[:-MOST_MEMBERS]
@@ -162,6 +167,19 @@ class ShapeFamilies:
             family.generals = [one for one in family.generals if one is not general]
         return True
 
+    def drop(self, gone: Specialisation) -> None:
+        """Forget a recording, or what was generalised."""
+        for key, family in list(self.table.items()):
+            family.members = [one for one in family.members if one.specialisation is not gone]
+            family.generals = [one for one in family.generals if one.specialisation is not gone]
+            if not family.members and not family.generals:
+                del self.table[key]
+
+    def clear(self) -> None:
+        """Forget all recordings."""
+        self.table.clear()
+        self.positions.clear()
+
     def marked_positions(self, described: CallKey) -> dict[int, int | str]:
         """Where the numbers that may vary are: by leaf, their position or keyword."""
         if not any(type(leaf) in (int, float) for leaf in described.leaves):
@@ -172,6 +190,8 @@ class ShapeFamilies:
             return {}
         found = self.positions.get(described.shape)
         if found is None:
+            if len(self.positions) >= _MOST_FAMILIES:
+                self.positions.clear()
             found = self.positions[described.shape] = positions_of(self.parameters, self.function, described.shape)
         return found
 
@@ -185,7 +205,7 @@ class ShapeFamilies:
             if leaf in numbers:
                 parts.append(type(value))
             elif self.dynamic is not False and isinstance(value, torch.Tensor) and value.is_contiguous():
-                parts.append((value.dtype, value.dim(), value.device, part[-1]))
+                parts.append((value.dtype, value.dim(), value.device, *part[-2:]))
             else:
                 parts.append(part)
         return (described.shape, *parts)

@@ -44,6 +44,8 @@ class Specialisation:
     compile_seconds: float = 0.0
     record_seconds: float = 0.0
     calls: int = 0
+    calls_seen: int = 0
+    """Calls that it had answered when somebody last looked for recordings that are not used."""
     trial: EagerComparison = field(default_factory=EagerComparison)
     lock: threading.RLock = field(default_factory=new_lock)
     build_result: Callable[[Sequence[Any]], Any] | None = None
@@ -93,7 +95,9 @@ class Specialisation:
             if self.program is None:
                 assert self.trace is not None
                 start = time.perf_counter()
-                self.program = compile_trace(self.trace, compiler, is_frozen, is_replayed)
+                self.program = compile_trace(
+                    self.trace, compiler, is_frozen, is_replayed, is_private=not self.checks_overlap
+                )
                 self.compile_seconds += time.perf_counter() - start
             return self.program
 
@@ -106,16 +110,18 @@ def record(
     outermost: torch.nn.Module | None,
     strict: bool,
     environment: Environment | None = None,
+    reads_attributes: bool = True,
 ) -> tuple[Any, Specialisation]:
     """Call a function eagerly and note down what it does: its result, and the specialisation for calls like this.
 
-    `environment` is what the function can reach besides its arguments; left out, it is looked for.
+    `environment` is what the function can reach besides its arguments; left out, it is looked for. Code that reads
+    attributes which somebody has given tensors is not recorded where there are any.
     """
     start = time.perf_counter()
     surroundings = environment_of(function, described.objects) if environment is None else environment
     made = Specialisation(surroundings, described.objects)
     hooked = surroundings.hooked(outermost)
-    recording = Recording(described.tensors, surroundings, strict)
+    recording = Recording(described.tensors, surroundings, strict, reads_attributes)
     if hooked is not None:
         recording.stop(f"{hooked} has hooks, which are Python code")
     result = recording.run(function, args, kwargs)

@@ -19,6 +19,10 @@ from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text
 from ingot.frontend.jit.follow.trap import Trap, trap
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
+from ingot.runtime.native.following.table import NativeFollowing, NativeNode, NativeStep, native_following
+
+MOST_NATIVE_STEPS = 20_000
+"""Steps that native code may know of one function; with more, it begins anew."""
 
 
 class Follower:
@@ -30,28 +34,43 @@ class Follower:
         self._compiler = compiler
         self._name = name
         self._roots: dict[State | None, Node] = {}
+        self._native_roots: dict[tuple[Node, int], NativeNode] = {}
+        self._nodes: dict[int, tuple[NativeNode, Node]] = {}
+        """Nodes by the address that native code knows them by."""
+        self._idle: list[Following] = []
+        """Calls that are over, for those to come."""
         self._lock = new_lock()
         self.calls = 0
         self.flushes = Flushes()
         self._needs_gradients = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        found = _armed()
-        if found is None:
+        following = self._following()
+        if following is None:
             return self._function(*args, **kwargs)
         self.calls += 1
-        following = Following(self, found)
+        following.begin()
         visibility.begin(following)
         try:
             try:
                 with following:
                     result = self._function(*args, **kwargs)
             finally:
-                del args, kwargs
                 following.flush()
             return result
         finally:
             visibility.end(following)
+            self._idle.append(following)
+
+    def _following(self) -> Following | None:
+        """A mode for a call; None where calls cannot be followed."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            found = _armed()
+            return None if found is None else Following(self, *found)
+
+    # --- traces -------------------------------------------------------------------------------------------------------
 
     def root(self, state: State | None) -> Node:
         """The beginning of all traces in a state of torch."""
@@ -60,14 +79,44 @@ class Follower:
             found = self._roots[state] = Node(None, None)
         return found
 
-    def segment(self, node: Node, destinations: tuple[int, ...]) -> Segment:
-        """What runs everything pending at a node and fills these shells."""
-        with self._lock:
-            found = node.segments.get(destinations)
-            if found is None:
-                found = write_segment(node, destinations, self._options, self._compiler, self._name)
-                node.segments[destinations] = found
-            return found
+    def native_root(self, root: Node, settings: int) -> NativeNode:
+        """The same for native code."""
+        found = self._native_roots.get((root, settings))
+        if found is None:
+            if len(self._nodes) > MOST_NATIVE_STEPS:
+                self._forget_native_steps()
+            found = self._native_roots[root, settings] = NativeNode()
+            self._nodes[found.address] = found, root
+        return found
+
+    def node_at(self, address: int) -> Node:
+        """The node that native code has reached."""
+        return self._nodes[address][1]
+
+    def add_step(self, address: int, step: NativeStep, child: Node) -> int:
+        """Let native code take a step from a node; the address of the node that it leads to."""
+        self._nodes[address][0].add(step)
+        self._nodes[step.target.address] = step.target, child
+        return step.target.address
+
+    def _forget_native_steps(self) -> None:
+        for node, _ in self._nodes.values():
+            node.clear()
+        self._native_roots.clear()
+        self._nodes.clear()
+
+    def segment(self, node: Node, needed: bytes) -> Segment | None:
+        """What runs everything pending at a node, given which tensors are needed; None if there is nothing to run."""
+        found = node.segments.get(needed, _MISSING)
+        if found is _MISSING:
+            with self._lock:
+                are_needed = [word != 0 for word in needed[::8]]
+                destinations = node.destinations(are_needed)
+                found = None
+                if destinations or node.writes_outside:
+                    found = write_segment(node, destinations, self._options, self._compiler, self._name)
+                node.segments[needed] = found
+        return found
 
     @property
     def is_possible(self) -> bool:
@@ -89,28 +138,32 @@ class Follower:
         """Be as if never called."""
         with self._lock:
             self._roots.clear()
+            self._forget_native_steps()
+            self._idle.clear()
             self.flushes = Flushes()
             self.calls = 0
 
 
-_ARMED: list[Trap] = []
+_MISSING: Any = object()
+_ARMED: list[tuple[Trap, NativeFollowing] | None] = []
 
 
-def _armed() -> Trap | None:
-    """The trap, with every reader of a pending tensor sent to the call it is pending in."""
-    if _ARMED:
-        return _ARMED[0]
-    found = trap()
-    if found is not None:
-        found.arm(lambda operator, args, kwargs: _read(found, operator, args, kwargs))
-        _ARMED.append(found)
-    return found
+def _armed() -> tuple[Trap, NativeFollowing] | None:
+    """The trap, with every reader of a pending tensor sent to the call it is pending in, and the native routines."""
+    if not _ARMED:
+        found = trap()
+        native = None if found is None else native_following(int(found.key), found.bit)
+        if found is None or native is None:
+            _ARMED.append(None)
+        else:
+            found.arm(lambda operator, args, kwargs: _read(found, operator, args, kwargs))
+            _ARMED.append((found, native))
+    return _ARMED[0]
 
 
 def _read(found: Trap, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operation meets a tensor that is not written yet: it is, now."""
-    tensors = list(_tensors_in((*args, *kwargs.values())))
-    marked = [tensor for tensor in tensors if found.is_set(tensor)]
+    marked = [tensor for tensor in _tensors_in((*args, *kwargs.values())) if found.is_set(tensor)]
     for following in list(ACTIVE):
         following.flush(operator)
     for tensor in marked:

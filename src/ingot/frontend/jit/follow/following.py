@@ -3,40 +3,41 @@
 In: torch calls, as the user's Python makes them. Out: for those that can wait, tensors that will hold the result; all
 others run as PyTorch runs them, after what they need. `flush` runs what is pending as compiled segments.
 
+Native code answers every call that it has been shown before (runtime/native/following); the methods here see the rest,
+and show native code what they did.
+
 What always holds: no value is read before it is written. Calls that this mode does not see run into the trap.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.autograd import forward_ad
 
 from ingot.frontend.jit.arguments.tensors import refused_tensor
 from ingot.frontend.jit.follow import metadata_rules
-from ingot.frontend.jit.follow.functions import Role, role_of
+from ingot.frontend.jit.follow.functions import Role, may_write, role_of
 from ingot.frontend.jit.follow.live_functions import live
+from ingot.frontend.jit.follow.native_steps import give_role, native_step
 from ingot.frontend.jit.follow.observing import observe
+from ingot.frontend.jit.follow.outside import Outside, is_anything_around
 from ingot.frontend.jit.follow.pending import Pending
-from ingot.frontend.jit.follow.shells import new_shell
-from ingot.frontend.jit.follow.steps import Node, Outcome, Skeletons, Unknown, Wait
+from ingot.frontend.jit.follow.steps import Metadata, Node, Outcome, Skeletons, Unknown, Wait
 from ingot.frontend.jit.follow.trap import Trap
+from ingot.runtime.native.following.answering import MOST_BYTES, MOST_VALUES
+from ingot.runtime.native.following.layouts import NativeMode
+from ingot.runtime.native.following.table import CallState, NativeFollowing
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.follow.follower import Follower
 
-MOST_STEPS = 4096
-"""A longer path is a loop; it runs in pieces."""
-MOST_BYTES = 1 << 29
-"""Memory of shells after which those that nothing needs are let go, and then what is pending runs."""
-
 ACTIVE: list[Following] = []
 """Calls that are being followed in this process."""
-
-
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -44,22 +45,42 @@ class _NotFollowed(Exception):
     """A tensor that no step may take: the call runs by itself."""
 
 
-class Following(TorchFunctionMode):
-    """A call of a followed function."""
+class Following(NativeMode):
+    """A call of a followed function; when it is over, the next call may have it."""
 
-    def __init__(self, follower: Follower, trap: Trap):
+    def __init__(self, follower: Follower, trap: Trap, native: NativeFollowing):
         super().__init__()
         self._follower = follower
         self._trap = trap
-        self._state = torch_state()
-        self._pending = Pending(follower.root(self._state))
+        self._native = native
         self._skeletons = Skeletons(self._number_of)
         self._lock = threading.RLock()
+        self._state: State | None = None
+        self._settings = -1
+        self._call = CallState(native.roles, self)
+        self._needed = (ctypes.c_int64 * (MOST_VALUES + 4096))()
         self.has_learned = False
         """Whether something happened that later calls like this one need not repeat."""
+        native.attach(self, self._call, self._look)
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def begin(self) -> None:
+        """A call begins."""
+        self.has_learned = False
+        self._settings = self._native.settings()
+        self._state = torch_state() if self._settings >= 0 else None
+        self._restart()
+
+    def _restart(self) -> None:
+        """Nothing is pending."""
+        root = self._follower.root(self._state)
+        self._pending = pending = Pending(root)
+        node = None if self._state is None else self._follower.native_root(root, self._settings)
+        self._call.begin(node, pending.values, pending.numbers, self._settings)
+
+    def _look(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """A call that native code does not answer."""
         role = role_of(func) if all(kind in _PLAIN for kind in types) else Role.WHOLE
+        give_role(self._native, func)
         if role is Role.METADATA:
             return func(*args, **kwargs) if kwargs else func(*args)
         if role is Role.OPERATION:
@@ -74,16 +95,17 @@ class Following(TorchFunctionMode):
     # --- one call -----------------------------------------------------------------------------------------------------
 
     def _operate(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        state = torch_state()
-        if state != self._state:
+        settings = self._native.settings()
+        if settings != self._settings:
             self.flush("another state of torch")
-            self._state = state
-            self._pending = Pending(self._follower.root(state))
-        pending, numbers = self._pending, []
-        known = len(pending.values)
+            self.begin()
+        if self._state is None:
+            return function(*args, **kwargs)
+        pending = self._catch_up()
+        known, numbers = len(pending.values), []
         try:
             skeleton = self._skeletons.of(function, args, kwargs, numbers)
-            child = pending.node.child(skeleton) if state is not None else None
+            child = pending.node.child(skeleton)
             if child is None:
                 raise _NotFollowed
         except Unknown:
@@ -92,16 +114,30 @@ class Following(TorchFunctionMode):
             return function(*args, **kwargs)
         except _NotFollowed:
             pending.forget_after(known)
-            return self._run_now(function, args, kwargs)
+            wait = Wait.ALONE if may_write(function, kwargs) else Wait.NOW
+            return self._run_now(function, args, kwargs, wait)
         if not child.operands:  # makes tensors of nothing but numbers: there is nothing to wait for
             return function(*args, **kwargs)
         metadata = tuple([pending.metadata[number] for number in child.operands])
-        outcome = child.outcomes.get(metadata) or metadata_rules.foretell(function, args, kwargs, child.known, metadata)
+        outcome = child.outcome(metadata)
         if outcome is None:
-            return self._learn(child, metadata, function, args, kwargs, known)
-        child.outcomes[metadata] = child.known = outcome
-        result = self._take_step(child, outcome, function, args, kwargs, numbers)
-        return self._run_now(function, args, kwargs, outcome.wait, known) if result is None else result
+            outcome = metadata_rules.foretell(function, args, kwargs, child.known, metadata)
+            if outcome is None:
+                return self._learn(child, metadata, function, args, kwargs, known)
+            child.note(metadata, outcome)
+        result = self._take_step(child, outcome, function, args, kwargs, known)
+        if result is None:
+            pending.forget_after(known)
+            return self._run_now(function, args, kwargs, outcome.wait)
+        pending.numbers += numbers
+        self._make_room()
+        return result
+
+    def _catch_up(self) -> Pending:
+        """What is pending, as far as native code has brought it."""
+        pending, place = self._pending, self._call.node
+        pending.catch_up(self._follower.node_at(place) if place else pending.node)
+        return pending
 
     def _take_step(
         self,
@@ -110,82 +146,78 @@ class Following(TorchFunctionMode):
         function: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        numbers: list[Any],
+        known: int,
     ) -> Any:
-        """Answer a call that can wait; None if it cannot."""
-        pending = self._pending
+        """Answer a call that can wait, and show native code how; None if it cannot wait."""
+        pending, outside = self._pending, len(self._pending.values) - known
         if outcome.wait is Wait.LATER:
-            result: Any = [new_shell(metadata, self._trap) for metadata in outcome.results]
-            made, base = result, None
-            pending.shell_bytes += sum(shell.nbytes for shell in made)
-            result = made[0] if outcome.container is None else _contained(outcome.container, made)
-        elif outcome.wait is Wait.VIEW and child.operands[0] in pending.unwritten:
+            made: list[Any] = [self._new_shell(metadata) for metadata in outcome.results]
+            result: Any = made[0] if outcome.container is None else _contained(outcome.container, made)
+        elif outcome.wait is Wait.VIEW and child.operands[0] in pending.node.unwritten:
             with self._trap.excluded():
                 result = function(*args, **kwargs)
             made = [result] if isinstance(result, torch.Tensor) else list(result)
-            base = child.operands[0]
         elif outcome.wait is Wait.IN_PLACE and self._may_write_later(child.operands[0]):
-            result, made, base = args[0], [], None
-            pending.unwritten.add(child.operands[0])
+            result, made = args[0], []
             self._trap.set(result)
         else:
             return None
-        numbered = tuple([pending.add(tensor, base, is_unwritten=True) for tensor in made])
-        child.results, child.is_container = numbered, not isinstance(result, torch.Tensor)
+        if child.results and len(child.results) != len(made):  # as many as the sizes say: another branch would do
+            raise RuntimeError("a step gives another number of tensors than before")
+        container = None if isinstance(result, torch.Tensor) else type(result)
+        child.arrive(outside, len(made), outcome.wait, container is not None)
+        for tensor in made:
+            pending.add(tensor)
         pending.node = child
-        pending.numbers += numbers
-        del made
-        if pending.shell_bytes > MOST_BYTES or len(pending.values) > MOST_STEPS:
-            self._make_room()
+        self._show(child, outcome, function, known, container)
         return result
+
+    def _show(self, child: Node, outcome: Outcome, function: Any, known: int, container: Any) -> None:
+        """Let native code take the step that has just been taken, from now on."""
+        place = self._call.node
+        step = native_step(function, child, outcome, known, self._pending.values, container) if place else None
+        self._call.node = 0 if step is None else self._follower.add_step(place, step, child)
 
     def _learn(
         self, child: Node, metadata: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: int
     ) -> Any:
         """Run a call as PyTorch runs it, and find out what such calls do."""
         self.has_learned = True
-        operands = [self._pending.values[number] for number in child.operands]
+        operands: list[Any] = [self._pending.values[number] for number in child.operands]
         self._pending.forget_after(known)
         self.flush()
-        result, outcome = observe(function, args, kwargs, operands)  # type: ignore[arg-type]
-        child.outcomes[metadata] = child.known = outcome
+        result, outcome = observe(function, args, kwargs, operands)
+        child.note(metadata, outcome)
         return result
 
-    def _run_now(
-        self,
-        function: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        wait: Wait = Wait.NOW,
-        known: int | None = None,
-    ) -> Any:
+    def _run_now(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wait: Wait) -> Any:
         """Run a call as PyTorch runs it, after what it needs."""
-        pending = self._pending
-        if known is not None:
-            pending.forget_after(known)
-        if wait is Wait.ALONE or wait is Wait.IN_PLACE or self._takes_unwritten(args, kwargs):
+        if wait is Wait.ALONE or wait is Wait.IN_PLACE or self._takes_unwritten((*args, *kwargs.values())):
             self.flush(function)
         return function(*args, **kwargs)
 
-    def _takes_unwritten(self, values: Sequence[Any], named: dict[str, Any]) -> bool:
-        unwritten = self._pending.unwritten
-        if not unwritten:
-            return False
-        index = self._pending.index
-        for value in (*values, *named.values()):
+    def _takes_unwritten(self, values: Sequence[Any]) -> bool:
+        for value in values:
             if isinstance(value, list | tuple):
-                if self._takes_unwritten(value, {}):
+                if self._takes_unwritten(value):
                     return True
-            elif index.get(id(value)) in unwritten:
+            elif isinstance(value, torch.Tensor) and self._trap.is_set(value):
                 return True
         return False
+
+    def _new_shell(self, metadata: Metadata) -> torch.Tensor:
+        """A tensor with this metadata that nothing may read before it is written."""
+        dtype, shape, strides, device = metadata
+        shell = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+        self._trap.set(shell)
+        self._call.bytes += shell.nbytes
+        return shell
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
     def _number_of(self, tensor: torch.Tensor) -> int:
         """The number of a tensor; a new one from outside must be such that reading it later gives the same."""
-        pending = self._pending
-        number = pending.index.get(id(tensor))
+        number = self._pending.index.get(id(tensor))
         if number is not None:
             return number
         if refused_tensor(tensor) is not None or self._trap.is_set(tensor):
@@ -195,29 +227,25 @@ class Following(TorchFunctionMode):
             raise _NotFollowed
         if type(tensor) is torch.Tensor and not tensor.untyped_storage().resizable():
             raise _NotFollowed  # numpy or somebody else may write its memory, unseen
-        return pending.add(tensor, -1, is_unwritten=False)
+        return self._pending.add(tensor)
 
     def _may_write_later(self, number: int) -> bool:
         """Whether a tensor can be written later than it is said: nothing sees its memory that the trap does not."""
-        pending = self._pending
-        tensor: Any = pending.values[number]
-        if pending.bases[number] == number:
-            return True
-        if pending.bases[number] >= 0 or number in pending.unwritten:
-            return number in pending.unwritten and pending.bases[number] < 0
+        node = self._pending.node
+        if number in node.unwritten:
+            return number < len(node.bases) and node.bases[number] in (number, -1)
+        if number < len(node.bases) and node.bases[number] >= 0:
+            return False
+        tensor: Any = self._pending.values[number]
         storage = tensor.untyped_storage()
-        return torch._C._storage_Use_Count(storage._cdata) == 2 and tensor._use_count() == 1  # the tensor and `storage`
+        is_alone = torch._C._storage_Use_Count(storage._cdata) == 2  # the tensor and `storage`
+        return is_alone and storage.resizable() and tensor._use_count() == 1
 
     # --- running what is pending --------------------------------------------------------------------------------------
 
     def _make_room(self) -> None:
-        """Let go of shells that nothing needs; if that is not enough, run what is pending."""
-        pending = self._pending
-        pending.drop_unneeded()
-        held = [pending.values[number] for number in pending.unwritten if pending.values[number] is not None]
-        pending.shell_bytes = sum(tensor.nbytes for tensor in held if tensor is not None)
-        if pending.shell_bytes > MOST_BYTES or len(pending.values) > MOST_STEPS:
-            del held
+        """Run what is pending if it takes too much memory, or never ends."""
+        if self._call.bytes > MOST_BYTES or len(self._pending.values) > MOST_VALUES:
             self.flush("the memory of what is pending")
 
     def flush(self, cause: Any = None) -> None:
@@ -226,77 +254,42 @@ class Following(TorchFunctionMode):
         `cause` is the function or the reason that does not let them wait; None at the end of a call.
         """
         with self._lock:
-            pending = self._pending
-            if not pending.unwritten:
-                self._pending = Pending(self._follower.root(self._state))
+            pending, place = self._pending, self._call.node
+            node = self._follower.node_at(place) if place else pending.node
+            values, numbers = pending.values, pending.numbers
+            if not values:
                 return
-            self._pending = Pending(self._follower.root(self._state))
-            pending.drop_unneeded()
-            destinations = pending.destinations()
-            for number in pending.unwritten:
-                tensor = pending.values[number]
-                if tensor is not None:
-                    self._trap.clear(tensor)
-            if not destinations and not pending.writes_operands:
+            self._restart()
+            del pending
+            count = len(values)
+            self._native.settle(values, node.base_words(), count, ctypes.addressof(self._needed))
+            if not node.unwritten:
                 return
-            segment = self._follower.segment(pending.node, destinations)
+            segment = self._follower.segment(node, ctypes.string_at(self._needed, count * 8))
+            if segment is None:
+                return
             if cause is not None:
-                self._follower.flushes.note(pending.node, cause)
-            values = pending.values
-            pending.index.clear()
-            with _Outside(self._state):
-                segment.run(
-                    *[values[number] for number in segment.inputs],
-                    *pending.numbers,
-                    *[values[number] for number in destinations],
-                )
-
-    def owns_any_of(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether one of these tensors is pending here."""
-        index = self._pending.index
-        return any(index.get(id(tensor)) in self._pending.unwritten for tensor in tensors)
+                self._follower.flushes.note(node, cause)
+            inputs = [values[number] for number in segment.inputs]
+            destinations = [values[number] for number in segment.destinations]
+            del values
+            assert self._state is not None, "without a state nothing is pending"
+            with Outside(self._state[0], self._state[1]):
+                segment.run(*inputs, *numbers, *destinations)
 
 
 def _contained(container: Any, made: list[Any]) -> Any:
-    return made if container is list else tuple(made) if container is tuple else container(tuple(made))
+    return list(made) if container is list else tuple(made) if container is tuple else container(tuple(made))
 
 
-State = tuple[bool, torch.dtype]
+State = tuple[bool, torch.dtype, bool]
 
 
 def torch_state() -> State | None:
-    """What decides the results of operations besides their operands: inference mode, the default dtype. None where
-    operations must run at once, as under autocast."""
-    if torch._C._is_any_autocast_enabled():
+    """What decides the results of operations besides their operands: inference mode, the default dtype, whether
+    algorithms are deterministic. None where operations must run at once: under autocast, dispatch modes, transforms
+    such as vmap, forward gradients and torch.jit's tracing."""
+    if is_anything_around() or forward_ad._current_level >= 0:
         return None
-    return torch.is_inference_mode_enabled(), torch.get_default_dtype()
-
-
-class _Outside:
-    """A block that runs with the state that pending operations were called in, without gradients and modes."""
-
-    def __init__(self, state: State | None):
-        self._state = state
-
-    def __enter__(self) -> None:
-        self._grad = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
-        self._modes = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
-        self._inference = self._dtype = None
-        if self._state is not None:
-            is_inference, dtype = self._state
-            if is_inference != torch.is_inference_mode_enabled():
-                self._inference = torch.inference_mode(is_inference)
-                self._inference.__enter__()
-            if dtype is not torch.get_default_dtype():
-                self._dtype = torch.get_default_dtype()
-                torch.set_default_dtype(dtype)
-
-    def __exit__(self, *_: object) -> None:
-        if self._dtype is not None:
-            torch.set_default_dtype(self._dtype)
-        if self._inference is not None:
-            self._inference.__exit__(None, None, None)
-        for mode in reversed(self._modes):
-            torch._C._push_on_torch_function_stack(mode)
-        torch._C._set_grad_enabled(self._grad)
+    is_deterministic = torch._C._get_deterministic_algorithms()
+    return torch.is_inference_mode_enabled(), torch.get_default_dtype(), is_deterministic

@@ -54,10 +54,14 @@ _FREE_NUMBERS = frozenset(
     f"{before}{name}{after}"
     for name in ("add", "sub", "mul", "div", "truediv", "subtract", "multiply", "divide", "true_divide")
     for before, after in (("", ""), ("", "_"), ("__", "__"), ("__r", "__"), ("__i", "__"))
-) | frozenset(
-    f"{name}{after}" for name in ("addcmul", "addcdiv", "lerp", "clamp", "clip", "rsub") for after in ("", "_")
 )
 """Functions whose plain numbers feed arithmetic alone: other numbers of the same types need no other kernel."""
+_SMALL_NUMBERS = frozenset(
+    f"{name}{after}" for name in ("addcmul", "addcdiv", "lerp", "clamp", "clip", "rsub") for after in ("", "_")
+)
+"""The same, but PyTorch raises an error for numbers that an operand's dtype cannot hold."""
+LARGEST_FREE, LARGEST_SMALL = 2**62, 100
+"""Numbers up to which such a number may be another one; the second fits every dtype."""
 _ALWAYS_VIEWS = frozenset(
     (
         *("view", "transpose", "permute", "unsqueeze", "squeeze", "expand", "narrow", "select", "unbind", "t"),
@@ -102,10 +106,34 @@ def name_of(function: Any) -> str:
     return getattr(function.__self__, "__name__", name) if name == "__get__" else name
 
 
+_NEVER_WAITS = frozenset(
+    (
+        *("embedding", "item", "tolist", "__bool__", "__float__", "__int__", "__index__", "nonzero", "multinomial"),
+        *("topk", "sort", "argsort", "gather", "index_select", "masked_select", "unique", "isin", "equal", "allclose"),
+        *("arange", "zeros", "ones", "full", "empty", "linspace", "eye", "tensor", "as_tensor", "rand", "randn"),
+        *("randint", "randperm", "bernoulli", "rand_like", "randn_like", "empty_like", "new_empty", "new_tensor"),
+    )
+)
+"""Functions whose results are needed at once, or that no value makes pending."""
+
+
+def never_waits(name: str) -> bool:
+    """Whether calls of a function with this name always run at once, and write nothing that exists."""
+    return name in _NEVER_WAITS
+
+
+def views_memory(name: str) -> bool:
+    """Whether calls of a function with this name give other names to memory, copy, or gather: on tensors that are
+    written they run at once."""
+    return name in _ALWAYS_VIEWS or name in _VIEWS_OF_ROWS or name in ("T", "mT", "__getitem__")
+
+
 @lru_cache(maxsize=4096)
-def has_free_numbers(function: Any) -> bool:
-    """Whether the numbers among a function's arguments may be other ones without anything else being different."""
-    return name_of(function) in _FREE_NUMBERS
+def largest_free_number(function: Any) -> int:
+    """How large the numbers among a function's arguments may be that may be other ones without anything else being
+    different; 0 where none may."""
+    name = name_of(function)
+    return LARGEST_FREE if name in _FREE_NUMBERS else LARGEST_SMALL if name in _SMALL_NUMBERS else 0
 
 
 def is_always_view(function: Any, args: tuple[Any, ...]) -> bool:
@@ -125,6 +153,29 @@ def _is_basic(index: Any) -> bool:
     if type(index) is slice:
         return all(type(part) in (int, type(None)) for part in (index.start, index.stop, index.step))
     return type(index) in (int, type(None), type(Ellipsis))
+
+
+_WRITES = frozenset(
+    (
+        *("__setitem__", "__set__", "__delete__", "batch_norm", "instance_norm", "native_batch_norm", "__setstate__"),
+        *("cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats", "_native_batch_norm_legit", "copy_to"),
+        *("fused_moving_avg_obs_fake_quant", "_fused_moving_avg_obs_fq_helper", "rrelu", "rrelu_with_noise"),
+        *("batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "embedding", "embedding_bag"),
+    )
+)
+"""Functions that may write what they are given although their names do not tell."""
+
+
+def may_write(function: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a call may write its operands, judged by its name."""
+    return "out" in kwargs or _writes_by_name(name_of(function))
+
+
+@lru_cache(maxsize=4096)
+def _writes_by_name(name: str) -> bool:
+    is_in_place = name.endswith("_") and not name.endswith("__")
+    is_operator = name.startswith("__i") and name.endswith("__") and name not in ("__invert__", "__index__", "__int__")
+    return is_in_place or is_operator or name in _WRITES
 
 
 # --- aten ------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ingot.frontend.jit.arguments.tensors import refused_tensor
-from ingot.frontend.jit.follow.functions import base_name, can_wait, is_always_view, is_view
+from ingot.frontend.jit.follow.functions import base_name, can_wait, is_always_view, is_view, name_of
 from ingot.frontend.jit.follow.steps import Outcome, Wait, metadata_of
 from ingot.frontend.jit.trace.recorder import as_outside_of_modes, cannot_be_watched
 from ingot.frontend.jit.trace.trace import all_of, is_mutable, written_arguments
@@ -47,7 +47,7 @@ def observe(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operands: Sequence[torch.Tensor]
 ) -> tuple[Any, Outcome]:
     """Call a function; its result, and what such calls do. The operands are the tensors among its arguments."""
-    if cannot_be_watched(function, kwargs) is not None:
+    if cannot_be_watched(function, kwargs) is not None or _counts_no_versions(function):
         return function(*args, **kwargs), ALONE
     before = [metadata_of(tensor) if _is_plain(tensor) else None for tensor in operands]
     with _Operators() as operators:
@@ -55,6 +55,12 @@ def observe(
     if None in before or any(metadata_of(t) != m for t, m in zip(operands, before, strict=True)):
         return result, ALONE
     return result, _outcome(function, args, result, operands, operators.seen)
+
+
+def _counts_no_versions(function: Any) -> bool:
+    """Whether a function forgets to count versions of what it writes where a mode sees what it is made of."""
+    name = name_of(function)
+    return name.startswith(("_foreach_", "_fused_")) and name.endswith("_")
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -73,7 +79,7 @@ def _outcome(function: Any, args: tuple[Any, ...], result: Any, operands: Sequen
         return ALONE
     results, container = _results(result)
     if results is None:
-        return NOW
+        return NOW if _is_of_values(result) else ALONE
     if all(is_view(target) for target, _, _ in seen):
         return Outcome(Wait.VIEW, (), container) if is_always_view(function, args) else NOW
     is_fresh = all(tensor.untyped_storage()._cdata not in outer for tensor in results)
@@ -108,6 +114,13 @@ def _results(result: Any) -> tuple[list[torch.Tensor] | None, Any]:
     if isinstance(result, tuple | list) and result and all(isinstance(one, torch.Tensor) for one in result):
         return (list(result) if all(map(_is_ordinary, result)) else None), type(result)
     return None, None
+
+
+def _is_of_values(result: Any) -> bool:
+    """Whether a result is made of numbers and tensors: anything else, such as a numpy array, may show memory."""
+    if isinstance(result, list | tuple):
+        return all(map(_is_of_values, result))
+    return result is None or isinstance(result, bool | int | float | complex | str | torch.dtype | torch.Tensor)
 
 
 def _is_ordinary(tensor: torch.Tensor) -> bool:

@@ -14,26 +14,46 @@ function whose recording may stand in for its Python: it has none of its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
 from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, Reference, Wait
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 
+_autograd: Any = vars(torch._C)["_autograd"]
+_set_versions = _autograd._unsafe_set_version_counter
+
 
 @dataclass(slots=True)
 class Segment:
     """A compiled function for everything pending, and what to pass to it."""
 
-    run: RecordedFunction
+    recorded: RecordedFunction
     inputs: tuple[int, ...]
     """The tensors that it takes, by number."""
     destinations: tuple[int, ...]
     """The shells that it fills, by number."""
     text: str
+    versions: tuple[int, ...]
+    """How often each shell is written in place after it was made, as its version counter says."""
+    written: tuple[tuple[int, int], ...]
+    """Which inputs are written, by position, and how often."""
+
+    def run(self, *given: Any) -> None:
+        """Do what is pending, given the inputs, the open numbers and the shells."""
+        counted = [(given[position], count) for position, count in self.written]
+        counted = [(tensor, tensor._version + count) for tensor, count in counted if not tensor.is_inference()]
+        self.recorded(*given)
+        if self.versions and not torch.is_inference_mode_enabled():
+            counted += zip(given[len(given) - len(self.versions) :], self.versions, strict=True)
+        if counted:  # writing is not counted as eager counts it
+            _set_versions(*zip(*counted, strict=True))
 
 
 @dataclass(slots=True)
@@ -107,6 +127,23 @@ def write_segment(
     text = f"def segment({', '.join(parameters)}):\n{body}\n"
     exec(compile(text, "<ingot segment>", "exec"), writer.names)  # of what was written above, and nothing else
     recorded = RecordedFunction(writer.names["segment"], options, compiler, f"a segment of {name}", is_segment=True)
-    recorded.checks_overlap = any(step.known is not None and step.known.wait is Wait.IN_PLACE for step in path)
+    recorded.checks_overlap = False  # what is written is new, or nothing else shares its memory
     recorded.open_numbers(frozenset(numbers))
-    return Segment(recorded, tuple(writer.inputs), tuple(destinations), text)
+    written, wholes = _writes(path)
+    versions = tuple(written[wholes.get(number, number)] for number in destinations)
+    inputs = tuple((index, written[number]) for index, number in enumerate(writer.inputs) if written[number])
+    return Segment(recorded, tuple(writer.inputs), tuple(destinations), text, versions, inputs)
+
+
+def _writes(path: Sequence[Node]) -> tuple[Counter[int], dict[int, int]]:
+    """How often each tensor or a view of it is written in place, and what the views are views of."""
+    wholes: dict[int, int] = {}
+    written: Counter[int] = Counter()
+    for step in path:
+        first = step.operands[0]
+        whole = wholes.get(first, first)
+        if not step.results:
+            written[whole] += 1
+        elif step.known is not None and step.known.wait is Wait.VIEW:
+            wholes |= dict.fromkeys(step.results, whole)
+    return written, wholes

@@ -10,6 +10,8 @@ step gives depends on the sizes of what it is given: its outcomes are kept by th
 
 from __future__ import annotations
 
+import ctypes
+from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -17,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.follow.functions import has_free_numbers
+from ingot.frontend.jit.follow.functions import LARGEST_SMALL, largest_free_number
 
 MOST_BRANCHES = 32
 """Continuations of one point of the tree; calls that differ in yet another way are run at once."""
@@ -112,29 +114,30 @@ class Skeletons:
 
     def of(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: list[Any]) -> Hashable:
         """What a call is, apart from its tensors and open numbers; raises Unknown."""
-        is_open = has_free_numbers(function)
-        parts = [self._part(value, is_open, numbers) for value in args]
+        largest = largest_free_number(function)
+        parts = [self._part(value, largest, numbers) for value in args]
         if not kwargs:
             return function, *parts
-        named = [(name, self._part(value, is_open, numbers)) for name, value in kwargs.items()]
+        largest = min(largest, LARGEST_SMALL)  # alpha=
+        named = [(name, self._part(value, largest, numbers)) for name, value in kwargs.items()]
         return function, *parts, Group(dict, tuple(name for name, _ in named), tuple(part for _, part in named))
 
-    def _part(self, value: Any, is_open: bool, numbers: list[Any]) -> Any:
+    def _part(self, value: Any, largest: int, numbers: list[Any]) -> Any:
         kind = type(value)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             return reference(self._number_of(value))
         if kind is float or kind is int:
-            if is_open:
+            if -largest <= value <= largest and largest:
                 numbers.append(value)
                 return _OPEN[kind]
             return Constant(kind, repr(value), value)
         if value is None or kind is bool or kind is str or value is Ellipsis:
             return Constant(kind, str(value), value)
         if kind is tuple or kind is list or kind is torch.Size:
-            return Group(kind, (), tuple([self._part(part, is_open, numbers) for part in value]))
+            return Group(kind, (), tuple([self._part(part, largest, numbers) for part in value]))
         if kind is slice:
             parts = (value.start, value.stop, value.step)
-            return Group(slice, (), tuple([self._part(part, False, numbers) for part in parts]))
+            return Group(slice, (), tuple([self._part(part, 0, numbers) for part in parts]))
         if isinstance(value, _VALUES):
             return Constant(kind, str(value), value)
         raise Unknown(f"an argument is a {kind.__name__}")
@@ -147,6 +150,20 @@ def references_in(part: Any) -> Iterator[int]:
     elif isinstance(part, Group):
         for inner in part.parts:
             yield from references_in(inner)
+
+
+def renumbered(part: Any, numbers: dict[int, int]) -> Any:
+    """A part of a skeleton with its tensors numbered by their first appearance in it."""
+    if isinstance(part, Reference):
+        return reference(numbers.setdefault(part.number, len(numbers)))
+    if isinstance(part, Group):
+        return Group(part.kind, part.keys, tuple(renumbered(inner, numbers) for inner in part.parts))
+    return part
+
+
+KNOWN: OrderedDict[Hashable, Outcome] = OrderedDict()
+"""What calls do, by their skeletons and their operands' metadata, wherever in a trace they are made."""
+_MOST_KNOWN = 50_000
 
 
 @dataclass(eq=False, slots=True)
@@ -165,10 +182,17 @@ class Node:
     children: dict[Hashable, Node] = field(default_factory=dict)
     outcomes: dict[Any, Outcome] = field(default_factory=dict)
     """Of that step, by the metadata of its operands."""
-    segments: dict[Any, Any] = field(default_factory=dict)
-    """What runs everything pending, by the numbers of the tensors that are still needed and where results are."""
+    segments: dict[bytes, Any] = field(default_factory=dict)
+    """What runs everything pending, by which tensors are still needed."""
+    bases: tuple[int, ...] = ()
+    """For each tensor so far: its own number if a step computes it, that of the tensor it is a view of, or -1 if it is
+    from outside."""
+    unwritten: frozenset[int] = frozenset()
+    """The tensors whose memory does not hold what it should."""
     known: Outcome | None = None
     """The last outcome."""
+    _call: Hashable = None
+    _words: Any = None
 
     def child(self, skeleton: Hashable) -> Node | None:
         """The node that a step leads to; None where there are too many."""
@@ -180,6 +204,69 @@ class Node:
             operands = tuple(number for part in skeleton[1:] for number in references_in(part))
             found = self.children[skeleton] = Node(self, skeleton, operands)
         return found
+
+    def arrive(self, outside: int, given: int, wait: Wait, is_container: bool) -> None:
+        """Note what the step leaves behind: so many new tensors from outside, and after them so many that it gave."""
+        assert self.parent is not None
+        bases, unwritten = self.parent.bases, self.parent.unwritten
+        bases += (-1,) * outside
+        first = len(bases)
+        self.results = tuple(range(first, first + given))
+        self.is_container = is_container
+        self.bases = bases + (self.results if wait is not Wait.VIEW else (self.operands[0],) * given)
+        self.unwritten = unwritten.union(self.results if wait is not Wait.IN_PLACE else self.operands[:1])
+
+    def is_within_another(self, number: int, needed: Sequence[bool]) -> bool:
+        """Whether a tensor lies in memory that is written because of another one."""
+        base = self.bases[number]
+        while base != number:
+            if base < 0 or self.bases[base] < 0 or needed[base]:
+                return True
+            number, base = base, self.bases[base]
+        return False
+
+    def destinations(self, needed: Sequence[bool]) -> tuple[int, ...]:
+        """The results to be written: those still needed that do not lie in memory which is written anyway."""
+        return tuple(
+            number
+            for number, base in enumerate(self.bases)
+            if base >= 0 and needed[number] and not self.is_within_another(number, needed)
+        )
+
+    def base_words(self) -> int:
+        """The address of the bases, as native code reads them."""
+        if self._words is None:
+            self._words = (ctypes.c_int64 * max(len(self.bases), 1))(*self.bases)
+        return ctypes.addressof(self._words)
+
+    @property
+    def writes_outside(self) -> bool:
+        """Whether a tensor from outside is to be written."""
+        return any(self.bases[number] < 0 for number in self.unwritten)
+
+    def outcome(self, metadata: Hashable) -> Outcome | None:
+        """What the step does with such operands, if a call like it has been seen anywhere."""
+        found = self.outcomes.get(metadata)
+        if found is None:
+            found = KNOWN.get((self._as_call(), metadata))
+            if found is not None:
+                self.outcomes[metadata] = self.known = found
+        return found
+
+    def note(self, metadata: Hashable, outcome: Outcome) -> None:
+        """Remember what the step does with such operands."""
+        self.outcomes[metadata] = self.known = outcome
+        KNOWN[self._as_call(), metadata] = outcome
+        while len(KNOWN) > _MOST_KNOWN:
+            KNOWN.popitem(last=False)
+
+    def _as_call(self) -> Hashable:
+        """The skeleton of the step, wherever it is made."""
+        if self._call is None:
+            numbers: dict[int, int] = {}
+            skeleton: Any = self.skeleton
+            self._call = (skeleton[0], *(renumbered(part, numbers) for part in skeleton[1:]))
+        return self._call
 
     def path(self) -> Sequence[Node]:
         """The steps from the root to here."""

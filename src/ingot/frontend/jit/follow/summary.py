@@ -72,7 +72,7 @@ def summary_of(roots: Iterable[Node]) -> Summary:
     """What there is in these traces."""
     steps, eager, segments = 0, Counter[str](), []
     for node in _nodes(roots):
-        segments += node.segments.values()
+        segments += [segment for segment in node.segments.values() if segment is not None]
         if node.known is None:
             continue
         if node.known.wait in _WAITING:

@@ -14,6 +14,7 @@ import torch
 from torch import overrides
 
 from ingot.frontend.jit.follow.following import ACTIVE, Following
+from ingot.frontend.jit.follow.unseen import watch
 
 _ask = overrides.has_torch_function
 
@@ -29,8 +30,14 @@ def _ask_unseen(relevant_args: Iterable[Any]) -> bool:
         torch._C._push_on_torch_function_stack(mode)
 
 
+def _flush_all() -> None:
+    for following in list(ACTIVE):
+        following.flush()
+
+
 def begin(following: Following) -> None:
     """A call is followed from now on."""
+    watch(_flush_all)
     ACTIVE.append(following)
     if overrides.has_torch_function is _ask:  # nobody else has put something there
         overrides.has_torch_function = _ask_unseen

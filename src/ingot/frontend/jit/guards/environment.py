@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 import io
 import os
 import random
@@ -161,8 +162,8 @@ class Environment:
             self._visit_class(value, name, depth)
         elif _is_users_object(value):
             self._visit_attributes(value, name, depth)
-        elif hasattr(value, "__wrapped__"):
-            self.visit(value.__wrapped__, name, depth + 1)
+        elif (wrapped := _wrapped(value)) is not None:
+            self.visit(wrapped, name, depth + 1)
         elif isinstance(value, _STATEFUL):
             self.unwatchable = f"{name} is a {type(value).__name__}, which changes without ingot seeing it"
 
@@ -185,12 +186,13 @@ class Environment:
         if isinstance(table, dict):
             self._watch(table, dict(table), name, depth)
             self.watch.lengths.append((table, len(table), f"the attributes of {name}"))
-        slots = [key for base in type(value).__mro__ for key in _slots(base) if hasattr(value, key)]
-        self._watch(Slots(value), {key: getattr(value, key) for key in slots}, name, depth)
+        slots = Slots(value)
+        held = {key: slots.get(key, NOTHING) for base in type(value).__mro__ for key in _slots(base)}
+        self._watch(slots, {key: one for key, one in held.items() if one is not NOTHING}, name, depth)
         self.visit(type(value), name, depth + 1)
         for method in methods(type(value), "__call__"):
             self.visit(method, name, depth + 1)
-        wrapped = getattr(value, "__wrapped__", None)
+        wrapped = _wrapped(value)
         if wrapped is not None:
             self.visit(wrapped, name, depth + 1)
 
@@ -247,6 +249,9 @@ class Environment:
             self.visit(value, f"{name}[{index}]", depth + 1)
 
     def _visit_table(self, table: Any, name: str, depth: int) -> None:
+        if not all(map(_is_plain_key, table)):
+            self.unwatchable = f"{name} has keys that run Python code when they are compared"
+            return
         self.watch.lengths.append((table, len(table), name))
         self._watch(table, dict(table), name, depth)
 
@@ -301,6 +306,19 @@ def _is_users_object(value: Any) -> bool:
         return False
     is_plain = type(value) in (types.SimpleNamespace,) or type(value).__module__ == "argparse"
     return is_plain or not is_librarys(type(value).__module__)
+
+
+def _wrapped(value: Any) -> Any:
+    """What a decorator of a library has wrapped, found without running code of the object's own."""
+    found = inspect.getattr_static(value, "__wrapped__", None)
+    return None if isinstance(found, types.MemberDescriptorType | types.GetSetDescriptorType | property) else found
+
+
+def _is_plain_key(key: Any) -> bool:
+    """Whether looking for a key in a dictionary runs no Python code."""
+    if isinstance(key, tuple | frozenset) and type(key) in (tuple, frozenset):
+        return all(map(_is_plain_key, key))
+    return not any(isinstance(getattr(type(key), name), types.FunctionType) for name in ("__hash__", "__eq__"))
 
 
 def _slots(class_: type) -> Sequence[str]:

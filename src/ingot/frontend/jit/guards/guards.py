@@ -82,7 +82,10 @@ class Slots(dict[str, Any]):
         self._value = value
 
     def get(self, key: str, default: Any = None) -> Any:
-        return getattr(self._value, key, default)
+        try:
+            return object.__getattribute__(self._value, key)  # the class may have a fallback for missing ones
+        except AttributeError:
+            return default
 
 
 class Identities:

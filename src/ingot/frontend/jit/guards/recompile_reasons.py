@@ -42,7 +42,7 @@ def _differences(before: Any, now: Any, function: Callable[..., Any]) -> Iterato
 
 
 def _change(before: Any, now: Any) -> str:
-    is_tensor = [isinstance(part[0], torch.dtype) and len(part) == 5 for part in (before, now)]
+    is_tensor = [isinstance(part[0], torch.dtype) and len(part) == 6 for part in (before, now)]
     if all(is_tensor):
         return _change_of_tensor(before, now)
     if any(is_tensor) or before[0] is not now[0]:
@@ -51,6 +51,8 @@ def _change(before: Any, now: Any) -> str:
         return f"is another {_kind(now)}"
     if now[0] is slice:
         return f"{slice(*before[1:])} became {slice(*now[1:])}"
+    if before[1] == now[1]:
+        return f"is another {_kind(now)} that says the same"
     return f"{before[1]} became {now[1]}"
 
 
@@ -67,6 +69,8 @@ def _change_of_tensor(before: Any, now: Any) -> str:
         return f"strides were {before[2]}, are {now[2]}"
     if before[3] != now[3]:
         return f"was on {before[3]}, is on {now[3]}"
+    if before[4] is not now[4]:
+        return f"was a {before[4].__name__}, is a {now[4].__name__}"
     return "the same tensor is passed in other places"
 
 

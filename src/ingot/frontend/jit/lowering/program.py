@@ -87,9 +87,16 @@ class _Copies(Exception):
         self.events = events
 
 
-def compile_trace(trace: Trace, compiler: JitCompiler, is_frozen: bool = False, is_replayed: bool = False) -> Program:
+def compile_trace(
+    trace: Trace,
+    compiler: JitCompiler,
+    is_frozen: bool = False,
+    is_replayed: bool = False,
+    is_private: bool = False,
+) -> Program:
     """The program that does what a trace did, or does as long as weights keep their values, if it is frozen.
 
+    `is_private` says that tensors which are written share no memory with others, in any call.
     What a region would have PyTorch copy are calls. One that is replayed becomes CUDA graphs, if it runs on a GPU.
     """
     trace = take_in_activations(freeze(trace) if is_frozen else trace)
@@ -98,15 +105,15 @@ def compile_trace(trace: Trace, compiler: JitCompiler, is_frozen: bool = False, 
     called: frozenset[int] = frozenset()
     while True:
         try:
-            made = write_program(partition(to_ssa(trace, called)), compiler)
+            made = write_program(partition(to_ssa(trace, called)), compiler, is_private)
             return made.replayed() if is_replayed and trace.device.type == "cuda" else made
         except _Copies as copies:
             called |= copies.events
 
 
-def write_program(steps: Partition, compiler: JitCompiler) -> Program:
-    """The program of these steps."""
-    writer = _Writer(steps, compiler)
+def write_program(steps: Partition, compiler: JitCompiler, is_private: bool = False) -> Program:
+    """The program of these steps; `is_private` says that tensors which are written share no memory with others."""
+    writer = _Writer(steps, compiler, is_private)
     for position, step in enumerate(steps.steps):
         if isinstance(step, Region):
             writer.region(step)
@@ -120,6 +127,7 @@ def write_program(steps: Partition, compiler: JitCompiler) -> Program:
 class _Writer:
     steps: Partition
     compiler: JitCompiler
+    is_private: bool = False
     lines: list[str] = field(default_factory=list)
     namespace: dict[str, Any] = field(default_factory=dict)
     modules: list[CompiledModule] = field(default_factory=list)
@@ -141,7 +149,7 @@ class _Writer:
     def region(self, region: Region) -> None:
         built: RegionGraph = build_region(region)
         self.conditions += built.conditions
-        module = self.compiler.compile(built.graph)
+        module = self.compiler.compile(built.graph, self.is_private)
         self._refuse_copies(region, module)
         function = self._bind(f"region{len(self.modules)}", module)
         self.modules.append(module)

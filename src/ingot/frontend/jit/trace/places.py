@@ -1,12 +1,30 @@
-"""Where in the user's code something happens: from the frames of this thread to file:line."""
+"""Lines of the user's code, for messages: where a function is defined, and which line is running."""
 
 from __future__ import annotations
 
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import torch
+
+
+def definition_of(function: Any) -> str:
+    """Where a function is defined, as file:line."""
+    while not hasattr(function, "__code__") and (inner := _inside(function)) is not None:
+        function = inner
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else user_place()
+
+
+def _inside(function: Any) -> Any:
+    for name in ("__func__", "__wrapped__", "func"):
+        if hasattr(function, name):
+            return getattr(function, name)
+    call = getattr(type(function).__call__, "__wrapped__", type(function).__call__)
+    return call if hasattr(call, "__code__") else None  # functions that are not written in Python have nothing inside
+
 
 _OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[3]), "<frozen")
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")

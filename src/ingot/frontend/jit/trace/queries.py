@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 READS_SIZES = frozenset(
     {"shape", "size", "numel", "nelement", "__len__", "stride", "storage_offset", "nbytes", "is_contiguous"}
 )
@@ -105,3 +108,10 @@ OBLIVIOUS = frozenset(
     ]
 )
 """Functions of torch that are written in Python and do not take another way for other sizes."""
+
+
+def is_oblivious(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function of torch that is written in Python does the same for all sizes, given these arguments."""
+    if name == "pad":  # in other modes it refuses sizes that are too small for it, and no operation does
+        return (args[2] if len(args) > 2 else kwargs.get("mode", "constant")) == "constant"
+    return name in OBLIVIOUS

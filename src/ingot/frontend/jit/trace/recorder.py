@@ -31,8 +31,9 @@ from ingot.frontend.jit.guards.library_code import is_librarys
 from ingot.frontend.jit.guards.torch_state import state_of_torch
 from ingot.frontend.jit.trace.attachment import Attachment, mode_counts
 from ingot.frontend.jit.trace.effects import EffectMonitor
-from ingot.frontend.jit.trace.places import user_place
-from ingot.frontend.jit.trace.queries import OBLIVIOUS, READS_MEMORY, READS_SIZES
+from ingot.frontend.jit.trace.indexing import INDEXING, slice_bounds
+from ingot.frontend.jit.trace.places import definition_of, user_place
+from ingot.frontend.jit.trace.queries import READS_MEMORY, READS_SIZES, is_oblivious
 from ingot.frontend.jit.trace.trace import (
     Argument,
     Made,
@@ -125,7 +126,9 @@ class _IntrospectionMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         recording, kwargs = self._recording, kwargs or {}
         with self._witness.paused():
-            recording.on_query(func)
+            recording.on_query(func, args, kwargs)
+            if func in INDEXING:
+                recording.on_index(args[0], args[1])
             handed = marks_in(args, kwargs)
             why_not = cannot_be_watched(func, kwargs)
         if why_not:
@@ -142,12 +145,20 @@ class _IntrospectionMode(TorchFunctionMode):
 class Recording:
     """A recording in progress, on one thread."""
 
-    def __init__(self, arguments: Sequence[torch.Tensor], surroundings: Environment, strict: bool = False):
-        """`arguments` are the tensors passed. A strict recording raises an error where others stop."""
+    def __init__(
+        self,
+        arguments: Sequence[torch.Tensor],
+        surroundings: Environment,
+        strict: bool = False,
+        reads_attributes: bool = True,
+    ):
+        """`arguments` are the tensors passed. A strict recording raises an error where others stop. Generated code
+        reads no attributes that somebody has given tensors."""
         self.trace = Trace(casts=torch._C._is_any_autocast_enabled())
         self.broken: Broken | None = None
         self._surroundings = surroundings
         self._strict = strict
+        self._reads_attributes = reads_attributes
         self._registers: dict[int, tuple[weakref.ref[Any], TraceValue]] = {}
         self._leaf_storages: dict[int, int] = {}
         self._memory = NumberedMemory()
@@ -171,11 +182,11 @@ class Recording:
         result = self._run_watched(function, args, kwargs)
         if mode_counts() != modes_before:
             self.stop("it enters or leaves a mode of PyTorch for those who come after it")
-        self._definition = _definition(function)
+        self._definition = definition_of(function)
         left_set = self._surroundings.sets_context()
         if left_set is not None:
             self.stop(f"it sets the context variable {left_set}")
-        if any(map(_own_attributes, self._arguments)):
+        if self._reads_attributes and any(map(_own_attributes, self._arguments)):
             self.stop("a tensor that it was given has attributes of its own")
         if _parts(args, kwargs) != parts_before:
             self.stop("it changes a list, a dictionary or an object that it was given")
@@ -217,7 +228,7 @@ class Recording:
 
     # --- what the modes see -------------------------------------------------------------------------------------------
 
-    def on_query(self, function: Any) -> None:
+    def on_query(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Python is about to call a function or to read an attribute of tensors."""
         name = getattr(function, "__name__", "")
         if name in ("__get__", "__set__", "__delete__"):
@@ -229,8 +240,19 @@ class Recording:
             self.stop("it asks whether a tensor requires gradients, which may be otherwise at the next call")
         if name in READS_MEMORY:
             self.stop(f"{name} looks at a tensor's memory, which generated code does not pass through Python")
-        elif name in READS_SIZES or (isinstance(function, types.FunctionType) and name not in OBLIVIOUS):
+        elif name in READS_SIZES or (isinstance(function, types.FunctionType) and not is_oblivious(name, args, kwargs)):
             self.trace.reads_sizes = True
+
+    def on_index(self, tensor: Any, index: Any) -> None:
+        """Python is about to index a tensor."""
+        register = self._find(tensor) if isinstance(tensor, torch.Tensor) else None
+        if register is None or self.broken is not None:  # tensors around the function have one size
+            return
+        bounds = slice_bounds(register, tensor.dim(), index)
+        if bounds is None:
+            self.trace.reads_sizes = True
+        else:
+            self.trace.slices += bounds
 
     def operate(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """One operation: run it, and note it down."""
@@ -464,19 +486,3 @@ def _parts(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
 def _own_attributes(tensor: torch.Tensor) -> list[str]:
     """The attributes that somebody has given a tensor, apart from the marks of torch's own tracing compiler."""
     return [name for name in vars(tensor) if not name.startswith("_dynamo_")]
-
-
-def _definition(function: Any) -> str:
-    """Where a function is defined, as file:line."""
-    while not hasattr(function, "__code__") and (inner := _inside(function)) is not None:
-        function = inner
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else user_place()
-
-
-def _inside(function: Any) -> Any:
-    for name in ("__func__", "__wrapped__", "func"):
-        if hasattr(function, name):
-            return getattr(function, name)
-    call = getattr(type(function).__call__, "__wrapped__", type(function).__call__)
-    return call if hasattr(call, "__code__") else None  # functions that are not written in Python have nothing inside

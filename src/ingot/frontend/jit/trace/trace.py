@@ -136,6 +136,17 @@ class TraceOp:
         return f"{_text(self.results)} = {self.target}({', '.join(given)})"
 
 
+@dataclass(frozen=True, slots=True)
+class SliceBounds:
+    """A part that Python took of a tensor along one axis. PyTorch clamps its ends to the size of the axis before any
+    operation is seen, so that other sizes may give other operations."""
+
+    register: TraceValue
+    axis: int
+    start: int | None
+    stop: int | None
+
+
 @dataclass(slots=True)
 class Trace:
     """One recorded call."""
@@ -152,6 +163,8 @@ class Trace:
     """Whether Python read the value of a tensor that is the same at every call like this, but not at others."""
     casts: bool = False
     """Whether autocast was on around the call: what it cast are events, and nothing is to be cast again."""
+    slices: list[SliceBounds] = field(default_factory=list)
+    """Parts that Python took of tensors, in order."""
     symbols: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Sizes that stay open, by their name: an argument, and the axis of it where the size is read."""
 

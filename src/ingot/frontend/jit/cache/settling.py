@@ -1,0 +1,105 @@
+"""When calls are no longer looked at, because looking has not paid off.
+
+In: calls that were looked at in vain, and recordings that went before they had answered many calls. Out: for how many
+calls nobody looks. A call that is not looked at costs what the original costs; it may have been worth a recording, so
+somebody looks again, more and more seldom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ingot.frontend.jit.settings.switch import is_off
+
+FEW_IN_VAIN = 4
+"""Calls in a row that were looked at in vain, after which some are not."""
+_FIRST_UNSEEN, _MOST_UNSEEN, _FACTOR = 16, 1024, 4
+"""How many calls are not looked at then: first, at most, and how that grows."""
+PAID = 8
+"""Calls that a recording answers to be worth its making."""
+_MOST_UNPAID = 9
+_WEIGHT_UNUSED = 3
+"""What a recording that never answered a call counts, where one that answered a few counts 1."""
+MOST_IN_VAIN = 32
+"""Recordings that may be made while fewer calls than that are answered by them."""
+_FEW_AGAIN = 4
+"""The same, when recording is tried again."""
+_FIRST_REST = 4096
+"""Calls that are not recorded once recording has not paid off."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """Calls that are looked at and then left to the original, in a row."""
+
+    target: Callable[..., Any] | None = None
+    settings: int = 0
+    in_vain: int = 0
+    rest: int = _FIRST_UNSEEN
+
+    def note(self, target: Callable[..., Any], settings: int) -> int:
+        """Take note of such a call; for how many others like it not to look."""
+        if self.target is not target or self.settings != settings:
+            self.reset()
+            self.target, self.settings = target, settings
+        self.in_vain += 1
+        if self.in_vain < FEW_IN_VAIN:
+            return 0
+        rest, self.rest = self.rest, min(_MOST_UNSEEN, _FACTOR * self.rest)
+        return rest
+
+    def reset(self) -> None:
+        """A call was recorded, or answered by a recording."""
+        self.target, self.in_vain, self.rest = None, 0, _FIRST_UNSEEN
+
+
+@dataclass(slots=True)
+class Payoff:
+    """Whether recordings answer enough calls to be worth their making."""
+
+    unpaid: int = 0
+    recorded: int = 0
+    answered: int = 0
+    """Recordings made and calls answered when the count began."""
+    allowed: int = MOST_IN_VAIN
+    rest: int = _FIRST_REST
+
+    def note_gone(self, calls: int) -> None:
+        """A recording does not hold any more, or had to make room; it has answered so many calls."""
+        if calls >= PAID:
+            self.unpaid = 0
+        else:
+            self.unpaid += 1 if calls else _WEIGHT_UNUSED
+
+    @property
+    def is_unstable(self) -> bool:
+        """Whether recordings keep going before they have paid off."""
+        return self.unpaid >= _MOST_UNPAID
+
+    def is_in_vain(self, recorded: int, answered: int, most: int) -> bool:
+        """Whether so many recordings were made for calls that did not come again."""
+        made = recorded - self.recorded
+        return made >= min(self.allowed, most) and answered - self.answered < made
+
+    def next_rest(self) -> int:
+        """How many calls are not recorded, now that recording has not paid off."""
+        rest, self.rest = self.rest, self.rest * _FACTOR
+        return rest
+
+    def begin_again(self, recorded: int, answered: int) -> None:
+        """Give recording another chance, a smaller one."""
+        self.recorded, self.answered, self.allowed = recorded, answered, _FEW_AGAIN
+        self.unpaid = _MOST_UNPAID - 2
+
+
+def unless_off(function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """What calls are handed on to: `otherwise`, except while compiled functions are to call their originals."""
+    if otherwise is function:
+        return function
+
+    def handed_on(*args: Any, **kwargs: Any) -> Any:
+        return (function if is_off() else otherwise)(*args, **kwargs)
+
+    return handed_on

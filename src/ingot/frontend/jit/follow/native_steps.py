@@ -1,0 +1,146 @@
+"""From a step that Python has taken to one that native code takes.
+
+In: a call, its skeleton and its outcome. Out: a native step for calls whose tensors have the same metadata, or None
+where native code cannot compare or answer such a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.follow.functions import (
+    LARGEST_SMALL,
+    Role,
+    largest_free_number,
+    name_of,
+    never_waits,
+    role_of,
+    views_memory,
+)
+from ingot.frontend.jit.follow.live_functions import live
+from ingot.frontend.jit.follow.steps import Constant, Group, Metadata, Node, OpenNumber, Outcome, Reference, Wait
+from ingot.runtime.native.following import words
+from ingot.runtime.native.following.table import Entries, NativeFollowing, NativeStep
+from ingot.runtime.native.prototypes import DTYPES, Prototype, prototype, row_major_strides
+
+
+def key_of(function: Any) -> Any:
+    """What native code knows a function by: itself, or the attribute that it reads."""
+    return function.__self__ if getattr(function, "__name__", "") == "__get__" else function
+
+
+def give_role(native: NativeFollowing, function: Any) -> None:
+    """Tell native code what a function is to a follower."""
+    role = role_of(function)
+    if role is Role.METADATA:
+        native.give_role(key_of(function), words.Role.METADATA)
+    elif role is Role.PYTHON:
+        native.give_role(function, words.Role.PYTHON, live(function))
+    elif role is Role.OPERATION:
+        name = name_of(function)
+        kind = words.Role.VIEW if views_memory(name) else words.Role.OPERATION
+        native.give_role(key_of(function), words.Role.NOW if never_waits(name) else kind)
+
+
+class _NotNative(Exception):
+    """Something that native code does not know."""
+
+
+class _Writer:
+    """Writes the entries of one call."""
+
+    def __init__(self, known: int, values: Sequence[torch.Tensor | None], largest: int):
+        """`known` tensors had appeared before the call; open numbers are not larger than `largest`."""
+        self._largest = largest
+        self.entries = Entries()
+        self._known = known
+        self._values = values
+        self._next = known
+        self._open = 0
+
+    def part(self, part: Any) -> None:
+        entries = self.entries
+        if isinstance(part, Reference):
+            self._tensor(part.number)
+        elif isinstance(part, OpenNumber):
+            self._open += 1
+            entries.open(part.kind, self._largest)
+        elif isinstance(part, Constant):
+            if not entries.constant(part.value):
+                raise _NotNative
+        elif isinstance(part, Group):
+            if part.kind is slice:
+                entries.slice()
+            else:
+                entries.group(part.kind, len(part.parts))
+            for inner in part.parts:
+                self.part(inner)
+        if max(self._open, self._next - self._known) >= words.MOST_OUTSIDE:
+            raise _NotNative
+
+    def _tensor(self, number: int) -> None:
+        if number < self._known:
+            self.entries.value(number)
+        elif number < self._next:
+            self.entries.again(number - self._known)
+        else:
+            tensor = self._values[number]
+            assert tensor is not None
+            if not self.entries.outside(tensor):
+                raise _NotNative
+            self._next += 1
+
+
+def native_step(
+    function: Any, child: Node, outcome: Outcome, known: int, values: Sequence[torch.Tensor | None], container: Any
+) -> NativeStep | None:
+    """A native step for calls like one that has just led to a node; `container` holds its results."""
+    skeleton: Any = child.skeleton
+    parts, names = skeleton[1:], ()
+    largest = largest_free_number(function)
+    try:
+        if parts and isinstance(parts[-1], Group) and parts[-1].kind is dict:
+            largest = min(largest, LARGEST_SMALL)
+            names, parts = parts[-1].keys, (*parts[:-1], *parts[-1].parts)
+        writer = _Writer(known, values, largest)
+        for part in parts:
+            writer.part(part)
+        kind, results = _answer(child, outcome)
+    except _NotNative:
+        return None
+    holder = {None: words.Container.NONE, tuple: words.Container.TUPLE, list: words.Container.LIST}.get(container)
+    if holder is None:
+        return None
+    count = len(parts) - len(names)
+    return NativeStep(key_of(function), count, names, writer.entries.words, kind, results, holder, writer.entries)
+
+
+def _answer(child: Node, outcome: Outcome) -> tuple[words.Kind, Any]:
+    """How native code answers, and with what."""
+    if outcome.wait is Wait.VIEW:
+        return words.Kind.VIEW, len(child.results)
+    if outcome.wait is Wait.IN_PLACE:
+        assert child.parent is not None
+        is_first = child.operands[0] not in child.parent.unwritten
+        return words.Kind.FIRST_WRITE if is_first else words.Kind.IN_PLACE, 0
+    if outcome.wait is not Wait.LATER:
+        raise _NotNative
+    prototypes = [_prototype(metadata) for metadata in outcome.results]
+    if all(one is not None for one in prototypes):
+        return words.Kind.LATER, prototypes
+    return words.Kind.LATER_ELSEWHERE, [_maker(metadata) for metadata in outcome.results]
+
+
+def _prototype(metadata: Metadata) -> Prototype | None:
+    dtype, shape, strides, device = metadata
+    is_pools = device.type == "cpu" and dtype in DTYPES and strides == row_major_strides(tuple(shape))
+    return prototype(tuple(shape), dtype) if is_pools else None
+
+
+def _maker(metadata: Metadata) -> Callable[[], torch.Tensor]:
+    dtype, shape, strides, device = metadata
+    return partial(torch.empty_strided, tuple(shape), strides, dtype=dtype, device=device)

@@ -1,0 +1,119 @@
+"""Proving one function for one call.
+
+In: a function, and the arguments of a call of it that returned. Out: a proof or a refusal. The call key is what the
+caller compares before it uses a proof: shapes, strides, dtypes and devices of tensors among the arguments, the values
+of plain arguments, the structure of lists, tuples and dictionaries, and PyTorch's switches (gradients, autocast,
+default dtype, function modes). What always holds: objects among the arguments that are none of these are named in the
+proof, and have to be the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ingot.frontend.jit.proof import attributes, operations
+from ingot.frontend.jit.proof.guards import Guard, is_plain
+from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Refused, Tuple, Union, Value, known, tuple_of
+from ingot.frontend.jit.proof.walker import Walker
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An object among the arguments that has to be the same one."""
+
+    path: tuple[Any, ...]
+    """A position or a name, then keys of containers."""
+    value: Any
+
+
+@dataclass(frozen=True)
+class Proof:
+    guards: list[Guard]
+    arguments: list[Argument]
+    absent: list[tuple[tuple[Any, ...], str]]
+    """Attributes that tensors among the arguments must not have: the path of the tensor, and the name."""
+    returned: list[Any]
+    """Objects in the result that were not made during the call, apart from tensors and plain values: a recording has to
+    return the same ones. Lists and dictionaries among the arguments are not known by identity: `...` stands for one."""
+
+    def holds(self) -> bool:
+        return all(guard.holds() for guard in self.guards)
+
+    def broken(self) -> str | None:
+        """The name of the first place that holds something else."""
+        return next((guard.text for guard in self.guards if not guard.holds()), None)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    reason: str
+    place: str
+    """file:line"""
+
+
+def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof | Refusal:
+    walker = Walker()
+    arguments: list[Argument] = []
+    try:
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+            values = [_abstract(walker, value, (index,), arguments) for index, value in enumerate(args)]
+            named = {name: _abstract(walker, value, (name,), arguments) for name, value in kwargs.items()}
+            result = walker.call(known(function, getattr(function, "__name__", "function")), values, named)
+            attributes.check_restored(walker)
+            returned = list(_foreign(walker, result, set()))
+    except Refused as refused:
+        return Refusal(refused.reason, refused.place)
+    except Raised as raised:
+        return Refusal(f"raises {raised.cls.__name__}: {raised}", walker.place())
+    except RecursionError:
+        return Refusal("calls are nested too deeply", walker.place())
+    except Exception as error:  # whatever the walk does not foresee is not proven
+        return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
+    return Proof(list(walker.guards.values()), arguments, list(walker.absent), returned)
+
+
+def _foreign(walker: Walker, value: Value, seen: set[int]) -> Iterator[Any]:
+    """Objects inside a result that were not made during the call."""
+    match value:
+        case Known() if not is_plain(value.value) and not isinstance(value.value, torch.Tensor):
+            yield value.value
+        case Tuple() | Union():
+            for part in value.items if isinstance(value, Tuple) else value.values:
+                yield from _foreign(walker, part, seen)
+        case Fresh() if value.identity not in seen:
+            seen.add(value.identity)
+            if value.is_callers:
+                yield ...
+            for held in (walker.state.items.get(value.identity), walker.state.attributes.get(value.identity)):
+                for part in held.values() if isinstance(held, dict) else held if isinstance(held, tuple) else ():
+                    yield from _foreign(walker, part, seen)
+
+
+def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list[Argument]) -> Value:
+    """An argument as a value: what belongs to the call key is known, other objects are known by identity."""
+    if isinstance(value, torch.Tensor):
+        made = operations.tensor_value(walker, value)
+        made.path, made.attributes = path, frozenset(vars(value))
+        return made
+    if is_plain(value):
+        return known(value)
+    kind = type(value)
+    if kind is tuple or (isinstance(value, tuple) and hasattr(kind, "_fields")):
+        items = [_abstract(walker, item, (*path, index), arguments) for index, item in enumerate(value)]
+        return tuple_of(items) if kind is tuple else Tuple(items, kind)
+    if kind is list:
+        made = walker.new_list([_abstract(walker, item, (*path, index), arguments) for index, item in enumerate(value)])
+        made.is_callers = True
+        return made
+    if kind is dict and all(map(is_plain, value)):
+        entries: Any = value
+        made = walker.new(dict, {key: _abstract(walker, entries[key], (*path, key), arguments) for key in entries})
+        made.is_callers = True
+        return made
+    arguments.append(Argument(path, value))
+    return known(value, str(path[0]))

@@ -1,0 +1,116 @@
+"""Native functions about PyTorch's state, and context variables.
+
+In: arguments of a call. Out: what it gives. What always holds: what belongs to the call key is the same at each call;
+other switches and context variables are guarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ingot.frontend.jit.proof import containers, operations
+from ingot.frontend.jit.proof.guards import ContextValue, Switch
+from ingot.frontend.jit.proof.values import (
+    MIXED,
+    NONE,
+    Determined,
+    Fresh,
+    Known,
+    Raised,
+    Value,
+    is_tensor,
+    known,
+    plain,
+)
+
+if TYPE_CHECKING:
+    from ingot.frontend.jit.proof.walker import Walker
+
+Arguments = dict[str, Value]
+Handler = Callable[[Any, list[Value], Arguments], Value]
+
+
+def has_torch_function(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    """Tensors are of PyTorch's own classes, or refused; and whether modes are active is part of the call key."""
+    for value in args:
+        parts = [value] if plain(value) else containers.sequence(walker, value) or [value]
+        for part in parts:
+            if is_tensor(part):
+                operations.meta_of(walker, part)
+            elif isinstance(part, Known | Fresh):
+                cls = walker.class_of(part)
+                if cls is not None and walker.type_attribute(cls, "__torch_function__") is not operations.ABSENT:
+                    walker.refuse("handles functions of PyTorch in its own way")
+    return Known(False)
+
+
+def switch(function: Callable[[], Any]) -> Handler:
+    def handle(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+        found = function()
+        walker.guard((Switch, id(function)), lambda: Switch(function, found, function.__name__))
+        return known(found)
+
+    return handle
+
+
+def setting(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    return walker.determined(bool)
+
+
+def constant(value: Any) -> Handler:
+    return lambda walker, args, kwargs: known(value)
+
+
+def make_setting(cls: type) -> Handler:
+    def handle(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+        for value in (*args, *kwargs.values()):
+            if not plain(value) and not isinstance(value, Determined):
+                walker.refuse(f"calls {cls.__name__} with an object that is not understood")
+        return walker.new(cls, attributes={})
+
+    return handle
+
+
+def context_get(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    if not isinstance(args[0], Known) or len(args) > 1:
+        walker.refuse("reads a context variable that is not known")
+    variable = args[0].value
+    written = walker.state.written.get((id(variable), None))
+    if written is not None:
+        return walker.refuse("reads a mixed context variable") if written[1] is MIXED else written[1]
+    found = variable.get(operations.ABSENT)
+    walker.guard((ContextValue, id(variable)), lambda: ContextValue(variable, found, variable.name))
+    if found is operations.ABSENT:
+        raise Raised(LookupError, variable.name)
+    return known(found, variable.name)
+
+
+def context_set(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    """A context variable may be set for a while: the token says what it held before."""
+    if not isinstance(args[0], Known):
+        walker.refuse("sets a context variable that is not known")
+    variable = args[0].value
+    before = walker.state.written.get((id(variable), None))
+    walker.write(variable, None, args[1])
+    token = walker.new(_Token, attributes={})
+    walker.tokens[token.identity] = (variable, before)
+    return token
+
+
+def context_reset(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    token = args[1]
+    if not isinstance(args[0], Known) or not isinstance(token, Fresh) or token.identity not in walker.tokens:
+        walker.refuse("resets a context variable in a way that is not understood")
+    variable, before = walker.tokens.pop(token.identity)
+    if variable is not args[0].value:
+        walker.refuse("resets a context variable by the token of another")
+    if before is None:
+        walker.state.written.pop((id(variable), None), None)
+    else:
+        walker.state.written[id(variable), None] = before
+    return NONE
+
+
+class _Token:
+    """The class of what setting a context variable gives."""

@@ -1,0 +1,286 @@
+"""The walk over a function's code: the state it is in, and what every part of it needs.
+
+In: a function and its arguments. Out: what it returns, as an abstract value, and the guards on every place that was
+read. What always holds: no code of the user's runs; whatever is not understood ends the walk with `Refused`.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import types
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import torch
+
+from ingot.frontend.jit.proof import attributes, calls, containers, expressions, operators, statements
+from ingot.frontend.jit.proof.guards import (
+    DictEntry,
+    DictItems,
+    FunctionCode,
+    Guard,
+    TypeAttribute,
+    dict_items,
+    type_lookup,
+)
+from ingot.frontend.jit.proof.source import Source
+from ingot.frontend.jit.proof.values import (
+    Closure,
+    Determined,
+    Frame,
+    Fresh,
+    Known,
+    Raised,
+    Refused,
+    State,
+    Tensor,
+    Tuple,
+    Union,
+    Value,
+    join,
+    merge,
+)
+
+STEPS = 400_000
+"""Nodes that are walked at most, each time they are walked."""
+DEPTH = 60
+"""Calls within calls."""
+
+
+class Walker:
+    def __init__(self) -> None:
+        self.state = State()
+        self.guards: dict[Hashable, Guard] = {}
+        self.stack: list[Frame] = []
+        self.line = 0
+        self.tries = 0
+        """How many statements around the present place would catch an exception."""
+        self.writes = 0
+        """Writes into tensors with known values: each makes all values that were known before unknown."""
+        self.mutations = 0
+        """Changes of what was made during the call: generators are walked ahead of time, and must not notice."""
+        self.sources: dict[int, Any] = {}
+        """Of iterators: what they must find unchanged."""
+        self.writers: dict[tuple[int, str | None], str] = {}
+        """Where places of known objects were written."""
+        self.written_at = "?:0"
+        self.tokens: dict[int, Any] = {}
+        """Of tokens of context variables: the variable, and what it was set to before."""
+        self.absent: dict[tuple[tuple[Any, ...], str], None] = {}
+        """Attributes that tensors among the arguments must not have: where the tensor is, and the name."""
+        self.metas: dict[int, Tensor] = {}
+        self.is_autocast = any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+        self._steps = STEPS
+        self._identities = itertools.count()
+
+    # --- refusing and guarding
+
+    @property
+    def frame(self) -> Frame:
+        return self.stack[-1]
+
+    def place(self) -> str:
+        """Where the walk is: the innermost line that is not in PyTorch's own files."""
+        line = self.line
+        for frame in reversed(self.stack):
+            if "/torch/" not in frame.file:
+                return f"{frame.file}:{line}"
+            line = frame.called_at
+        return f"{self.frame.file}:{self.line}" if self.stack else self.written_at
+
+    def refuse(self, reason: str) -> NoReturn:
+        raise Refused(reason, self.place())
+
+    def guard(self, key: Hashable, make: Callable[[], Guard]) -> None:
+        """Adds a guard, unless there is one of this key."""
+        if key not in self.guards:
+            self.guards[key] = make()
+
+    def type_attribute(self, cls: type, name: str) -> Any:
+        """What a class and its bases hold under a name, guarded."""
+        found = type_lookup(cls, name)
+        if not _is_fixed(cls):
+            self.guard(
+                (TypeAttribute, cls, name), lambda: TypeAttribute(cls, name, found, f"{cls.__qualname__}.{name}")
+            )
+        return found
+
+    def entry(self, dictionary: dict[Any, Any], key: Any, default: Any, text: str) -> Any:
+        """An entry of a dictionary, guarded."""
+        found = dict.get(dictionary, key, default)
+        self.guard(
+            (DictEntry, id(dictionary), type(key), key), lambda: DictEntry(dictionary, key, found, text or str(key))
+        )
+        return found
+
+    def entries(self, dictionary: dict[Any, Any], text: str) -> tuple[tuple[Any, Any], ...]:
+        """All entries of a dictionary, guarded."""
+        found = dict_items(dictionary)
+        self.guard((DictItems, id(dictionary)), lambda: DictItems(dictionary, found, text))
+        return found
+
+    def guard_function(self, function: types.FunctionType) -> None:
+        self.guard((FunctionCode, id(function)), lambda: FunctionCode.of(function))
+
+    def write(self, held: Any, name: str | None, new: Any) -> None:
+        """Notes that an object that was not made during the call holds something else for a while."""
+        self.state.written[id(held), name] = (held, new)
+        self.writers[id(held), name] = self.place()
+
+    # --- branching
+
+    def fork(self, actions: list[Callable[[], Value]]) -> Value:
+        """The value of one of several actions, always the same one; an action that raises is not the one."""
+        before, error = self.state, None
+        results: list[tuple[State, Value]] = []
+        for action in actions:
+            self.state = before.copy()
+            try:
+                value = action()
+            except Raised as raised:
+                error = raised
+                self.may_raise()
+            else:
+                results.append((self.state, value))
+        if not results:
+            assert error is not None
+            raise error
+        self.state = functools.reduce(merge, [state for state, _ in results])
+        return functools.reduce(join, [value for _, value in results])
+
+    def may_raise(self) -> None:
+        """What may raise can be walked only where nobody catches it: then the call raised, and is not recorded."""
+        if self.tries:
+            self.refuse("it depends on more than is known here whether an exception is raised inside a 'try'")
+
+    def determined(self, cls: type | None = None) -> Determined:
+        self.may_raise()
+        return Determined(cls)
+
+    def each(self, value: Union, action: Callable[[Value], Value]) -> Value:
+        return self.fork([functools.partial(action, one) for one in value.values])
+
+    # --- making
+
+    def new(self, cls: type, items: Any = None, attributes: dict[str, Value] | None = None) -> Fresh:
+        fresh = Fresh(cls, next(self._identities))
+        if items is not None:
+            self.state.items[fresh.identity] = items
+        if attributes is not None:
+            self.state.attributes[fresh.identity] = attributes
+        return fresh
+
+    def new_list(self, items: Any) -> Fresh:
+        return self.new(list, tuple(items))
+
+    def new_frame(self, source: Source, **more: Any) -> Frame:
+        names, global_names = statements.local_names(source.node)
+        return Frame(
+            source.node,
+            identity=next(self._identities),
+            names=names,
+            global_names=global_names,
+            class_name=source.class_name,
+            **more,
+        )
+
+    @contextmanager
+    def entered(self, frame: Frame):
+        if len(self.stack) >= DEPTH:
+            self.refuse("calls are nested too deeply")
+        frame.called_at = self.line
+        self.stack.append(frame)
+        try:
+            yield
+        finally:
+            self.stack.pop()
+            self.line = frame.called_at
+
+    @contextmanager
+    def unchanged(self):
+        """Walks code ahead of time: it must not raise, and not change what was there before."""
+        items, attributes = dict(self.state.items), dict(self.state.attributes)
+        frames = {identity: dict(names) for identity, names in self.state.frames.items()}
+        written = dict(self.state.written)
+        try:
+            yield
+        except Raised:
+            self.refuse("has a generator that raises an exception")
+        state = self.state
+        is_same = (
+            all(state.items.get(identity) is held for identity, held in items.items())
+            and all(state.attributes.get(identity) is held for identity, held in attributes.items())
+            and all(state.frames.get(identity) == names for identity, names in frames.items())
+            and state.written == written
+        )
+        if not is_same:
+            self.refuse("has a generator that changes something")
+
+    def step(self, node: ast.AST) -> None:
+        self._steps -= 1
+        if self._steps < 0:
+            self.refuse("the function is too long to be walked")
+        self.line = node.lineno  # type: ignore[attr-defined]
+
+    # --- what the parts do
+
+    def run(self, body: list[ast.stmt]) -> bool:
+        """Walks statements; says whether the walk gets to their end."""
+        return statements.run(self, body)
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        statements.assign(self, target, value)
+
+    def evaluate(self, node: ast.expr) -> Value:
+        return expressions.evaluate(self, node)
+
+    def call(self, function: Value, args: list[Value], kwargs: dict[str, Value] | None = None) -> Value:
+        return calls.call(self, function, args, kwargs or {})
+
+    def attribute(self, value: Value, name: str) -> Value:
+        return attributes.attribute(self, value, name)
+
+    def method(self, value: Value, name: str) -> Value | None:
+        """A special method, which is looked up in the class alone; None if the class has none."""
+        return attributes.special_method(self, value, name)
+
+    def iterate(self, value: Value) -> list[Value]:
+        return containers.iterate(self, value)
+
+    def sequence(self, value: Value) -> Sequence[Value] | None:
+        """The items of a list or tuple; None for anything else."""
+        return containers.sequence(self, value)
+
+    def equal(self, left: Value, right: Value) -> bool | None:
+        """Whether two values are equal; None if that is not known."""
+        return operators.equal(self, left, right)
+
+    def compare(self, node: type[ast.cmpop], left: Value, right: Value) -> Value:
+        return operators.compare(self, node, left, right)
+
+    def truth(self, value: Value) -> bool | None:
+        """Whether a value counts as true; None if that is not known, but always the same."""
+        return operators.truth(self, value)
+
+    def class_of(self, value: Value) -> type | None:
+        """The class of a value; None where it is not known."""
+        match value:
+            case Known():
+                return type(value.value)
+            case Tensor() | Tuple() | Fresh() | Determined():
+                return value.cls
+            case Closure():
+                return types.FunctionType
+            case _:
+                return None
+
+
+def _is_fixed(cls: type) -> bool:
+    """Whether nothing of a class can be replaced: those written in C, which have no base that is not."""
+    return not cls.__flags__ & _HEAP_TYPE and cls is not torch._C.TensorBase
+
+
+_HEAP_TYPE = 1 << 9

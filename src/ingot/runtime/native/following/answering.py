@@ -1,0 +1,472 @@
+"""The native routines that answer a torch call: what Python's function mode calls, and what a flush asks.
+
+`handle` is the `__torch_function__` of a followed call. It answers what it understands and hands everything else, as it
+came, to the function given for that.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch.autograd import forward_ad
+
+from ingot.runtime.native import layout
+from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.following.layouts import (
+    COUNT_WORD,
+    GETTER_ATTRIBUTE_WORD,
+    GETTER_SLOT_WORD,
+    FollowingLayout,
+)
+from ingot.runtime.native.following.matching import FOUND_WORDS, Found, StepMatchingEmitter
+from ingot.runtime.native.following.words import (
+    MOST_OUTSIDE,
+    ROLE_PLACES,
+    ROLE_PROBES,
+    Container,
+    Kind,
+    Node,
+    Role,
+    RoleEntry,
+    State,
+    Step,
+)
+from ingot.runtime.native.launcher import Launcher, Modes
+from ingot.runtime.native.pool import Pool
+from ingot.runtime.native.prototypes import PROTOTYPE_BYTES
+from ingot.runtime.native.routines import Condition, Library, Routine, Value
+from ingot.runtime.native.settings import WATCHED, Settings, emit_settings
+
+_RAISED = 1
+"""What stands for an exception where 0 means that Python has to look at a call."""
+_LOWER_HALF = 0xFFFFFFFF
+_LEVEL, _NO_LEVEL = sys.intern("_current_level"), -1
+"""What torch.autograd.forward_ad holds outside of forward gradients: a small int, of which there is one."""
+MOST_BYTES = 1 << 29
+"""Memory of shells after which Python looks whether any can be let go."""
+MOST_VALUES = 4096
+
+
+class AnsweringEmitter:
+    """Writes these routines into a library."""
+
+    def __init__(
+        self,
+        library: Library,
+        places: FollowingLayout,
+        launcher: Launcher,
+        modes: Modes,
+        settings: Settings,
+        memory: Pool,
+        key: int,
+        bit: int,
+    ):
+        self._library = library
+        self._places = places
+        self._launcher = launcher
+        self._modes = modes
+        self._settings = settings
+        self._memory = memory
+        self._key = key
+        self._bit = bit
+
+    def emit(self) -> None:
+        """Write `handle`, `settle` and `settings`."""
+        fits = StepMatchingEmitter(self._library, self._places, self._launcher, self._settings).emit()
+        settings = self._state_of_torch(emit_settings(self._library, self._modes, self._settings))
+        are_written = self._are_written(self._is_unwritten())
+        take = self._take_step(self._make_shells(), self._view(), self._note_found())
+        operate = self._operate(settings, fits, take)
+        self._handle(self._answer(self._role_of(), are_written, operate, self._call_stand_in()))
+        self._settle()
+
+    def _state_of_torch(self, settings: Routine) -> Routine:
+        """state_of_torch(): the settings in one word, and whether algorithms are deterministic; negative if somebody is
+        watching, or while forward gradients are taken."""
+        routine = self._library.routine("state_of_torch", 0)
+        level = routine.call(python_function("PyDict_GetItem"), id(vars(forward_ad)), id(_LEVEL))
+        with routine.when(routine.compare(level, "!=", id(_NO_LEVEL))):
+            routine.give_back(WATCHED)
+        word = routine.call(settings)
+        with routine.when(routine.compare(word, "<", 0)):
+            routine.give_back(WATCHED)
+        flag = routine.call(self._settings.deterministic, routine.call(self._settings.context))
+        routine.give_back(routine.united_bits(routine.shift_left(word, 1), flag))
+        return routine
+
+    # --- the call -----------------------------------------------------------------------------------------------------
+
+    def _handle(self, answer: Routine) -> None:
+        """handle(self, arguments, count, keywords): what Python calls; `self` is the mode, in which a tuple lies: the
+        state, its owner and the fallback."""
+        routine = self._library.routine("handle", 4)
+        mode, arguments, count, names = routine.parameters
+        self_ = routine.load(mode, self._places.owner_word)
+        state = routine.call(python_function("PyCapsule_GetPointer"), routine.load(self_, layout.ITEMS_WORD), 0)
+        given = routine.stack(1)
+        routine.store(0, given)
+        with routine.when(routine.compare(count, ">", 3)):
+            last = routine.load(arguments, 3)
+            with routine.when(routine.compare(last, "!=", id(None))):
+                routine.store(last, given)
+        is_plain = routine.both(routine.compare(count, ">=", 3), routine.compare(names, "==", 0))
+        with routine.when(is_plain):
+            passed = routine.load(arguments, 2)
+            with routine.when(routine.compare(routine.load(passed, layout.TYPE_WORD), "==", id(tuple))):
+                result = routine.call(answer, state, routine.load(arguments, 0), passed, routine.load(given))
+                with routine.when(routine.compare(result, "==", _RAISED)):
+                    routine.give_back(0)
+                with routine.when(routine.compare(result, "!=", 0)):
+                    routine.give_back(result)
+        fallback = routine.load(self_, layout.ITEMS_WORD + 2)
+        routine.give_back(routine.call(python_function("PyObject_Vectorcall"), fallback, arguments, count, names))
+
+    def _answer(self, role_of: Routine, are_written: Routine, operate: Routine, call_stand_in: Routine) -> Routine:
+        """answer(state, function, arguments, keywords): the result; 0 where Python has to look at the call."""
+        routine = self._library.routine("answer", 4)
+        state, function, arguments, keywords = routine.parameters
+        key = self._key_of(routine, function)
+        entry = routine.call(role_of, routine.load(state, State.ROLES), key)
+        with routine.when(routine.compare(entry, "==", 0)):
+            routine.give_back(0)
+        role = routine.load(entry, RoleEntry.ROLE)
+        with routine.when(routine.compare(role, "==", Role.METADATA)):
+            routine.give_back(self._called(routine, function, arguments, keywords))
+        with routine.when(routine.compare(role, "==", Role.PYTHON)):
+            stand_in = routine.load(entry, RoleEntry.STAND_IN)
+            code = routine.load(function, self._places.code_word)
+            with routine.when(routine.compare(code, "!=", routine.load(entry, RoleEntry.CODE))):
+                routine.give_back(0)
+            routine.give_back(routine.call(call_stand_in, state, stand_in, arguments, keywords))
+        is_either = routine.either(routine.compare(role, "==", Role.NOW), routine.compare(role, "==", Role.VIEW))
+        with routine.when(is_either):
+            is_free = routine.call(are_written, arguments, keywords)
+            with routine.when(routine.compare(is_free, "!=", 0)):
+                routine.give_back(self._called(routine, function, arguments, keywords))
+        with routine.when(routine.compare(role, "==", Role.NOW)):
+            routine.give_back(0)
+        routine.give_back(routine.call(operate, state, function, key, arguments, keywords))
+        return routine
+
+    def _key_of(self, routine: Routine, function: Value) -> Value:
+        """What a function is known by: itself, or the attribute that it reads."""
+        cell = routine.stack(1)
+        routine.store(function, cell)
+        is_getter = routine.compare(routine.load(function, layout.TYPE_WORD), "==", self._places.getter_class)
+        with routine.when(is_getter):
+            slot = routine.load(function, GETTER_SLOT_WORD)
+            with routine.when(routine.compare(slot, "==", self._places.getter_slot)):
+                routine.store(routine.load(function, GETTER_ATTRIBUTE_WORD), cell)
+        return routine.load(cell)
+
+    def _role_of(self) -> Routine:
+        """role_of(table, key): the entry of a function; 0 if it has none."""
+        routine = self._library.routine("role_of", 2)
+        table, key = routine.parameters
+        first = routine.shift_right(key, 4)
+        with routine.loop(ROLE_PROBES) as probe:
+            place = routine.common_bits(routine.add(first, probe), ROLE_PLACES - 1)
+            entry = routine.add(table, routine.multiply(place, RoleEntry.words() * 8))
+            with routine.when(routine.compare(routine.load(entry, RoleEntry.KEY), "==", key)):
+                routine.give_back(entry)
+        routine.give_back(0)
+        return routine
+
+    def _called(self, routine: Routine, function: Value, arguments: Value, keywords: Value) -> Value:
+        """The result of a Python call, or the word for an exception."""
+        result = routine.call(python_function("PyObject_Call"), function, arguments, keywords)
+        return routine.choose(routine.compare(result, "==", 0), _RAISED, result)
+
+    def _call_stand_in(self) -> Routine:
+        """call_stand_in(state, function, arguments, keywords): calls it with the mode on."""
+        routine = self._library.routine("call_stand_in", 4)
+        state, function, arguments, keywords = routine.parameters
+        call = python_function("PyObject_CallOneArg")
+        nothing = routine.call(call, id(torch._C._push_on_torch_function_stack), routine.load(state, State.MODE))
+        with routine.when(routine.compare(nothing, "==", 0)):
+            routine.give_back(_RAISED)
+        routine.call(python_function("Py_DecRef"), nothing)
+        result = routine.call(python_function("PyObject_Call"), function, arguments, keywords)
+        kept = routine.stack(3)
+        is_raised = routine.compare(result, "==", 0)
+        with routine.when(is_raised):  # popping must not meet an exception
+            routine.call(python_function("PyErr_Fetch"), kept, routine.add(kept, 8), routine.add(kept, 16))
+        mode = routine.call(python_function("PyObject_CallNoArgs"), id(torch._C._pop_torch_function_stack))
+        with routine.when(routine.compare(mode, "!=", 0)):
+            routine.call(python_function("Py_DecRef"), mode)
+        with routine.when(is_raised):
+            routine.call(
+                python_function("PyErr_Restore"), routine.load(kept), routine.load(kept, 1), routine.load(kept, 2)
+            )
+            routine.give_back(_RAISED)
+        routine.give_back(result)
+        return routine
+
+    # --- whether tensors are written ----------------------------------------------------------------------------------
+
+    def _is_unwritten(self) -> Routine:
+        """is_unwritten(object): 0 if it is no tensor that is pending; also 1 for what may hold some unseen."""
+        routine = self._library.routine("is_unwritten", 1)
+        (object_,) = routine.parameters
+        type_ = routine.load(object_, layout.TYPE_WORD)
+        is_tensor = routine.either(
+            routine.compare(type_, "==", id(torch.Tensor)), routine.compare(type_, "==", id(torch.nn.Parameter))
+        )
+        with routine.when(is_tensor):
+            tensor = routine.load(object_, self._places.tensors.implementation_word)
+            keys = routine.load(tensor, self._places.tensors.keys_word)
+            marked = routine.common_bits(keys, self._bit)
+            routine.give_back(routine.choose(routine.compare(marked, "!=", 0), 1, 0))
+        known = [id(kind) for kind in (int, float, bool, str, type(None), type(Ellipsis), torch.dtype, torch.device)]
+        is_known = routine.compare(type_, "==", known[0])
+        for kind in known[1:]:
+            is_known = routine.either(is_known, routine.compare(type_, "==", kind))
+        routine.give_back(routine.choose(is_known, 0, 1))
+        return routine
+
+    def _are_written(self, is_unwritten: Routine) -> Routine:
+        """are_written(arguments, keywords): whether no tensor among them is pending."""
+        within = self._parts_are_written(is_unwritten)
+        routine = self._library.routine("are_written", 2)
+        arguments, keywords = routine.parameters
+        with routine.loop(routine.load(arguments, layout.LENGTH_WORD)) as index:
+            item = routine.load(arguments, routine.add(index, layout.ITEMS_WORD))
+            is_free = routine.call(within, item)
+            with routine.when(routine.compare(is_free, "==", 0)):
+                routine.give_back(0)
+        with routine.when(routine.compare(keywords, "!=", 0)):
+            position, pair = routine.stack(1), routine.stack(2)
+            routine.store(0, position)
+            size = routine.call(python_function("PyDict_Size"), keywords)
+            with routine.loop(size):
+                following = python_function("PyDict_Next", 32)
+                routine.call(following, keywords, position, pair, routine.add(pair, 8))
+                is_free = routine.call(within, routine.load(pair, 1))
+                with routine.when(routine.compare(is_free, "==", 0)):
+                    routine.give_back(0)
+        routine.give_back(1)
+        return routine
+
+    def _parts_are_written(self, is_unwritten: Routine) -> Routine:
+        """parts_are_written(object): the same for one argument; lists, tuples and slices are looked into once."""
+        routine = self._library.routine("parts_are_written", 1)
+        (object_,) = routine.parameters
+        type_ = routine.load(object_, layout.TYPE_WORD)
+        is_list = routine.compare(type_, "==", id(list))
+        is_tuple = routine.either(routine.compare(type_, "==", id(tuple)), routine.compare(type_, "==", id(torch.Size)))
+        with routine.when(routine.either(is_list, is_tuple)):
+            inline = routine.add(object_, layout.ITEMS_WORD * 8)
+            items = routine.choose(is_list, routine.load(inline), inline)
+            with routine.loop(routine.load(object_, layout.LENGTH_WORD)) as index:
+                part = routine.load(items, index)
+                is_slice = routine.compare(routine.load(part, layout.TYPE_WORD), "==", id(slice))
+                with routine.when(is_slice):
+                    is_free = routine.call(routine, part)
+                    with routine.when(routine.compare(is_free, "==", 0)):
+                        routine.give_back(0)
+                with routine.when(routine.opposite(is_slice)):
+                    is_pending = routine.call(is_unwritten, part)
+                    with routine.when(routine.compare(is_pending, "!=", 0)):
+                        routine.give_back(0)
+            routine.give_back(1)
+        with routine.when(routine.compare(type_, "==", id(slice))):
+            with routine.loop(3) as index:
+                part = routine.load(object_, routine.add(index, 2))
+                is_pending = routine.call(is_unwritten, part)
+                with routine.when(routine.compare(is_pending, "!=", 0)):
+                    routine.give_back(0)
+            routine.give_back(1)
+        is_pending = routine.call(is_unwritten, object_)
+        routine.give_back(routine.choose(routine.compare(is_pending, "==", 0), 1, 0))
+        return routine
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _operate(self, settings: Routine, fits: Routine, take: Routine) -> Routine:
+        """operate(state, function, key, arguments, keywords): the result of the step that a call is; 0 if none."""
+        routine = self._library.routine("operate", 5)
+        state, function, key, arguments, keywords = routine.parameters
+        node = routine.load(state, State.NODE)
+        with routine.when(routine.compare(node, "==", 0)):
+            routine.give_back(0)
+        is_other = routine.compare(routine.call(settings), "!=", routine.load(state, State.SETTINGS))
+        is_large = routine.compare(routine.load(state, State.BYTES), ">", MOST_BYTES)
+        count = routine.load(routine.load(state, State.VALUES), layout.LENGTH_WORD)
+        is_long = routine.compare(count, ">", MOST_VALUES)
+        with routine.when(routine.either(is_other, routine.either(is_large, is_long))):
+            routine.give_back(0)
+        found, cell = routine.stack(FOUND_WORDS), routine.stack(1)
+        routine.store(routine.load(node, Node.FIRST), cell)
+        with routine.forever():
+            step = routine.load(cell)
+            with routine.when(routine.compare(step, "==", 0)):
+                routine.give_back(0)
+            with routine.when(routine.compare(routine.load(step, Step.KEY), "==", key)):
+                is_fit = routine.call(fits, step, state, arguments, keywords, found)
+                with routine.when(routine.compare(is_fit, "!=", 0)):
+                    routine.give_back(routine.call(take, state, step, function, arguments, keywords, found))
+            routine.store(routine.load(step, Step.NEXT), cell)
+        return routine
+
+    def _take_step(self, make_shells: Routine, view: Routine, note_found: Routine) -> Routine:
+        """take_step(state, step, function, arguments, keywords, found)."""
+        routine = self._library.routine("take_step", 6)
+        state, step, function, arguments, keywords, found = routine.parameters
+        kind = routine.load(step, Step.KIND)
+        with routine.when(routine.compare(kind, "<=", Kind.LATER_ELSEWHERE)):
+            routine.call(note_found, state, found)
+            routine.store(routine.load(step, Step.TARGET), state, State.NODE)
+            routine.give_back(routine.call(make_shells, state, step))
+        with routine.when(routine.compare(kind, "==", Kind.VIEW)):
+            routine.give_back(routine.call(view, state, step, function, arguments, keywords))
+        first = routine.load(arguments, layout.ITEMS_WORD)
+        tensor = routine.load(first, self._places.tensors.implementation_word)
+        with routine.when(routine.compare(kind, "==", Kind.FIRST_WRITE)):
+            storage = routine.load(tensor, self._places.tensors.storage_word)
+            word, byte = divmod(self._places.storages.flag_byte, 8)
+            flag = routine.common_bits(routine.load(storage, word), 1 << 8 * byte)
+            with routine.when(routine.compare(flag, "==", 0)):
+                routine.give_back(0)
+            is_alone = self._has_one_reference(routine, storage)
+            is_own = self._has_one_reference(routine, tensor)
+            with routine.when(routine.opposite(routine.both(is_alone, is_own))):
+                routine.give_back(0)
+            self._set_bit(routine, tensor)
+        routine.call(note_found, state, found)
+        routine.store(routine.load(step, Step.TARGET), state, State.NODE)
+        routine.call(python_function("Py_IncRef"), first)
+        routine.give_back(first)
+        return routine
+
+    def _has_one_reference(self, routine: Routine, counted: Value) -> Condition:
+        references = routine.common_bits(routine.load(counted, COUNT_WORD), _LOWER_HALF)
+        return routine.compare(references, "==", 1)
+
+    def _note_found(self) -> Routine:
+        """note_found(state, found): new tensors and open numbers go to the lists of the call."""
+        routine = self._library.routine("note_found", 2)
+        state, found = routine.parameters
+        append = python_function("PyList_Append", 32)
+        for list_, count, first in (
+            (State.VALUES, Found.OUTSIDE_COUNT, Found.OUTSIDE),
+            (State.NUMBERS, Found.OPEN_COUNT, Found.OUTSIDE + MOST_OUTSIDE),
+        ):
+            target = routine.load(state, list_)
+            with routine.loop(routine.load(found, count)) as index:
+                routine.call(append, target, routine.load(found, routine.add(index, int(first))))
+        routine.give_back(0)
+        return routine
+
+    def _make_shells(self) -> Routine:
+        """make_shells(state, step): new tensors that are not written, in the container that the step says."""
+        make_shell = self._make_shell()
+        routine = self._library.routine("make_shells", 2)
+        state, step = routine.parameters
+        values, prototypes = routine.load(state, State.VALUES), routine.load(step, Step.PROTOTYPES)
+        count = routine.load(step, Step.RESULTS)
+        made = routine.stack(count)
+        with routine.loop(count) as index:
+            shell = routine.call(make_shell, state, step, routine.load(prototypes, index))
+            with routine.when(routine.compare(shell, "==", 0)):
+                routine.give_back(_RAISED)
+            self._set_bit(routine, routine.load(shell, self._places.tensors.implementation_word))
+            routine.call(python_function("PyList_Append", 32), values, shell)
+            routine.store(shell, made, index)
+        container = routine.load(step, Step.CONTAINER)
+        with routine.when(routine.compare(container, "==", Container.NONE)):
+            routine.give_back(routine.load(made))
+        for kind, create, put in (
+            (Container.TUPLE, "PyTuple_New", "PyTuple_SetItem"),
+            (Container.LIST, "PyList_New", "PyList_SetItem"),
+        ):
+            with routine.when(routine.compare(container, "==", kind)):
+                result = routine.call(python_function(create), count)
+                with routine.when(routine.compare(result, "==", 0)):
+                    routine.give_back(_RAISED)
+                with routine.loop(count) as index:
+                    routine.call(python_function(put, 32), result, index, routine.load(made, index))
+                routine.give_back(result)
+        routine.give_back(0)
+        return routine
+
+    def _make_shell(self) -> Routine:
+        """make_shell(state, step, prototype): a new tensor; 0 with Python's error set if there is no memory."""
+        routine = self._library.routine("make_shell", 3)
+        state, step, prototype = routine.parameters
+        with routine.when(routine.compare(routine.load(step, Step.KIND), "==", Kind.LATER_ELSEWHERE)):
+            routine.give_back(routine.call(python_function("PyObject_CallNoArgs"), prototype))
+        size = routine.load(prototype, PROTOTYPE_BYTES)
+        block = routine.call(self._memory.take, size)
+        with routine.when(routine.compare(block, "==", 0)):
+            routine.give_back(routine.call(python_function("PyErr_NoMemory")))
+        routine.increase(size, state, State.BYTES)
+        routine.give_back(routine.call(self._memory.wrap, prototype, block))
+        return routine
+
+    def _view(self) -> Routine:
+        """view(state, step, function, arguments, keywords): other names for memory that is not written."""
+        routine = self._library.routine("view", 5)
+        state, step, function, arguments, keywords = routine.parameters
+        before = routine.load(state, State.FLUSHES)
+        routine.call(self._places.set_excluded, self._key, 1)
+        result = routine.call(python_function("PyObject_Call"), function, arguments, keywords)
+        routine.call(self._places.set_excluded, self._key, 0)
+        with routine.when(routine.compare(result, "==", 0)):
+            routine.give_back(_RAISED)
+        is_other = routine.compare(routine.load(state, State.FLUSHES), "!=", before)
+        items, count = routine.stack(1), routine.load(step, Step.RESULTS)
+        container = routine.load(step, Step.CONTAINER)
+        cell = routine.stack(1)
+        routine.store(result, cell)
+        routine.store(cell, items)
+        with routine.when(routine.compare(container, "==", Container.TUPLE)):
+            routine.store(routine.add(result, layout.ITEMS_WORD * 8), items)
+        with routine.when(routine.compare(container, "==", Container.LIST)):
+            routine.store(routine.load(result, layout.ITEMS_WORD), items)
+        with routine.when(is_other):  # another thread has read the memory meanwhile, so it is written
+            with routine.loop(count) as index:
+                object_ = routine.load(routine.load(items), index)
+                self._clear_bit(routine, routine.load(object_, self._places.tensors.implementation_word))
+            routine.give_back(result)
+        values = routine.load(state, State.VALUES)
+        with routine.loop(count) as index:
+            routine.call(python_function("PyList_Append", 32), values, routine.load(routine.load(items), index))
+        routine.store(routine.load(step, Step.TARGET), state, State.NODE)
+        routine.give_back(result)
+        return routine
+
+    # --- flushing -----------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """settle(values, bases, count, needed): lets go of results that nothing else refers to, views before what they
+        are views of, notes for each tensor whether it is a result that is needed, and clears all marks."""
+        routine = self._library.routine("settle", 4)
+        values, bases, count, needed = routine.parameters
+        with routine.loop(count) as index:
+            number = routine.subtract(routine.subtract(count, 1), index)
+            object_ = routine.load(routine.load(values, layout.ITEMS_WORD), number)
+            routine.store(0, needed, number)
+            with routine.when(routine.compare(object_, "!=", id(None))):
+                tensor = routine.load(object_, self._places.tensors.implementation_word)
+                is_result = routine.compare(routine.load(bases, number), ">=", 0)
+                references = routine.common_bits(routine.load(object_, 0), _LOWER_HALF)
+                is_held_here = routine.both(
+                    routine.compare(references, "==", 1), self._has_one_reference(routine, tensor)
+                )
+                is_dead = routine.both(is_result, is_held_here)
+                with routine.when(is_dead):
+                    routine.call(python_function("Py_IncRef"), id(None))
+                    routine.call(python_function("PyList_SetItem", 32), values, number, id(None))
+                with routine.when(routine.opposite(is_dead)):
+                    self._clear_bit(routine, tensor)
+                    routine.store(routine.choose(is_result, 1, 0), needed, number)
+        routine.give_back(0)
+
+    def _set_bit(self, routine: Routine, tensor: Value) -> None:
+        word = self._places.tensors.keys_word
+        routine.store(routine.united_bits(routine.load(tensor, word), self._bit), tensor, word)
+
+    def _clear_bit(self, routine: Routine, tensor: Value) -> None:
+        word = self._places.tensors.keys_word
+        routine.store(routine.common_bits(routine.load(tensor, word), ~self._bit), tensor, word)

@@ -1,0 +1,109 @@
+"""Places in memory that following needs besides those of tensors, confirmed by objects of this process."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ingot.runtime.native.addresses import torch_function
+from ingot.runtime.native.layout import TensorLayout, tensor_layout
+from ingot.runtime.native.routines import Foreign
+from ingot.runtime.native.storages import StorageLayout
+
+COUNT_WORD = 1
+"""Where a tensor and a storage have the number of their references, in the lower half; confirmed below."""
+GETTER_SLOT_WORD, GETTER_ATTRIBUTE_WORD = 2, 3
+"""Where the object that an attribute's `__get__` is has its slot, and the attribute."""
+SLICE_WORD = 2
+"""Where a slice has its three parts."""
+
+
+class NativeMode(TorchFunctionMode):
+    """A function mode whose calls are answered natively."""
+
+    __slots__ = ("_native_call",)
+
+    _native_call: tuple[Any, ...]
+    """The address of the call's state in a form that native code reads, what is kept alive for it, and the Python
+    function for all that it does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowingLayout:
+    tensors: TensorLayout
+    storages: StorageLayout
+    set_excluded: Foreign
+    """Lets this thread pass a dispatch key: the key, and whether."""
+    getter_class: int
+    getter_slot: int
+    code_word: int
+    """Where a Python function has its code."""
+    owner_word: int
+    """Where a mode has what belongs to native code."""
+
+    @classmethod
+    def find(cls) -> FollowingLayout | None:
+        """All of it; None where anything is not as expected."""
+        tensors = tensor_layout()
+        storages = StorageLayout.find()
+        name = "_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb"
+        set_excluded = torch_function("c10", name)
+        if tensors is None or storages is None or set_excluded is None:
+            return None
+        if not _counts_are_there() or not _slices_are_as_expected():
+            return None
+        shape: Any = torch.Tensor.shape
+        getter, slot = shape.__get__, type(shape).__dict__["__get__"]
+        words = _words(id(getter), GETTER_ATTRIBUTE_WORD + 1)
+        if words[GETTER_SLOT_WORD] != id(slot) or words[GETTER_ATTRIBUTE_WORD] != id(shape):
+            return None
+        code_word, owner_word = _code_word(), _owner_word()
+        if code_word is None or owner_word is None:
+            return None
+        return cls(tensors, storages, set_excluded, id(type(getter)), id(slot), code_word, owner_word)
+
+
+def _counts_are_there() -> bool:
+    """Whether the numbers of references lie where they are expected."""
+    tensor: Any = torch.zeros(3)
+    storage = tensor.untyped_storage()
+    views = []
+    for _ in range(3):
+        counts = tensor._use_count(), torch._C._storage_Use_Count(storage._cdata)
+        found = (_words(tensor._cdata, 2)[COUNT_WORD], _words(storage._cdata, 2)[COUNT_WORD])
+        if tuple(word & 0xFFFFFFFF for word in found) != counts:
+            return False
+        views.append(tensor.view(3))
+    return True
+
+
+def _owner_word() -> int | None:
+    probe, owner = NativeMode(), (object(), object())
+    probe._native_call = owner
+    words = _words(id(probe), NativeMode.__basicsize__ // 8)
+    places = [place for place, word in enumerate(words) if word == id(owner)]
+    return places[0] if len(places) == 1 else None
+
+
+def _code_word() -> int | None:
+    functions = [lambda: None, _counts_are_there, _slices_are_as_expected]
+    words = [_words(id(function), 12) for function in functions]
+    places = [
+        place
+        for place in range(12)
+        if all(found[place] == id(function.__code__) for found, function in zip(words, functions, strict=True))
+    ]
+    return places[0] if len(places) == 1 else None
+
+
+def _slices_are_as_expected() -> bool:
+    parts = object(), object(), object()
+    return _words(id(slice(*parts)), SLICE_WORD + 3)[SLICE_WORD:] == list(map(id, parts))
+
+
+def _words(address: int, count: int) -> list[int]:
+    return list((ctypes.c_uint64 * count).from_address(address))

@@ -1,0 +1,258 @@
+"""Python's side of native following: roles of functions, nodes and steps in memory, and the state of a call.
+
+What always holds: whatever native code may meet in these structs is kept alive by the Python object that wrote them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ingot.runtime.native.callables import _method, _new_function, new_capsule
+from ingot.runtime.native.following.answering import AnsweringEmitter
+from ingot.runtime.native.following.layouts import FollowingLayout, NativeMode
+from ingot.runtime.native.following.words import (
+    ROLE_PLACES,
+    ROLE_PROBES,
+    Container,
+    EntryKind,
+    Kind,
+    Node,
+    Role,
+    RoleEntry,
+    State,
+    Step,
+)
+from ingot.runtime.native.launcher import Modes, launcher
+from ingot.runtime.native.once import once
+from ingot.runtime.native.pool import pool
+from ingot.runtime.native.prototypes import Prototype
+from ingot.runtime.native.records import Placed, TensorGuard
+from ingot.runtime.native.routines import Library
+from ingot.runtime.native.settings import Settings, devices_in_use
+
+Words = tuple[int, int, int]
+"""The words of an entry."""
+
+
+class NativeFollowing:
+    """The routines of this process, compiled, and the roles of functions. There is one: `native_following()`."""
+
+    def __init__(self, library: Library):
+        self._handle = library.address("handle")
+        self._read_settings = ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address("state_of_torch"))
+        self.settle = ctypes.PYFUNCTYPE(
+            ctypes.c_int64, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
+        )(library.address("settle"))
+        """settle(values, bases, count, needed)"""
+        self._roles = (ctypes.c_int64 * (ROLE_PLACES * RoleEntry.words()))()
+        self._kept: dict[int, tuple[Any, Any]] = {}
+
+    def settings(self) -> int:
+        """The state of torch in one word; negative where no call can be followed."""
+        devices_in_use.look()
+        return self._read_settings()
+
+    @property
+    def roles(self) -> int:
+        return ctypes.addressof(self._roles)
+
+    def give_role(self, key: Any, role: Role, stand_in: Any = None) -> None:
+        """Say what native code does with a function or the getter of an attribute; nothing if there is no room."""
+        if id(key) in self._kept:
+            return
+        for probe in range(ROLE_PROBES):
+            place = ((id(key) >> 4) + probe) % ROLE_PLACES * RoleEntry.words()
+            if self._roles[place + RoleEntry.KEY] == 0:
+                self._kept[id(key)] = key, (stand_in, getattr(key, "__code__", None))
+                self._roles[place + RoleEntry.ROLE] = role
+                self._roles[place + RoleEntry.STAND_IN] = id(stand_in)
+                self._roles[place + RoleEntry.CODE] = id(getattr(key, "__code__", None))
+                self._roles[place + RoleEntry.KEY] = id(key)
+                return
+
+    def attach(self, mode: NativeMode, state: CallState, fallback: Callable[..., Any]) -> None:
+        """Answer the calls that a mode sees natively; those that native code does not know go to the fallback."""
+        method = _method(self._handle, "__torch_function__", "Answers a torch call of a followed function.")
+        mode._native_call = (new_capsule(state.address, None, None), state, fallback)
+        mode.__torch_function__ = _new_function(ctypes.addressof(method), mode, None)  # type: ignore[method-assign]
+
+
+class CallState:
+    """The state of a followed call."""
+
+    def __init__(self, roles: int, mode: Any):
+        self._words = (ctypes.c_int64 * State.words())()
+        self.address = ctypes.addressof(self._words)
+        self._words[State.ROLES] = roles
+        self._words[State.MODE] = id(mode)
+
+    def begin(self, node: NativeNode | None, values: list[Any], numbers: list[Any], settings: int) -> None:
+        """Nothing is pending; the lists are the call's from now on."""
+        words = self._words
+        words[State.VALUES], words[State.NUMBERS] = id(values), id(numbers)
+        words[State.SETTINGS], words[State.BYTES] = settings, 0
+        words[State.FLUSHES] += 1
+        words[State.NODE] = 0 if node is None else node.address
+
+    @property
+    def node(self) -> int:
+        return self._words[State.NODE]
+
+    @node.setter
+    def node(self, address: int) -> None:
+        self._words[State.NODE] = address
+
+    @property
+    def bytes(self) -> int:
+        return self._words[State.BYTES]
+
+    @bytes.setter
+    def bytes(self, count: int) -> None:
+        self._words[State.BYTES] = count
+
+
+class NativeStep(Placed):
+    """A step in memory."""
+
+    def __init__(
+        self,
+        key: Any,
+        arguments: int,
+        names: Sequence[str],
+        entries: Sequence[Words],
+        kind: Kind,
+        results: Sequence[Prototype] | Sequence[Callable[[], Any]] | int,
+        container: Container,
+        keeps: Any,
+    ):
+        """`results` are what new tensors are like, functions that make them, or, for views, how many there are."""
+        super().__init__()
+        self.keep(key, names, results, keeps)
+        self.target = NativeNode()
+        made: Sequence[Any] = () if isinstance(results, int) else results
+        prototypes = [one.address if isinstance(one, Prototype) else id(one) for one in made]
+        words = {
+            Step.NEXT: 0,
+            Step.KEY: id(key),
+            Step.ARGUMENTS: arguments,
+            Step.KEYWORDS: len(names),
+            Step.NAMES: self.place(list(map(id, names))),
+            Step.ENTRIES: self.place([word for entry in entries for word in entry]),
+            Step.KIND: kind,
+            Step.RESULTS: results if isinstance(results, int) else len(made),
+            Step.PROTOTYPES: self.place(prototypes),
+            Step.CONTAINER: container,
+            Step.TARGET: self.target.address,
+        }
+        self._words = (ctypes.c_int64 * Step.words())()
+        for word, value in words.items():
+            self._words[word] = int(value)
+        self.address = ctypes.addressof(self._words)
+
+    def lead_to(self, next_step: int) -> None:
+        self._words[Step.NEXT] = next_step
+
+
+class NativeNode:
+    """A node in memory, with its steps."""
+
+    def __init__(self) -> None:
+        self._words = (ctypes.c_int64 * Node.words())()
+        self.address = ctypes.addressof(self._words)
+        self.steps: list[NativeStep] = []
+
+    def add(self, step: NativeStep) -> None:
+        """Make a step the first to compare with."""
+        step.lead_to(self._words[Node.FIRST])
+        self.steps.append(step)
+        self._words[Node.FIRST] = step.address
+
+    def clear(self) -> None:
+        self._words[Node.FIRST] = 0
+        self.steps.clear()
+
+
+class Entries(Placed):
+    """The entries of a step's arguments, in the making."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[Words] = []
+
+    def same(self, value: Any) -> None:
+        self.keep(value)
+        self.words.append((EntryKind.SAME, id(value), 0))
+
+    def value(self, number: int) -> None:
+        self.words.append((EntryKind.VALUE, number, 0))
+
+    def outside(self, tensor: torch.Tensor) -> bool:
+        """A tensor from outside like this one; whether native code knows such tensors."""
+        guard = TensorGuard.like(tensor, is_strict=True)
+        if not guard.is_known:
+            return False
+        self.words.append((EntryKind.OUTSIDE, self.place(self.guard_words(guard)), id(type(tensor))))
+        return True
+
+    def constant(self, value: Any) -> bool:
+        """A plain value; whether native code can compare it."""
+        if type(value) is int:
+            if not -(1 << 63) <= value < 1 << 63:
+                return False
+            self.words.append((EntryKind.INTEGER, value, 0))
+        elif type(value) is float:
+            self.words.append((EntryKind.FLOAT, _bits(value), 0))
+        elif type(value) is str:
+            self.keep(value)
+            self.words.append((EntryKind.TEXT, id(value), 0))
+        else:
+            self.same(value)
+        return True
+
+    def again(self, index: int) -> None:
+        self.words.append((EntryKind.AGAIN, index, 0))
+
+    def open(self, kind: type, largest: int) -> None:
+        """Any number of a class that is not larger than this, whatever its sign."""
+        bound = _bits(float(largest)) if kind is float else largest
+        self.words.append((EntryKind.OPEN, id(kind), bound))
+
+    def group(self, kind: type, count: int) -> None:
+        self.words.append((EntryKind.GROUP, id(kind), count))
+
+    def slice(self) -> None:
+        self.words.append((EntryKind.SLICE, 0, 0))
+
+
+def _bits(value: float) -> int:
+    return struct.unpack("<q", struct.pack("<d", value))[0]
+
+
+_made: dict[int, NativeFollowing | None] = {}
+
+
+def native_following(key: int, bit: int) -> NativeFollowing | None:
+    """The routines for a trap's key and bit, compiled at first use; None where something is not as they need it."""
+    if key not in _made:
+        _made[key] = _compile(key, bit)
+    return _made[key]
+
+
+def _compile(key: int, bit: int) -> NativeFollowing | None:
+    places, found, modes, settings, memory = _parts()
+    if places is None or found is None or modes is None or settings is None or memory is None:
+        return None
+    library = Library()
+    AnsweringEmitter(library, places, found, modes, settings, memory, key, bit).emit()
+    library.compile()
+    return NativeFollowing(library)
+
+
+@once
+def _parts() -> tuple[Any, Any, Any, Any, Any]:
+    return FollowingLayout.find(), launcher(), Modes.find(), Settings.find(), pool()

@@ -1,0 +1,150 @@
+"""The memory that Python writes and native routines read while a call is followed: one declaration for each struct.
+
+State   one followed call: where it is in the trace, and the lists that grow with it
+Node    a point of the trace: the steps that lead on from it, the last added first
+Step    one torch call: what its arguments must be, and what it gives
+Entry   one part of a step's arguments; groups are followed by their parts
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, auto
+
+
+class Words(IntEnum):
+    @staticmethod
+    def _generate_next_value_(name: str, start: int, count: int, last_values: list[int]) -> int:
+        return count
+
+    @classmethod
+    def words(cls) -> int:
+        """How many words the struct has."""
+        return len(cls)
+
+
+class State(Words):
+    NODE = auto()
+    """The node reached; 0 where only Python knows the way."""
+    VALUES = auto()
+    """The list of tensors, by number."""
+    NUMBERS = auto()
+    """The list of open numbers."""
+    SETTINGS = auto()
+    """torch's settings while this is pending."""
+    BYTES = auto()
+    """Memory of the shells made since the last flush."""
+    FLUSHES = auto()
+    """How often what was pending has run."""
+    ROLES = auto()
+    """The table of functions' roles."""
+    MODE = auto()
+    """The function mode."""
+
+
+class Role(Words):
+    """What native code does with a function of torch."""
+
+    UNKNOWN = auto()
+    METADATA = auto()
+    """Calls it."""
+    NOW = auto()
+    """Calls it, unless a tensor among its arguments is not written yet."""
+    OPERATION = auto()
+    """Compares it with the steps."""
+    VIEW = auto()
+    """Calls it if all tensors among its arguments are written, else compares it with the steps."""
+    PYTHON = auto()
+    """Calls the function that stands in for it, with the mode on."""
+
+
+class RoleEntry(Words):
+    KEY = auto()
+    """The function, or the attribute whose getter it is."""
+    ROLE = auto()
+    STAND_IN = auto()
+    CODE = auto()
+    """The code that the function must have for its stand-in to be one."""
+
+
+ROLE_PLACES = 2048
+"""Places in the table of roles, a power of two; a function is at its own place or one of the following."""
+ROLE_PROBES = 8
+
+
+class Node(Words):
+    FIRST = auto()
+    """The first step to compare with; 0 if there is none."""
+
+
+class Step(Words):
+    NEXT = auto()
+    """Another step from the same node, or 0."""
+    KEY = auto()
+    """The function, or the attribute whose getter it is."""
+    ARGUMENTS = auto()
+    """How many positional arguments there are."""
+    KEYWORDS = auto()
+    """How many arguments have names."""
+    NAMES = auto()
+    """Where the names are."""
+    ENTRIES = auto()
+    """Where the entries are, those of keywords last."""
+    KIND = auto()
+    RESULTS = auto()
+    """How many new tensors it gives."""
+    PROTOTYPES = auto()
+    """Where it is said what they are like, for shells."""
+    CONTAINER = auto()
+    TARGET = auto()
+    """The node it leads to."""
+
+
+class Kind(Words):
+    LATER = auto()
+    """Gives shells whose memory comes from the pool."""
+    LATER_ELSEWHERE = auto()
+    """Gives shells that Python functions without arguments make, where PROTOTYPES would be."""
+    VIEW = auto()
+    IN_PLACE = auto()
+    """On a tensor that is pending already."""
+    FIRST_WRITE = auto()
+    """On a tensor from outside."""
+
+
+class Container(Words):
+    NONE = auto()
+    TUPLE = auto()
+    LIST = auto()
+
+
+class Entry(Words):
+    KIND = auto()
+    FIRST = auto()
+    SECOND = auto()
+
+
+class EntryKind(Words):
+    SAME = auto()
+    """FIRST is the very object."""
+    VALUE = auto()
+    """FIRST is the number of a tensor that has appeared."""
+    OUTSIDE = auto()
+    """A tensor that has not appeared: FIRST is its guard, SECOND its class."""
+    INTEGER = auto()
+    """FIRST is the int's value."""
+    FLOAT = auto()
+    """FIRST has the float's bits."""
+    AGAIN = auto()
+    """The new tensor that this call has brought before, counted by FIRST."""
+    OPEN = auto()
+    """A number whose class is FIRST; without its sign it is at most SECOND, for floats the bits of a float."""
+    GROUP = auto()
+    """A list or tuple whose class is FIRST, with as many parts as SECOND says."""
+    SLICE = auto()
+    """A slice; its three parts follow."""
+    TEXT = auto()
+    """A text equal to FIRST."""
+
+
+MOST_OUTSIDE = 64
+"""Tensors and numbers that one native step may bring."""

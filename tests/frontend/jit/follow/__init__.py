@@ -1,0 +1,1 @@
+"""Tests of following: Python runs, compiled segments stand in for its arithmetic."""

@@ -1,0 +1,498 @@
+"""Code that must not be proven: it has effects, reads what no guard sees, or decides by values."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import contextvars
+import copy
+import datetime
+import functools
+import gc
+import io
+import itertools
+import logging
+import os
+import pathlib
+import queue
+import random
+import re
+import sys
+import tempfile
+import threading
+import time
+import types
+import uuid
+import warnings
+import weakref
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+from ingot.frontend.jit.proof import Refusal, prove
+from tests.frontend.jit.proof.cases import Case, Cases, check_refused, tensor
+
+refused = Cases()
+SEEN: list[Any] = []
+COUNTS = {"calls": 0}
+MEMBERS: set[int] = set()
+COUNTER = 0
+LOCAL = threading.local()
+LOCAL.scale = 2.0
+VARIABLE: contextvars.ContextVar[float] = contextvars.ContextVar("scale", default=2.0)
+ARRAY = numpy.ones(4, dtype=numpy.float32)
+GENERATOR = random.Random(0)
+DRAWS = torch.Generator()
+QUEUE: queue.Queue[int] = queue.Queue()
+COUNTING = itertools.count()
+LOGGER = logging.getLogger(__name__)
+STREAM = io.StringIO()
+LOCK = threading.Lock()
+DEFAULTS: collections.defaultdict[str, float] = collections.defaultdict(float)
+DEQUE: collections.deque[int] = collections.deque([1, 2])
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.scale = 2.0
+        self.calls = 0
+
+    def __del__(self) -> None:
+        pass
+
+
+HOLDER = Holder()
+WEAK = weakref.ref(HOLDER)
+PROXY = weakref.proxy(HOLDER)
+NAMESPACE = types.MappingProxyType({"scale": 2.0})
+
+
+@refused(reason="variable 'COUNTER'")
+def counts_in_a_global(x):
+    global COUNTER
+    COUNTER += 1
+    return x * 2
+
+
+@refused(reason="changes a container")
+def appends_to_a_global(x):
+    SEEN.append(x)
+    return x * 2
+
+
+@refused(reason="sets an item")
+def counts_in_a_dictionary(x):
+    COUNTS["calls"] += 1
+    return x * 2
+
+
+@refused(reason="changes a container")
+def adds_to_a_set(x):
+    MEMBERS.add(x.dim())
+    return x * 2
+
+
+@refused(reason="sets the attribute 'calls'")
+def counts_in_an_object(x):
+    HOLDER.calls += 1
+    return x * 2
+
+
+@refused(reason="sets the attribute")
+def hangs_on_a_function(x):
+    hangs_on_a_function.last = x
+    return x * 2
+
+
+@refused(reason="changes a container")
+def appends_to_a_default(x, seen=[]):  # noqa: B006
+    seen.append(1)
+    return x * len(seen)
+
+
+@refused([tensor(2)], reason="changes a container")
+def appends_to_an_argument(xs):
+    xs.append(xs[0])
+    return xs[0]
+
+
+@refused({"a": tensor(2)}, reason="sets an item")
+def sets_an_entry_of_an_argument(tree):
+    tree["b"] = tree["a"]
+    return tree["a"]
+
+
+@refused(reason="print")
+def prints(x):
+    print(x.shape)
+    return x * 2
+
+
+@refused(reason="write")
+def writes_to_a_stream(x):
+    STREAM.write("called")
+    return x * 2
+
+
+@refused()
+def warns(x):
+    warnings.warn("called", UserWarning, stacklevel=2)
+    return x * 2
+
+
+@refused()
+def logs(x):
+    LOGGER.info("called with %s", x.shape)
+    return x * 2
+
+
+@refused()
+def asks_for_the_log_level(x):
+    return x * 2 if LOGGER.isEnabledFor(logging.DEBUG) else x
+
+
+@refused(reason="time")
+def reads_a_clock(x):
+    return x * time.time()
+
+
+@refused()
+def reads_the_date(x):
+    return x * datetime.datetime.now().hour
+
+
+@refused()
+def reads_the_local_time(x):
+    return x * time.localtime().tm_hour
+
+
+@refused(reason="random")
+def draws_from_python(x):
+    return x * random.random()
+
+
+@refused()
+def draws_from_a_generator(x):
+    return x * GENERATOR.uniform(0, 1)
+
+
+@refused()
+def draws_from_numpy(x):
+    return x * float(numpy.random.default_rng().random())
+
+
+@refused()
+def draws_bytes(x):
+    return x * os.urandom(1)[0]
+
+
+@refused()
+def draws_identifiers(x):
+    return x * uuid.uuid4().int
+
+
+@refused(reason="a generator")
+def draws_from_a_generator_of_pytorch(x):
+    return x * torch.rand(4, generator=DRAWS)
+
+
+@refused()
+def seeds(x):
+    torch.manual_seed(0)
+    return x * 2
+
+
+@refused()
+def reads_the_seed(x):
+    return x * torch.initial_seed()
+
+
+@refused()
+def reads_a_file(x):
+    with open(__file__) as file:
+        return x * len(file.readline())
+
+
+@refused()
+def asks_for_a_file(x):
+    return x * pathlib.Path(__file__).exists()
+
+
+@refused()
+def makes_a_file(x):
+    with tempfile.TemporaryFile():
+        return x * 2
+
+
+@refused(reason="_local")
+def reads_a_thread_local(x):
+    return x * LOCAL.scale
+
+
+@refused()
+def asks_for_the_thread(x):
+    return x * len(threading.current_thread().name)
+
+
+@refused(reason="context variable")
+def sets_a_context_variable(x):
+    VARIABLE.set(3.0)
+    return x * VARIABLE.get()
+
+
+@refused()
+def reads_a_queue(x):
+    return x * QUEUE.qsize()
+
+
+@refused()
+def takes_from_a_counter(x):
+    return x * next(COUNTING)
+
+
+@refused()
+def holds_a_lock(x):
+    with LOCK:
+        return x * 2
+
+
+@refused()
+def follows_a_weak_reference(x):
+    return x * WEAK().scale  # type: ignore[union-attr]
+
+
+@refused()
+def reads_by_a_proxy(x):
+    return x * PROXY.scale
+
+
+@refused()
+def reads_a_mapping_proxy(x):
+    return x * NAMESPACE["scale"]
+
+
+@refused()
+def reads_a_deque(x):
+    return x * DEQUE[0]
+
+
+@refused(reason="missing")
+def reads_a_default_dictionary(x):
+    return x * DEFAULTS["missing"]
+
+
+@functools.lru_cache
+def _cached() -> float:
+    return 2.0
+
+
+@refused(reason="lru_cache")
+def reads_a_cache(x):
+    return x * _cached()
+
+
+@refused(reason="generator")
+def calls_a_generator(x):
+    return sum(_generate(x))
+
+
+def _generate(x: Any) -> Any:
+    yield x
+    yield x * 2
+
+
+@refused(iter([1, 2]))
+def takes_from_an_iterator(numbers):
+    return tensor(2) * next(numbers)
+
+
+@refused(reason="'try'")
+def catches_what_operations_raise(x):
+    try:
+        return torch.linalg.cholesky(x @ x.T)
+    except RuntimeError:
+        return x
+
+
+@refused()
+def suppresses(x):
+    with contextlib.suppress(RuntimeError):
+        return torch.linalg.inv(x @ x.T)
+    return x
+
+
+@refused()
+def changes_a_switch(x):
+    torch.set_default_dtype(torch.float32)
+    return x * 2
+
+
+@refused()
+def sets_gradients_off_for_good(x):
+    torch.set_grad_enabled(False)
+    torch.set_grad_enabled(True)
+    return x * 2
+
+
+@refused()
+def collects_garbage(x):
+    gc.collect()
+    return x * 2
+
+
+@refused()
+def looks_at_the_stack(x):
+    return x * sys._getframe().f_lineno
+
+
+@refused()
+def counts_references(x):
+    return x * sys.getrefcount(HOLDER)
+
+
+@refused()
+def evaluates_text(x):
+    return eval("x * 2")
+
+
+@refused()
+def asks_for_locals(x):
+    return x * len(locals())
+
+
+@refused()
+def copies_an_object(x):
+    return x * copy.copy(HOLDER).scale
+
+
+@refused()
+def uses_regular_expressions(x):
+    return x * len(re.findall("a", "banana"))
+
+
+@refused()
+def starts_a_thread(x):
+    threading.Thread(target=lambda: None).start()
+    return x * 2
+
+
+@refused()
+def makes_a_class(x):
+    class Inner:
+        scale = 2.0
+
+    return x * Inner.scale
+
+
+@refused(reason="hooks")
+def calls_a_module_with_hooks(x):
+    return HOOKED(x)
+
+
+HOOKED = nn.Linear(4, 4)
+HOOKED.register_forward_hook(lambda module, args, result: None)
+
+
+@refused(reason="of a module")
+def sets_an_attribute_of_a_module(x):
+    PLAIN.calls = 1  # type: ignore[assignment]
+    return PLAIN(x)
+
+
+PLAIN = nn.Linear(4, 4)
+
+
+@refused()
+def reads_a_variable_that_may_not_be_set(x):
+    if x.is_contiguous():
+        y = x * 2
+    if x.is_contiguous():
+        return y  # type: ignore[possibly-unbound]
+    return x
+
+
+@refused()
+def changes_a_list_in_one_branch_alone(x):
+    parts = [x]
+    if torch.is_grad_enabled():
+        parts.append(x)
+    return torch.stack(parts)
+
+
+@refused()
+def generator_that_notices_a_change(x):
+    scale = 2
+    later = (x * scale for _ in range(2))
+    scale = 3
+    return sum(later)
+
+
+@refused()
+def calls_code_without_source(x):
+    return _WRITTEN(x)
+
+
+_names: dict[str, Any] = {}
+exec("def written(x):\n    return x * 2", _names)
+_WRITTEN = _names["written"]
+
+
+@refused(HOLDER, reason="sets the attribute")
+def changes_an_object_among_the_arguments(holder):
+    holder.scale = 3.0
+    return tensor(2) * holder.scale
+
+
+class Answering:
+    def __getattr__(self, name: str) -> float:
+        SEEN.append(name)
+        return 2.0
+
+
+ANSWERING = Answering()
+
+
+@refused(reason="changes a container")
+def reads_by_getattr_with_effects(x):
+    return x * ANSWERING.scale
+
+
+class Counting:
+    @property
+    def scale(self) -> float:
+        COUNTS["reads"] = COUNTS.get("reads", 0) + 1
+        return 2.0
+
+
+COUNTING_PROPERTY = Counting()
+
+
+@refused(reason="sets an item")
+def reads_a_property_with_effects(x):
+    return x * COUNTING_PROPERTY.scale
+
+
+@refused(reason="id")
+def asks_for_an_identity(x):
+    return x * (id(HOLDER) % 7)
+
+
+@refused(reason="hash")
+def hashes(x):
+    return x * (hash(HOLDER) % 7)
+
+
+@pytest.mark.parametrize("case", refused, ids=str)
+def test_is_refused(case: Case):
+    check_refused(case)
+
+
+def test_a_refusal_names_the_line_of_the_user():
+    found = prove(prints, (tensor(2),), {})
+    assert isinstance(found, Refusal)
+    first = prints.__code__.co_firstlineno
+    assert found.place == f"{__file__}:{first + 2}"
+    assert COUNTER == 0 and COUNTS == {"calls": 0}
