@@ -6,7 +6,6 @@ In: the traces of a follower. Out: a `Summary`. Nothing here is needed to follow
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,25 +61,26 @@ class Summary:
     """The traces of a function, counted."""
 
     steps: int
-    """Torch calls that are answered before they run."""
+    """Torch calls that are answered before they run, and run in segments."""
     segments: tuple[Segment, ...]
-    eager: Counter[str]
-    """Torch calls that run at once, by the name of the function: one for each point of the traces."""
+    eager: tuple[str, ...]
+    """The functions of torch whose calls run at once."""
 
 
 def summary_of(roots: Iterable[Node]) -> Summary:
     """What there is in these traces."""
-    steps, eager, segments = 0, Counter[str](), []
+    steps: set[Node] = set()
+    eager: dict[str, None] = {}
+    segments: list[Segment] = []
     for node in _nodes(roots):
-        segments += [segment for segment in node.segments.values() if segment is not None]
-        if node.known is None:
-            continue
-        if node.known.wait in _WAITING:
-            steps += 1
-        else:
+        written = [segment for segment in list(node.segments.values()) if segment is not None]
+        if written:
+            segments += written
+            steps.update(node.path())
+        if node.known is not None and node.known.wait not in _WAITING:
             assert isinstance(node.skeleton, tuple)
-            eager[public_name(node.skeleton[0])] += 1
-    return Summary(steps, tuple(segments), eager)
+            eager.setdefault(public_name(node.skeleton[0]))
+    return Summary(len(steps), tuple(segments), tuple(eager))
 
 
 def _nodes(roots: Iterable[Node]) -> Iterator[Node]:
