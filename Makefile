@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test bench lint format clean
+.PHONY: help demo test bench bench-capture lint format clean
 
 help:  ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,9 @@ test: $(READY)  ## set up and run the tests
 
 bench: $(READY)  ## compare eager, torch.compile and ingot; about twelve minutes on a machine that does nothing else
 	$(BIN)/python -m benchmarks --json build/benchmark.json --pictures docs
+
+bench-capture: $(READY)  ## compare how calls reach the kernels: branches and effects, slow cases, models, small calls
+	$(BIN)/python -m benchmarks.capture --json build/capture.json
 
 lint: $(READY)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .

@@ -23,7 +23,7 @@ def session(text: str, has_gpu: bool) -> str:
 
 
 def test_there_are_sessions_to_run():
-    assert {"README.md", "tour.md", "ir.md", "adding-an-operator.md", "cuda.md"} <= {
+    assert {"README.md", "jit.md", "architecture.md", "tour.md", "ir.md", "adding-an-operator.md", "cuda.md"} <= {
         document.name for document in WITH_SESSIONS
     }
 
@@ -47,6 +47,13 @@ def test_session_prints_what_the_document_says(document, tmp_path):
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
         assert (document.parent / target).exists(), target
+
+
+def test_make_help_lists_every_target():
+    (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    done = subprocess.run(["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True)
+    listed = [line.split()[0] for line in done.stdout.splitlines() if not line.startswith("make")]
+    assert listed == targets.split() and "bench-capture" in listed
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.name)

@@ -53,7 +53,7 @@ def test_an_mlp_is_recorded_three_times_for_batches_of_1_to_64(repeat: int):
     compiled = calls(mlp(), [(batch, 32) for batch in range(1, 65)], repeat)
     assert compiled.recordings == 3
     assert programs(compiled) <= 3
-    assert compiled.recompiles == ["input: size 0 was 1, is 2", "input: size 0 was 2, is 3"]
+    assert list(compiled.recompiles) == ["input: size 0 was 1, is 2", "input: size 0 was 2, is 3"]
 
 
 def test_two_recordings_are_enough_where_sizes_are_said_to_vary():

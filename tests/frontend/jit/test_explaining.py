@@ -12,8 +12,8 @@ from torch import nn
 
 import ingot
 from ingot.frontend.jit.api.explaining import STAGES
-from ingot.frontend.jit.follow.steps import Node
-from ingot.frontend.jit.follow.summary import MOST_FLUSHES, Flushes, name_of
+from ingot.frontend.jit.follow.steps import Node, OpenNumber, Outcome, Reference, Wait
+from ingot.frontend.jit.follow.summary import MOST_FLUSHES, Flushes, public_name, text_of
 from tests.frontend.jit.comparing import place
 
 jit: Any = ingot.jit
@@ -127,7 +127,7 @@ def test_python_can_be_asked_for():
     lines = lines_of(called(gate, python="run"))
     assert lines[0].startswith("gate: following, 6 calls, ")
     assert lines[1:2] == ['  not skipping: python="run" was asked for']
-    assert re.fullmatch(r"  6 calls followed: \d steps in \d segments", lines[2])
+    assert lines[2] == "  6 calls followed: 3 steps in 1 segment"
 
 
 def test_the_promise_skips():
@@ -190,8 +190,36 @@ def test_stages_of_followed_functions_can_be_seen(stage: str):
     assert {"llvm": "fmul", "program": "region0"}.get(stage, "mul") in text
 
 
+def step(before: Node, wait: Wait, results: tuple[int, ...], *skeleton: Any) -> Node:
+    node = before.child(skeleton)
+    assert node is not None
+    node.known, node.results = Outcome(wait), results
+    return node
+
+
+def test_steps_show_branches_and_what_waits():
+    root, number = Node(None, None), OpenNumber(float)
+    tanh = step(root, Wait.LATER, (1,), torch.tanh, Reference(0))
+    doubled = step(tanh, Wait.LATER, (2,), torch.Tensor.mul, Reference(1), number)
+    step(doubled, Wait.NOW, (), torch.sort, Reference(2))
+    doubled = step(
+        step(tanh, Wait.VIEW, (2,), torch.Tensor.t, Reference(1)), Wait.IN_PLACE, (), torch.relu_, Reference(2)
+    )
+    step(doubled, Wait.LATER, (3,), torch.Tensor.mul, Reference(2), number)
+    assert text_of([root]).splitlines() == [
+        "t1 = torch.tanh(t0)  # later",
+        "branch 0:",
+        "    t2 = Tensor.mul(t1, n0)  # later",
+        "    torch.sort(t2)  # now",
+        "branch 1:",
+        "    t2 = Tensor.t(t1)  # view",
+        "    torch.relu_(t2)  # in place",
+        "    t3 = Tensor.mul(t2, n0)  # later",
+    ]
+
+
 def test_segments_of_skipped_functions_are_none():
-    assert called(gate).inspect("segments") == ""
+    assert called(gate).inspect("segments") == called(gate).inspect("steps") == ""
 
 
 # --- what is counted --------------------------------------------------------------------------------------------------
@@ -221,4 +249,4 @@ def test_flushes_are_counted_by_line_and_bounded():
     ],
 )
 def test_functions_have_the_names_that_users_know(function: Any, name: str):
-    assert name_of(function) == name
+    assert public_name(function) == name

@@ -64,7 +64,7 @@ def inspect(compiled: CompiledFunction, stage: str) -> str:
         return compiled.follower.text()
     segments = compiled.follower.summary().segments
     if stage == "segments":
-        return "\n".join(dict.fromkeys(map(readable, segments)))
+        return "\n\n".join(dict.fromkeys(readable(segment).rstrip() for segment in segments))
     texts = []
     for recorded in (compiled, *(segment.recorded for segment in segments)):
         for kind in list(recorded.specialisations.values()):
@@ -110,8 +110,8 @@ def _explain_following(compiled: CompiledFunction) -> Iterator[str]:
     for flush in sorted(compiled.follower.flushes.by_line(), key=lambda flush: -flush.count)[:_MOST_SHOWN]:
         yield f"what is pending runs, {_count(flush.count, 'time')}, for {flush.cause} ({_short(flush.place)})"
     if found.eager:
-        names = [f"{name} x{count}" if count > 1 else name for name, count in found.eager.items()]
-        yield f"runs at once, as PyTorch's: {', '.join(names[:_MOST_SHOWN])}"
+        more = " ..." if len(found.eager) > _MOST_SHOWN else ""
+        yield f"runs at once, as PyTorch's: {', '.join(found.eager[:_MOST_SHOWN])}{more}"
     repeated = [segment for segment in found.segments if segment.recorded.calls > 1]
     for number, segment in enumerate(repeated[:_MOST_SHOWN], 1):
         yield ""

@@ -88,15 +88,18 @@ def jit(obj: Any = None, **options: Any) -> Any:
 
 
 def explain(subject: Any, *args: Any, **kwargs: Any) -> str:
-    """Call something twice with copies of these arguments, and tell what became of it.
+    """Call something with copies of these arguments, and tell what became of it.
 
-    What is not compiled yet is compiled for the occasion, with the usual options.
+    It is called twice, or five times if it is followed. What is not compiled yet is compiled for the occasion, with the
+    usual options.
     """
     compiled = subject if isinstance(subject, Jitted) else jit(subject)
-    for _ in range(2):
+    called: Any = compiled.forward if isinstance(compiled, torch.nn.Module) else compiled
+    for number in range(5):
+        if number >= 2 and called.tier != "following":
+            break
         given, named = copy.deepcopy((args, kwargs))
         compiled(*given, **named)
-    called: Any = compiled.forward if isinstance(compiled, torch.nn.Module) else compiled
     return called.explain()
 
 

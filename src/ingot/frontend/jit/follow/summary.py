@@ -6,7 +6,6 @@ In: the traces of a follower. Out: a `Summary`. Nothing here is needed to follow
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +43,7 @@ class Flushes:
         if known is None:
             if len(self.found) >= MOST_FLUSHES:
                 return
-            text = cause if isinstance(cause, str) else name_of(cause)
+            text = cause if isinstance(cause, str) else public_name(cause)
             known = self.found[node, cause] = Flush(text, user_place())
         known.count += 1
 
@@ -62,25 +61,26 @@ class Summary:
     """The traces of a function, counted."""
 
     steps: int
-    """Torch calls that are answered before they run."""
+    """Torch calls that are answered before they run, and run in segments."""
     segments: tuple[Segment, ...]
-    eager: Counter[str]
-    """Torch calls that run at once, by the name of the function: one for each point of the traces."""
+    eager: tuple[str, ...]
+    """The functions of torch whose calls run at once."""
 
 
 def summary_of(roots: Iterable[Node]) -> Summary:
     """What there is in these traces."""
-    steps, eager, segments = 0, Counter[str](), []
+    steps: set[Node] = set()
+    eager: dict[str, None] = {}
+    segments: list[Segment] = []
     for node in _nodes(roots):
-        segments += [segment for segment in node.segments.values() if segment is not None]
-        if node.known is None:
-            continue
-        if node.known.wait in _WAITING:
-            steps += 1
-        else:
+        written = [segment for segment in list(node.segments.values()) if segment is not None]
+        if written:
+            segments += written
+            steps.update(node.path())
+        if node.known is not None and node.known.wait not in _WAITING:
             assert isinstance(node.skeleton, tuple)
-            eager[name_of(node.skeleton[0])] += 1
-    return Summary(steps, tuple(segments), eager)
+            eager.setdefault(public_name(node.skeleton[0]))
+    return Summary(len(steps), tuple(segments), tuple(eager))
 
 
 def _nodes(roots: Iterable[Node]) -> Iterator[Node]:
@@ -119,10 +119,10 @@ def _lines(nodes: list[Node], numbers: int) -> Iterator[str]:
 
 def with_names(text: str, names: Mapping[str, Any]) -> str:
     """The text of steps with the names that users have for functions of torch."""
-    return re.sub(r"\bf\d+\b", lambda found: name_of(names[found[0]]), text)
+    return re.sub(r"\bf\d+\b", lambda found: public_name(names[found[0]]), text)
 
 
-def name_of(function: Any) -> str:
+def public_name(function: Any) -> str:
     """What users call a function of torch: `torch.tanh`, `Tensor.item`."""
     if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return str(function)
