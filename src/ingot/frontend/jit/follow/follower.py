@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ingot.base.forks import new_lock
-from ingot.frontend.jit.follow import visibility
+from ingot.frontend.jit.follow import interrupts, visibility
 from ingot.frontend.jit.follow.following import ACTIVE, Following, State
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
@@ -38,6 +38,14 @@ class Follower:
         if found is None:
             return self._function(*args, **kwargs)
         self.calls += 1
+        height = torch._C._len_torch_function_stack()
+        try:
+            return self._follow(found, args, kwargs)
+        except KeyboardInterrupt:
+            interrupts.clean_up(height, found.key)
+            raise
+
+    def _follow(self, found: Trap, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         following = Following(self, found)
         visibility.begin(following)
         try:

@@ -66,7 +66,14 @@ class Following(TorchFunctionMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         if role is Role.OPERATION:
             with self._lock:
-                return self._operate(func, args, kwargs or {})
+                pending = self._pending
+                before = pending.node, len(pending.values), len(pending.numbers)
+                try:
+                    return self._operate(func, args, kwargs or {})
+                except KeyboardInterrupt:
+                    if self._pending is pending:
+                        pending.return_to(*before)
+                    raise
         if role is Role.PYTHON:
             with self:
                 return live(func)(*args, **(kwargs or {}))
@@ -235,28 +242,36 @@ class Following(TorchFunctionMode):
         """Run everything pending. Afterwards all tensors hold what they should."""
         with self._lock:
             pending = self._pending
-            if not pending.unwritten:
-                self._pending = Pending(self._follower.root(self._state))
-                return
             self._pending = Pending(self._follower.root(self._state))
-            pending.drop_unneeded()
-            destinations = pending.destinations()
-            for number in pending.unwritten:
-                tensor = pending.values[number]
-                if tensor is not None:
-                    self._trap.clear(tensor)
-            if not destinations and not pending.writes_operands:
-                return
-            segment = self._follower.segment(pending.node, destinations)
-            values = pending.values
-            pending.index.clear()
-            assert self._state is not None
-            with Outside(self._state[0], self._state[1]):
-                segment.run(
-                    *[values[number] for number in segment.inputs],
-                    *pending.numbers,
-                    *[values[number] for number in destinations],
-                )
+            try:
+                self._run_pending(pending)
+            except KeyboardInterrupt:
+                if not (pending.begun and pending.writes_operands):  # which cannot be done twice
+                    self._run_pending(pending)
+                raise
+
+    def _run_pending(self, pending: Pending) -> None:
+        if not pending.unwritten:
+            return
+        pending.drop_unneeded()
+        destinations = pending.destinations()
+        for number in pending.unwritten:
+            tensor = pending.values[number]
+            if tensor is not None:
+                self._trap.clear(tensor)
+        if not destinations and not pending.writes_operands:
+            return
+        segment = self._follower.segment(pending.node, destinations)
+        values = pending.values
+        pending.index.clear()
+        assert self._state is not None
+        with Outside(self._state[0], self._state[1]):
+            pending.begun = True
+            segment.run(
+                *[values[number] for number in segment.inputs],
+                *pending.numbers,
+                *[values[number] for number in destinations],
+            )
 
     def owns_any_of(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether one of these tensors is pending here."""

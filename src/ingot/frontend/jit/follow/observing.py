@@ -23,7 +23,7 @@ _COPIES = ("clone", "_to_copy")
 ALONE, NOW = Outcome(Wait.ALONE), Outcome(Wait.NOW)
 
 
-class _Operators(TorchDispatchMode):
+class Operators(TorchDispatchMode):
     """Notes every operator that a call is made of, with what it wrote."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ def observe(
     if cannot_be_watched(function, kwargs) is not None or _counts_no_versions(function):
         return function(*args, **kwargs), ALONE
     before = [metadata_of(tensor) if _is_plain(tensor) else None for tensor in operands]
-    with _Operators() as operators:
+    with Operators() as operators:
         result = function(*args, **kwargs)
     if None in before or any(metadata_of(t) != m for t, m in zip(operands, before, strict=True)):
         return result, ALONE

@@ -19,29 +19,51 @@ if TYPE_CHECKING:
 
 
 class Outside:
-    """A block that runs with the state that pending operations were called in."""
+    """A block that runs with the state that pending operations were called in. What it undoes can be undone twice:
+    KeyboardInterrupt may come in the middle."""
 
     def __init__(self, is_inference: bool, default_dtype: torch.dtype):
         self._is_inference = is_inference
         self._default_dtype = default_dtype
-        self._left = ExitStack()
+        self._grad, self._dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+        count = torch._C._len_torch_function_stack()
+        self._modes = [torch._C._get_function_stack_at(place) for place in range(count)]
+        self._left: ExitStack | None = None
 
     def __enter__(self) -> None:
-        left = self._left
-        left.callback(torch._C._set_grad_enabled, torch.is_grad_enabled())
+        try:
+            self._enter()
+        except KeyboardInterrupt:
+            self._leave()
+            raise
+
+    def _enter(self) -> None:
         torch._C._set_grad_enabled(False)
-        for _ in range(torch._C._len_torch_function_stack()):
-            left.callback(torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack())
-        if is_anything_around():
-            left.enter_context(_nothing_around())
-        if self._is_inference != torch.is_inference_mode_enabled():
-            left.enter_context(torch.inference_mode(self._is_inference))
-        if self._default_dtype is not torch.get_default_dtype():
-            left.callback(torch.set_default_dtype, torch.get_default_dtype())
+        for _ in self._modes:
+            torch._C._pop_torch_function_stack()
+        if is_anything_around() or self._is_inference != torch.is_inference_mode_enabled():
+            self._left = ExitStack()
+            self._left.enter_context(_nothing_around())
+            if self._is_inference != torch.is_inference_mode_enabled():
+                self._left.enter_context(torch.inference_mode(self._is_inference))
+        if self._default_dtype is not self._dtype:
             torch.set_default_dtype(self._default_dtype)
 
     def __exit__(self, *_: object) -> None:
-        self._left.close()
+        try:
+            self._leave()
+        except KeyboardInterrupt:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        if self._default_dtype is not self._dtype:
+            torch.set_default_dtype(self._dtype)
+        if self._left is not None:
+            self._left.close()
+        for mode in self._modes[torch._C._len_torch_function_stack() :]:
+            torch._C._push_on_torch_function_stack(mode)
+        torch._C._set_grad_enabled(self._grad)
 
 
 def is_anything_around() -> bool:

@@ -34,6 +34,8 @@ class Pending:
     unwritten: set[int] = field(default_factory=set)
     """Tensors whose memory does not hold what it should."""
     shell_bytes: int = 0
+    begun: bool = False
+    """Whether what writes tensors from outside may have begun to do so."""
     has_gradients: bool = False
     """Whether a tensor from outside requires gradients, which its steps do without in blocks without gradients."""
 
@@ -47,6 +49,13 @@ class Pending:
         if is_unwritten:
             self.unwritten.add(number)
         return number
+
+    def return_to(self, node: Node, count: int, numbers: int) -> None:
+        """Be as before a call that was interrupted."""
+        self.node = node
+        self.forget_after(count)
+        self.unwritten.difference_update([number for number in self.unwritten if number >= count])
+        del self.numbers[numbers:]
 
     def forget_after(self, count: int) -> None:
         """Leave only the first tensors: the last call is no step."""

@@ -15,7 +15,7 @@ function whose recording may stand in for its Python: it has none of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ from ingot.runtime.compiler import JitCompiler
 class Segment:
     """A compiled function for everything pending, and what to pass to it."""
 
-    recorded: Callable[..., Any]
+    recorded: RecordedFunction
     inputs: tuple[int, ...]
     """The tensors that it takes, by number."""
     destinations: tuple[int, ...]
