@@ -98,9 +98,7 @@ def _takes_more(jitted: Any) -> bool:
     return compiled.given_up is None and len(compiled.specialisations) < MOST_SPECIALISATIONS
 
 
-def try_call(
-    jitted: Any, call: Call, compares_values: bool = True, device: str = "cpu", calls: int = CALLS
-) -> Verdict:
+def try_call(jitted: Any, call: Call, compares_values: bool = True, device: str = "cpu", calls: int = CALLS) -> Verdict:
     """A call, by eager and by a compiled function."""
     expected = observe(call.function, call.args, call.kwargs)
     variant = call.variant

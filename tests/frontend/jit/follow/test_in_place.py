@@ -119,7 +119,6 @@ def _expanded(x, y):
 def _into_an_argument_twice(x, y):
     for _ in range(3):
         x.mul_(0.9).add_(y, alpha=0.1)
-    return None
 
 
 PROGRAMS = [
@@ -161,9 +160,7 @@ def _of_parameters():
     return torch.nn.Parameter(torch.randn(4, 5), requires_grad=False), torch.randn(4, 5)
 
 
-@pytest.mark.parametrize(
-    "make", [_plain, _same_memory, _views, _overlapping_views, _strided, _aliases, _of_parameters]
-)
+@pytest.mark.parametrize("make", [_plain, _same_memory, _views, _overlapping_views, _strided, _aliases, _of_parameters])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_writing(program, make):
     check(program, make)

@@ -193,7 +193,13 @@ def test_rules_of_convolutions(options):
 
 
 def test_rules_of_norms_with_weights():
-    shapes = [((2, 3), (3,), (3,)), ((7, 3), (3,), (3,)), ((1, 3), (3,), (3,)), ((2, 4), (3,), (3,)), ((0, 3), (3,), (3,))]
+    shapes = [
+        ((2, 3), (3,), (3,)),
+        ((7, 3), (3,), (3,)),
+        ((1, 3), (3,), (3,)),
+        ((2, 4), (3,), (3,)),
+        ((0, 3), (3,), (3,)),
+    ]
     call = (torch.layer_norm, lambda tensors: ((tensors[0], (3,), tensors[1], tensors[2]), {}))
     assert _check(call, shapes)
 

@@ -125,7 +125,9 @@ def test_nothing_grows_where_everything_changes():
     jitted = followed(function)
     for number in range(400):
         x = torch.randn(number % 23 + 1, 2)
-        torch.testing.assert_close(jitted(x, number % 97, str(number))[0], function(x, number % 97, "")[0], equal_nan=True)
+        torch.testing.assert_close(
+            jitted(x, number % 97, str(number))[0], function(x, number % 97, "")[0], equal_nan=True
+        )
     gc.collect()
     roots = list(jitted._compiled.follower._roots.values())
     assert all(len(root.children) <= MOST_BRANCHES for root in roots)

@@ -137,6 +137,8 @@ class Following(TorchFunctionMode):
                 result = function(*args, **kwargs)
             made = [result] if isinstance(result, torch.Tensor) else list(result)
             base = child.operands[0]
+            if child.results and len(child.results) != len(made):  # segments count on as many as there were
+                return None
         elif outcome.wait is Wait.IN_PLACE and self._may_write_later(child.operands[0]):
             result, made, base = args[0], [], None
             pending.unwritten.add(child.operands[0])

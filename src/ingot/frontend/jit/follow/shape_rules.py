@@ -39,7 +39,6 @@ def _layer_norm(shapes: Sequence[Shape], args: tuple[Any, ...], kwargs: Mapping[
     return [shapes[0]] if is_fitting else None
 
 
-
 def _option(name: str, place: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], default: Any) -> Any:
     return kwargs[name] if name in kwargs else args[place] if len(args) > place else default
 
