@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils import dlpack
 
 from tests.frontend.jit.follow.following_checks import check
 
@@ -64,7 +65,7 @@ def _saved(y):
 
 
 READERS = {
-    "dlpack capsule": lambda y: torch.from_dlpack(torch.utils.dlpack.to_dlpack(y)),
+    "dlpack capsule": lambda y: torch.from_dlpack(dlpack.to_dlpack(y)),
     "dlpack capsule of torch": lambda y: torch.from_dlpack(torch.to_dlpack(y)),
     "dlpack capsule of C": lambda y: torch.from_dlpack(torch._C._to_dlpack(y)),
     "dlpack method": lambda y: torch.from_dlpack(y),
@@ -110,7 +111,7 @@ READERS = {
     "version": lambda y: (y._version, y.add_(1)._version, y),
     "grad_fn": lambda y: (y.grad_fn, y.is_leaf, y.requires_grad, y.grad, y._base is None),
     "hash": lambda y: {y: 1}[y],
-    "weakref": lambda y: weakref.ref(y)() * 2,
+    "weakref": lambda y: torch.mul(weakref.ref(y)(), 2),
     "views before and after": lambda y: (y[0], y.t(), y.numpy().tolist(), y[1], y.view(-1)[3:]),
     "attribute": lambda y: _with_attribute(y),
     "set_": lambda y: torch.empty(0).set_(y),
@@ -133,9 +134,13 @@ READERS = {
     "vmap": lambda y: torch.vmap(lambda row: row * 2 + row.sum())(y),
     "functional gradient": lambda y: torch.func.grad(lambda z: (z * z).sum())(y),
     "forward gradient": lambda y: torch.func.jvp(torch.sin, (y,), (y,)),
-    "trace": lambda y: torch.jit.trace(lambda z: z * 2, (y,), check_trace=False)(y + 1),
+    "trace": lambda y: _traced(y)(y + 1),
     "compiled check": lambda y: torch.compiler.is_compiling(),
 }
+
+
+def _traced(y) -> Any:
+    return torch.jit.trace(lambda z: z * 2, (y,), check_trace=False)
 
 
 def _module_with(y):
@@ -294,7 +299,8 @@ def test_locals_kept_by_generators_and_tracebacks():
             failing(x)
         except ValueError as error:
             kept.append(error)
-            return error.__traceback__.tb_next.tb_frame.f_locals["y"], error.args[0]
+            traceback: Any = error.__traceback__
+            return traceback.tb_next.tb_frame.f_locals["y"], error.args[0]
 
     check(catching, _x)
 

@@ -8,7 +8,7 @@ Nothing is changed that need not be: a plain call costs two switches.
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
@@ -16,6 +16,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_native: Any = torch._C
 
 
 class Outside:
@@ -72,20 +74,20 @@ def is_anything_around() -> bool:
         torch._C._is_any_autocast_enabled()
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._is_tracing()
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or _native._functorch.peek_interpreter_stack() is not None
     )
 
 
 @contextmanager
 def _nothing_around() -> Iterator[None]:
     with ExitStack() as left:
-        if torch._C._functorch.peek_interpreter_stack() is not None:
+        if _native._functorch.peek_interpreter_stack() is not None:
             left.enter_context(temporarily_clear_interpreter_stack())
         if torch._C._len_torch_dispatch_stack():
             left.enter_context(_disable_current_modes())
         if torch._C._is_tracing():
-            left.callback(torch._C._set_tracing_state, torch._C._get_tracing_state())
-            torch._C._set_tracing_state(None)
+            left.callback(_native._set_tracing_state, torch._C._get_tracing_state())
+            _native._set_tracing_state(None)
         for device in ("cpu", "cuda"):
             if torch.is_autocast_enabled(device):
                 left.enter_context(torch.autocast(device, enabled=False))

@@ -26,6 +26,8 @@ from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, R
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 
+_set_versions: Any = torch._C._autograd._unsafe_set_version_counter  # type: ignore[attr-defined]
+
 
 @dataclass(slots=True)
 class Segment:
@@ -50,7 +52,7 @@ class Segment:
         if self.versions and not torch.is_inference_mode_enabled():
             counted += zip(given[len(given) - len(self.versions) :], self.versions, strict=True)
         if counted:  # writing is not counted as eager counts it
-            torch._C._autograd._unsafe_set_version_counter(*zip(*counted, strict=True))
+            _set_versions(*zip(*counted, strict=True))
 
 
 @dataclass(slots=True)
