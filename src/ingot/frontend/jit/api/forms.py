@@ -76,8 +76,8 @@ def jit(obj: Any = None, **options: Any) -> Any:
     dynamic: True keeps sizes open from the start, False never does, None does after a few different sizes.
     freeze: parameters and buffers are taken as they are at the first call: constants are folded, weights packed.
     mode: "reduce-overhead" replays what runs on a GPU as CUDA graphs; on the CPU it changes nothing.
-    python: "run" runs the function's Python at every call and compiles its arithmetic, "skip" is the promise that Python
-    depends on arguments and modules alone, "auto" skips it where that can be told.
+    python: "run" runs the function's Python at every call and compiles its arithmetic, "skip" is the promise that its
+    Python depends on arguments and modules alone, "auto" skips it where that can be told.
     name: what to call it in messages.
     """
     settings = Options.of(**options)
