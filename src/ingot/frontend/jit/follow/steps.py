@@ -231,10 +231,12 @@ class Node:
         """The node that a step leads to; None where there are too many."""
         found = self.children.get(skeleton)
         if found is None:
-            if len(self.children) >= MOST_BRANCHES and not self._make_room():
-                return None
             assert isinstance(skeleton, tuple)
             operands = tuple(number for part in skeleton[1:] for number in references_in(part))
+            if not operands:
+                return Node(self, skeleton, tree=self.tree)  # nothing waits for it, so nothing leads on from it
+            if len(self.children) >= MOST_BRANCHES and not self._make_room():
+                return None
             outcomes = self.tree.outcomes_of(skeleton, operands)
             known = next(reversed(outcomes.values()), None)
             found = Node(self, skeleton, operands, outcomes=outcomes, known=known, tree=self.tree)
@@ -243,12 +245,12 @@ class Node:
         return found
 
     def _make_room(self) -> bool:
-        """Let go of a child: of one that leads nowhere, or now and then of the oldest, so that calls that differ every
-        time do not compile every time, and calls that settle are followed again."""
-        idle = next((key for key, one in self.children.items() if not one.children and not one.segments), None)
+        """Now and then let go of a child, rather of one that leads nowhere: calls that differ every time are not
+        learned and compiled every time, and calls that settle are followed again."""
         self.misses += 1
-        if idle is None and self.misses % MISSES_PER_BRANCH:
+        if self.misses % MISSES_PER_BRANCH:
             return False
+        idle = next((key for key, one in self.children.items() if not one.children and not one.segments), None)
         self.children.pop(next(iter(self.children)) if idle is None else idle, None)
         return True
 
