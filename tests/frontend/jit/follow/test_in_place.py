@@ -119,7 +119,6 @@ def _expanded(x, y):
 def _into_an_argument_twice(x, y):
     for _ in range(3):
         x.mul_(0.9).add_(y, alpha=0.1)
-    return
 
 
 PROGRAMS = [

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils import dlpack
 
 from tests.frontend.jit.follow.following_checks import check
 
 
 def _x():
-    return (torch.randn(4, 5),)
+    """Whole numbers: what is computed from them below is exact, however it is fused."""
+    return (torch.randint(-5, 6, (4, 5)).float(),)
 
 
 def _script(function):
@@ -64,7 +66,7 @@ def _saved(y):
 
 
 READERS = {
-    "dlpack capsule": lambda y: torch.from_dlpack(torch.utils.dlpack.to_dlpack(y)),
+    "dlpack capsule": lambda y: torch.from_dlpack(dlpack.to_dlpack(y)),
     "dlpack capsule of torch": lambda y: torch.from_dlpack(torch.to_dlpack(y)),
     "dlpack capsule of C": lambda y: torch.from_dlpack(torch._C._to_dlpack(y)),
     "dlpack method": lambda y: torch.from_dlpack(y),
@@ -110,7 +112,7 @@ READERS = {
     "version": lambda y: (y._version, y.add_(1)._version, y),
     "grad_fn": lambda y: (y.grad_fn, y.is_leaf, y.requires_grad, y.grad, y._base is None),
     "hash": lambda y: {y: 1}[y],
-    "weakref": lambda y: weakref.ref(y)() * 2,
+    "weakref": lambda y: _through_weak_reference(y),
     "views before and after": lambda y: (y[0], y.t(), y.numpy().tolist(), y[1], y.view(-1)[3:]),
     "attribute": lambda y: _with_attribute(y),
     "set_": lambda y: torch.empty(0).set_(y),
@@ -120,7 +122,7 @@ READERS = {
     "tensor of numbers": lambda y: torch.tensor([float(y[0, 0]), 2.0]),
     "swap": lambda y: _swapped(y),
     "resize_": lambda y: y.resize_(2, 3),
-    "isinstance": lambda y: (isinstance(y, torch.Tensor), y.type(), torch.is_tensor(y)),
+    "type": lambda y: (y.type(), torch.is_tensor(y), isinstance(y, torch.Tensor)),
     "result_type": lambda y: torch.result_type(y, 1),
     "is_set_to": lambda y: y.is_set_to(y),
     "equal": lambda y: torch.equal(y, y + 0),
@@ -133,9 +135,18 @@ READERS = {
     "vmap": lambda y: torch.vmap(lambda row: row * 2 + row.sum())(y),
     "functional gradient": lambda y: torch.func.grad(lambda z: (z * z).sum())(y),
     "forward gradient": lambda y: torch.func.jvp(torch.sin, (y,), (y,)),
-    "trace": lambda y: torch.jit.trace(lambda z: z * 2, (y,), check_trace=False)(y + 1),
+    "trace": lambda y: _traced(y)(y + 1),
     "compiled check": lambda y: torch.compiler.is_compiling(),
 }
+
+
+def _through_weak_reference(y):
+    found: Any = weakref.ref(y)()
+    return found * 2
+
+
+def _traced(y) -> Any:
+    return torch.jit.trace(lambda z: z * 2, (y,), check_trace=False)
 
 
 def _module_with(y):
@@ -181,8 +192,8 @@ def test_reader_finds_the_value(name):
 
     def function(x):
         seen = []
-        y = torch.tanh(x) * 2 + 1
-        other = x.exp() - 3
+        y = torch.relu(x) * 2 + 1
+        other = x.square() - 3
         seen.append(y)
         return reader(y), other
 
@@ -194,7 +205,7 @@ def test_reader_of_a_view_finds_the_value(name):
     reader = READERS[name]
 
     def function(x):
-        y = (torch.tanh(x) * 2 + 1).view(2, 10)
+        y = (torch.relu(x) * 2 + 1).view(2, 10)
         whole = y.view(20)
         result = reader(y.view(4, 5))
         return result, whole.sum()
@@ -294,7 +305,8 @@ def test_locals_kept_by_generators_and_tracebacks():
             failing(x)
         except ValueError as error:
             kept.append(error)
-            return error.__traceback__.tb_next.tb_frame.f_locals["y"], error.args[0]
+            traceback: Any = error.__traceback__
+            return traceback.tb_next.tb_frame.f_locals["y"], error.args[0]
 
     check(catching, _x)
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ingot.base.forks import new_lock
-from ingot.frontend.jit.follow import visibility
+from ingot.frontend.jit.follow import interrupts, visibility
 from ingot.frontend.jit.follow.following import ACTIVE, Following, State
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
@@ -49,6 +49,14 @@ class Follower:
         if following is None:
             return self._function(*args, **kwargs)
         self.calls += 1
+        height = torch._C._len_torch_function_stack()
+        try:
+            return self._follow(following, args, kwargs)
+        except KeyboardInterrupt:
+            interrupts.clean_up(height, following.trap.key)
+            raise
+
+    def _follow(self, following: Following, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         following.begin()
         visibility.begin(following)
         try:
@@ -57,10 +65,10 @@ class Follower:
                     result = self._function(*args, **kwargs)
             finally:
                 following.flush()
-            return result
         finally:
             visibility.end(following)
-            self._idle.append(following)
+        self._idle.append(following)  # not after an exception, whose traceback may hold what was pending
+        return result
 
     def _following(self) -> Following | None:
         """A mode for a call; None where calls cannot be followed."""

@@ -51,7 +51,7 @@ class Following(NativeMode):
     def __init__(self, follower: Follower, trap: Trap, native: NativeFollowing):
         super().__init__()
         self._follower = follower
-        self._trap = trap
+        self.trap = trap
         self._native = native
         self._skeletons = Skeletons(self._number_of)
         self._lock = threading.RLock()
@@ -59,6 +59,8 @@ class Following(NativeMode):
         self._settings = -1
         self._call = CallState(native.roles, self)
         self._needed = (ctypes.c_int64 * (MOST_VALUES + 4096))()
+        self._has_begun = False
+        """Whether what writes tensors from outside may have begun to do so."""
         self.has_learned = False
         """Whether something happened that later calls like this one need not repeat."""
         native.attach(self, self._call, self._look)
@@ -85,7 +87,15 @@ class Following(NativeMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         if role is Role.OPERATION:
             with self._lock:
-                return self._operate(func, args, kwargs or {})
+                pending, place = self._pending, self._call.node
+                before = pending.node, len(pending.values), len(pending.numbers)
+                try:
+                    return self._operate(func, args, kwargs or {})
+                except KeyboardInterrupt:
+                    if self._pending is pending:
+                        pending.return_to(*before)
+                        self._call.node = place
+                    raise
         if role is Role.PYTHON:
             with self:
                 return live(func)(*args, **(kwargs or {}))
@@ -119,12 +129,12 @@ class Following(NativeMode):
         if not child.operands:  # makes tensors of nothing but numbers: there is nothing to wait for
             return function(*args, **kwargs)
         metadata = tuple([pending.metadata[number] for number in child.operands])
-        outcome = child.outcome(metadata)
+        outcome = child.outcomes.get(metadata)
         if outcome is None:
             outcome = metadata_rules.foretell(function, args, kwargs, child.known, metadata)
             if outcome is None:
                 return self._learn(child, metadata, function, args, kwargs, known)
-            child.note(metadata, outcome)
+            child.outcomes[metadata] = child.known = outcome
         result = self._take_step(child, outcome, function, args, kwargs, known)
         if result is None:
             pending.forget_after(known)
@@ -154,16 +164,16 @@ class Following(NativeMode):
             made: list[Any] = [self._new_shell(metadata) for metadata in outcome.results]
             result: Any = made[0] if outcome.container is None else _contained(outcome.container, made)
         elif outcome.wait is Wait.VIEW and child.operands[0] in pending.node.unwritten:
-            with self._trap.excluded():
+            with self.trap.excluded():
                 result = function(*args, **kwargs)
             made = [result] if isinstance(result, torch.Tensor) else list(result)
+            if child.results and len(child.results) != len(made):  # segments count on as many as there were
+                return None
         elif outcome.wait is Wait.IN_PLACE and self._may_write_later(child.operands[0]):
             result, made = args[0], []
-            self._trap.set(result)
+            self.trap.set(result)
         else:
             return None
-        if child.results and len(child.results) != len(made):  # as many as the sizes say: another branch would do
-            raise RuntimeError("a step gives another number of tensors than before")
         container = None if isinstance(result, torch.Tensor) else type(result)
         child.arrive(outside, len(made), outcome.wait, container is not None)
         for tensor in made:
@@ -187,7 +197,7 @@ class Following(NativeMode):
         self._pending.forget_after(known)
         self.flush()
         result, outcome = observe(function, args, kwargs, operands)
-        child.note(metadata, outcome)
+        child.outcomes[metadata] = child.known = outcome
         return result
 
     def _run_now(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wait: Wait) -> Any:
@@ -201,7 +211,7 @@ class Following(NativeMode):
             if isinstance(value, list | tuple):
                 if self._takes_unwritten(value):
                     return True
-            elif isinstance(value, torch.Tensor) and self._trap.is_set(value):
+            elif isinstance(value, torch.Tensor) and self.trap.is_set(value):
                 return True
         return False
 
@@ -209,7 +219,7 @@ class Following(NativeMode):
         """A tensor with this metadata that nothing may read before it is written."""
         dtype, shape, strides, device = metadata
         shell = torch.empty_strided(shape, strides, dtype=dtype, device=device)
-        self._trap.set(shell)
+        self.trap.set(shell)
         self._call.bytes += shell.nbytes
         return shell
 
@@ -220,7 +230,7 @@ class Following(NativeMode):
         number = self._pending.index.get(id(tensor))
         if number is not None:
             return number
-        if refused_tensor(tensor) is not None or self._trap.is_set(tensor):
+        if refused_tensor(tensor) is not None or self.trap.is_set(tensor):
             raise _NotFollowed
         if tensor.requires_grad and torch.is_grad_enabled():
             self._follower.meets_gradients()
@@ -256,26 +266,37 @@ class Following(NativeMode):
         with self._lock:
             pending, place = self._pending, self._call.node
             node = self._follower.node_at(place) if place else pending.node
-            values, numbers = pending.values, pending.numbers
-            if not values:
+            if not pending.values:
                 return
             self._restart()
-            del pending
-            count = len(values)
-            self._native.settle(values, node.base_words(), count, ctypes.addressof(self._needed))
-            if not node.unwritten:
-                return
-            segment = self._follower.segment(node, ctypes.string_at(self._needed, count * 8))
-            if segment is None:
-                return
-            if cause is not None:
+            if cause is not None and node.unwritten:
                 self._follower.flushes.note(node, cause)
-            inputs = [values[number] for number in segment.inputs]
-            destinations = [values[number] for number in segment.destinations]
-            del values
-            assert self._state is not None, "without a state nothing is pending"
-            with Outside(self._state[0], self._state[1]):
-                segment.run(*inputs, *numbers, *destinations)
+            try:
+                self._run_pending(node, pending)
+            except KeyboardInterrupt:
+                if not (self._has_begun and node.writes_outside):  # which cannot be done twice
+                    self._run_pending(node, pending)
+                raise
+
+    def _run_pending(self, node: Node, pending: Pending) -> None:
+        """Do what was pending at a node."""
+        values, count = pending.values, len(pending.values)
+        self._has_begun = False
+        pending.index.clear()
+        self._native.settle(values, node.base_words(), count, ctypes.addressof(self._needed))
+        if not node.unwritten:
+            return
+        segment = self._follower.segment(node, ctypes.string_at(self._needed, count * 8))
+        if segment is None:
+            return
+        assert self._state is not None, "without a state nothing is pending"
+        with Outside(self._state[0], self._state[1]):
+            self._has_begun = True
+            segment.run(
+                *[values[number] for number in segment.inputs],
+                *pending.numbers,
+                *[values[number] for number in segment.destinations],
+            )
 
 
 def _contained(container: Any, made: list[Any]) -> Any:

@@ -7,6 +7,7 @@ such arguments have. What is not understood runs alone for ever.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,10 +19,11 @@ from ingot.frontend.jit.follow.steps import Outcome, Wait, metadata_of
 from ingot.frontend.jit.trace.recorder import as_outside_of_modes, cannot_be_watched
 from ingot.frontend.jit.trace.trace import all_of, is_mutable, written_arguments
 
+_COPIES = ("clone", "_to_copy")
 ALONE, NOW = Outcome(Wait.ALONE), Outcome(Wait.NOW)
 
 
-class _Operators(TorchDispatchMode):
+class Operators(TorchDispatchMode):
     """Notes every operator that a call is made of, with what it wrote."""
 
     def __init__(self) -> None:
@@ -50,7 +52,7 @@ def observe(
     if cannot_be_watched(function, kwargs) is not None or _counts_no_versions(function):
         return function(*args, **kwargs), ALONE
     before = [metadata_of(tensor) if _is_plain(tensor) else None for tensor in operands]
-    with _Operators() as operators:
+    with Operators() as operators:
         result = function(*args, **kwargs)
     if None in before or any(metadata_of(t) != m for t, m in zip(operands, before, strict=True)):
         return result, ALONE
@@ -85,7 +87,18 @@ def _outcome(function: Any, args: tuple[Any, ...], result: Any, operands: Sequen
     is_fresh = all(tensor.untyped_storage()._cdata not in outer for tensor in results)
     if not is_fresh or not _all_wait(seen) or not all(map(_is_whole, results)):
         return NOW
-    return Outcome(Wait.LATER, tuple(map(metadata_of, results)), container)
+    return _made_of(seen, operands, Outcome(Wait.LATER, tuple(map(metadata_of, results)), container))
+
+
+def _made_of(seen: Any, operands: Sequence[torch.Tensor], outcome: Outcome) -> Outcome:
+    """The same outcome, with what its call was made of: rules for other sizes need to know."""
+    targets = [target for target, _, _ in seen if not is_view(target)]
+    return replace(
+        outcome,
+        operands=tuple(map(metadata_of, operands)),
+        operators=tuple(map(base_name, targets)),
+        is_pointwise=len(seen) == 1 and (torch.Tag.pointwise in targets[0].tags or base_name(targets[0]) in _COPIES),
+    )
 
 
 def _all_wait(seen: Any) -> bool:
@@ -104,7 +117,9 @@ def _in_place(
         return ALONE
     storage = first.untyped_storage()._cdata
     is_apart = sum(tensor.untyped_storage()._cdata == storage for tensor in operands) == 1
-    return Outcome(Wait.IN_PLACE) if is_apart and first.is_contiguous() else ALONE
+    if not is_apart or not first.is_contiguous():
+        return ALONE
+    return _made_of(seen, operands, Outcome(Wait.IN_PLACE))
 
 
 def _results(result: Any) -> tuple[list[torch.Tensor] | None, Any]:

@@ -46,6 +46,12 @@ class Pending:
         self.index[id(tensor)] = number
         return number
 
+    def return_to(self, node: Node, count: int, numbers: int) -> None:
+        """Be as before a call that was interrupted."""
+        self.node = node
+        self.forget_after(count)
+        del self.numbers[numbers:]
+
     def forget_after(self, count: int) -> None:
         """Leave only the first tensors: the last call is no step."""
         for tensor in self.values[count:]:

@@ -26,8 +26,7 @@ from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, R
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 
-_autograd: Any = vars(torch._C)["_autograd"]
-_set_versions = _autograd._unsafe_set_version_counter
+_set_versions: Any = torch._C._autograd._unsafe_set_version_counter  # type: ignore[attr-defined]
 
 
 @dataclass(slots=True)

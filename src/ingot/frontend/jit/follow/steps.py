@@ -11,7 +11,6 @@ step gives depends on the sizes of what it is given: its outcomes are kept by th
 from __future__ import annotations
 
 import ctypes
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -23,6 +22,12 @@ from ingot.frontend.jit.follow.functions import LARGEST_SMALL, largest_free_numb
 
 MOST_BRANCHES = 32
 """Continuations of one point of the tree; calls that differ in yet another way are run at once."""
+MISSES_PER_BRANCH = 64
+"""Such calls after which one of them takes the place of the oldest continuation."""
+MOST_NODES = 20_000
+"""Points of a tree; with more, it begins anew."""
+MOST_CALLS, MOST_OUTCOMES, MOST_SEGMENTS = 4096, 64, 16
+"""Kinds of calls whose outcomes are known, outcomes of each, and segments of one point."""
 
 Metadata = tuple[torch.dtype, torch.Size, tuple[int, ...], torch.device]
 """dtype, sizes, strides, device"""
@@ -56,6 +61,12 @@ class Outcome:
     """Of the new tensors it gives."""
     container: Any = None
     """The type that holds several results; None for one tensor."""
+    operands: tuple[Metadata, ...] = ()
+    """What it was seen with."""
+    operators: tuple[str, ...] = ()
+    """The operators that the call was made of, apart from views."""
+    is_pointwise: bool = False
+    """Whether it was a single one that computes or copies element by element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +164,44 @@ def references_in(part: Any) -> Iterator[int]:
 
 
 def renumbered(part: Any, numbers: dict[int, int]) -> Any:
-    """A part of a skeleton with its tensors numbered by their first appearance in it."""
+    """A part of a skeleton with its tensors numbered by their appearance in the step alone."""
     if isinstance(part, Reference):
-        return reference(numbers.setdefault(part.number, len(numbers)))
+        return reference(numbers[part.number])
     if isinstance(part, Group):
-        return Group(part.kind, part.keys, tuple(renumbered(inner, numbers) for inner in part.parts))
+        return Group(part.kind, part.keys, tuple([renumbered(inner, numbers) for inner in part.parts]))
     return part
 
 
-KNOWN: OrderedDict[Hashable, Outcome] = OrderedDict()
-"""What calls do, by their skeletons and their operands' metadata, wherever in a trace they are made."""
-_MOST_KNOWN = 50_000
+class Bounded(dict[Any, Any]):
+    """A dictionary that lets go of its oldest entry when it is full."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if len(self) >= self._most and key not in self:
+            self.pop(next(iter(self)), None)
+        super().__setitem__(key, value)
+
+
+class Tree:
+    """What all nodes of a tree share: what calls do, wherever they are made, and how many nodes there are."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[Hashable, Bounded] = Bounded(MOST_CALLS)
+        self.nodes = 0
+
+    def outcomes_of(self, skeleton: tuple[Any, ...], operands: tuple[int, ...]) -> Bounded:
+        """The outcomes of a call by its operands' metadata."""
+        numbers: dict[int, int] = {}
+        for number in operands:
+            numbers.setdefault(number, len(numbers))
+        key = skeleton[0], *[renumbered(part, numbers) for part in skeleton[1:]]
+        found = self.outcomes.get(key)
+        if found is None:
+            found = self.outcomes[key] = Bounded(MOST_OUTCOMES)
+        return found
 
 
 @dataclass(eq=False, slots=True)
@@ -180,9 +218,9 @@ class Node:
     is_container: bool = False
     """Whether it gives them in a list or tuple."""
     children: dict[Hashable, Node] = field(default_factory=dict)
-    outcomes: dict[Any, Outcome] = field(default_factory=dict)
+    outcomes: dict[Any, Outcome] = field(default_factory=lambda: Bounded(MOST_OUTCOMES))
     """Of that step, by the metadata of its operands."""
-    segments: dict[bytes, Any] = field(default_factory=dict)
+    segments: dict[Any, Any] = field(default_factory=lambda: Bounded(MOST_SEGMENTS))
     """What runs everything pending, by which tensors are still needed."""
     bases: tuple[int, ...] = ()
     """For each tensor so far: its own number if a step computes it, that of the tensor it is a view of, or -1 if it is
@@ -191,19 +229,47 @@ class Node:
     """The tensors whose memory does not hold what it should."""
     known: Outcome | None = None
     """The last outcome."""
-    _call: Hashable = None
+    tree: Tree = field(default_factory=Tree)
+    misses: int = 0
+    """Calls that found no room for another child."""
     _words: Any = None
 
     def child(self, skeleton: Hashable) -> Node | None:
         """The node that a step leads to; None where there are too many."""
         found = self.children.get(skeleton)
         if found is None:
-            if len(self.children) >= MOST_BRANCHES:
-                return None
             assert isinstance(skeleton, tuple)
             operands = tuple(number for part in skeleton[1:] for number in references_in(part))
-            found = self.children[skeleton] = Node(self, skeleton, operands)
+            if not operands:
+                return Node(self, skeleton, tree=self.tree)  # nothing waits for it, so nothing leads on from it
+            if len(self.children) >= MOST_BRANCHES and not self._make_room():
+                return None
+            outcomes = self.tree.outcomes_of(skeleton, operands)
+            known = next(reversed(outcomes.values()), None)
+            found = Node(self, skeleton, operands, outcomes=outcomes, known=known, tree=self.tree)
+            self.children[skeleton] = found
+            self._count()
         return found
+
+    def _make_room(self) -> bool:
+        """Now and then let go of a child, rather of one that leads nowhere: calls that differ every time are not
+        learned and compiled every time, and calls that settle are followed again."""
+        self.misses += 1
+        if self.misses % MISSES_PER_BRANCH:
+            return False
+        idle = next((key for key, one in self.children.items() if not one.children and not one.segments), None)
+        self.children.pop(next(iter(self.children)) if idle is None else idle, None)
+        return True
+
+    def _count(self) -> None:
+        """Begin anew where the whole tree has grown too large."""
+        self.tree.nodes += 1
+        if self.tree.nodes > MOST_NODES:
+            root = self
+            while root.parent is not None:
+                root = root.parent
+            root.children.clear()
+            self.tree.nodes = 0
 
     def arrive(self, outside: int, given: int, wait: Wait, is_container: bool) -> None:
         """Note what the step leaves behind: so many new tensors from outside, and after them so many that it gave."""
@@ -243,30 +309,6 @@ class Node:
     def writes_outside(self) -> bool:
         """Whether a tensor from outside is to be written."""
         return any(self.bases[number] < 0 for number in self.unwritten)
-
-    def outcome(self, metadata: Hashable) -> Outcome | None:
-        """What the step does with such operands, if a call like it has been seen anywhere."""
-        found = self.outcomes.get(metadata)
-        if found is None:
-            found = KNOWN.get((self._as_call(), metadata))
-            if found is not None:
-                self.outcomes[metadata] = self.known = found
-        return found
-
-    def note(self, metadata: Hashable, outcome: Outcome) -> None:
-        """Remember what the step does with such operands."""
-        self.outcomes[metadata] = self.known = outcome
-        KNOWN[self._as_call(), metadata] = outcome
-        while len(KNOWN) > _MOST_KNOWN:
-            KNOWN.popitem(last=False)
-
-    def _as_call(self) -> Hashable:
-        """The skeleton of the step, wherever it is made."""
-        if self._call is None:
-            numbers: dict[int, int] = {}
-            skeleton: Any = self.skeleton
-            self._call = (skeleton[0], *(renumbered(part, numbers) for part in skeleton[1:]))
-        return self._call
 
     def path(self) -> Sequence[Node]:
         """The steps from the root to here."""

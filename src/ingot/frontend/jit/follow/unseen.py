@@ -1,7 +1,8 @@
 """Ways into torch that neither the function mode nor the trap handles: what is pending runs before they are taken.
 
-- `Tensor._make_subclass` (behind `nn.Parameter`) runs into the trap, but cannot take the tensor that the trap leaves.
-- `torch.utils.swap_tensors` exchanges what tensors are, pending ones too.
+- `Tensor._make_subclass` (behind `nn.Parameter`) and `Tensor.as_subclass` run into the trap, but cannot take the tensor
+  that the trap leaves.
+- `torch.utils.swap_tensors` exchanges what Python's objects stand for.
 - TorchScript's functions and methods write their operands without asking the mode. Operands of pending operations are
   not marked, so the trap does not see that either.
 
@@ -25,7 +26,8 @@ def watch(flush: Callable[[], None]) -> None:
         return
     _watched.append(True)
     torch.Tensor._make_subclass = staticmethod(_after(flush, torch.Tensor._make_subclass))  # type: ignore[assignment]
-    torch._C._swap_tensor_impl = _after(flush, torch._C._swap_tensor_impl)  # type: ignore[attr-defined]
+    torch._C._swap_tensor_impl = _after(flush, torch._C._swap_tensor_impl)
+    torch.Tensor.as_subclass = _after(flush, torch.Tensor.as_subclass)  # type: ignore[method-assign]
     for name in ("ScriptFunction", "ScriptMethod"):
         kind: Any = getattr(torch._C, name)
         kind.__call__ = _after(flush, kind.__call__)

@@ -7,6 +7,7 @@ Everything else in torch asks under a name of its own, and is answered as always
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +18,8 @@ from ingot.frontend.jit.follow.following import ACTIVE, Following
 from ingot.frontend.jit.follow.unseen import watch
 
 _ask = overrides.has_torch_function
+_threads: dict[Following, int] = {}
+"""Which thread a call is followed on."""
 
 
 def _ask_unseen(relevant_args: Iterable[Any]) -> bool:
@@ -38,6 +41,7 @@ def _flush_all() -> None:
 def begin(following: Following) -> None:
     """A call is followed from now on."""
     watch(_flush_all)
+    _threads[following] = threading.get_ident()
     ACTIVE.append(following)
     if overrides.has_torch_function is _ask:  # nobody else has put something there
         overrides.has_torch_function = _ask_unseen
@@ -46,5 +50,16 @@ def begin(following: Following) -> None:
 def end(following: Following) -> None:
     """A call is not followed any more."""
     ACTIVE.remove(following)
+    _threads.pop(following, None)
+    restore()
+
+
+def restore() -> None:
+    """Answer the question as always where no call is followed."""
     if not ACTIVE and overrides.has_torch_function is _ask_unseen:
         overrides.has_torch_function = _ask
+
+
+def of_this_thread() -> list[Following]:
+    """The calls that this thread follows."""
+    return [following for following in list(ACTIVE) if _threads.get(following) == threading.get_ident()]
