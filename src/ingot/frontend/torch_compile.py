@@ -27,7 +27,7 @@ def backend(
     """A compiled function for a graph of Dynamo's; `options` are flags of `ingot.Config`, `mode` is that of `jit`."""
     settings = Options.of(config=options, dynamic=any(map(_is_open, examples)), mode=mode)
     compiled = CompiledFunction(module.forward, settings, JitCompiler(settings.config), "a graph of torch.compile's")
-    compiled.reads_attributes = compiled.needs_proof = False
+    compiled.reads_attributes = compiled.needs_proof = compiled.native.forbids_attributes = False
     return compiled
 
 

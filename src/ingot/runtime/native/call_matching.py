@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ingot.runtime.native import call_records, layout
+from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.conditions import emit_places_hold
 from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.layout import TensorLayout
@@ -77,6 +78,8 @@ class CallMatchingEmitter:
             leaf = routine.load(guard, call_records.TENSOR_SOURCE)
             object_, slot = routine.load(items, leaf), routine.add(slots, routine.multiply(leaf, 8))
             self._require_call(routine, tensor_fits, record, guard, object_, slot)
+            with routine.when(routine.compare(routine.load(record, call_records.FORBIDS_ATTRIBUTES), "!=", 0)):
+                self._require_no_attributes(routine, object_)
             with routine.when(is_looked_up):
                 first = routine.call(first_of, known, routine.subtract(room, 1), object_, leaf)
                 self._require(routine, routine.compare(first, "==", routine.load(guard, call_records.TENSOR_FIRST)))
@@ -116,6 +119,14 @@ class CallMatchingEmitter:
 
     def _is_one(self, routine: Routine, one: Value, other: Value) -> Value:
         return routine.choose(routine.compare(one, "==", other), 1, 0)
+
+    def _require_no_attributes(self, routine: Routine, object_: Value) -> None:
+        place = routine.call(python_function("_PyObject_GetDictPtr"), object_)
+        with routine.when(routine.compare(place, "!=", 0)):
+            attributes = routine.load(place)
+            with routine.when(routine.compare(attributes, "!=", 0)):
+                count = routine.load(attributes, layout.LENGTH_WORD)
+                self._require(routine, routine.compare(count, "==", 0))
 
     def _require(self, routine: Routine, condition: Condition) -> None:
         with routine.when(routine.opposite(condition)):

@@ -27,6 +27,7 @@ from ingot.runtime.native.routines import make_immortal
 IN_FLIGHT, SETTINGS, GRADIENTS_COUNT, POSITIONAL_COUNT, KEYWORD_COUNT, NAMES = range(6)
 TENSOR_COUNT, TENSORS, OTHER_COUNT, OTHERS, SURROUNDING_COUNT, SURROUNDINGS, PLACES, CALLS = range(6, 14)
 KERNELS, KERNELS_TABLE, SOURCES, FUNCTION, PASSED_COUNT, PASSED, NESTING, IDENTITY_ROOM = range(14, 22)
+FORBIDS_ATTRIBUTES = 22
 
 # An argument that is a list or a tuple has its class and its length, any other one LEAF and 1.
 NESTING_CLASS, NESTING_LENGTH = range(2)
@@ -150,9 +151,11 @@ class CallRecord(Placed):
         places: Places,
         answer: RunKernels | CallFunction | CallOriginal,
         calls: Count,
+        forbids_attributes: bool = False,
     ):
         """`key` and `owner` are for those who look for the record. Under `counts_gradients` no tensor may require
-        gradients. `calls` counts the calls that were answered."""
+        gradients, under `forbids_attributes` no tensor that is passed may have attributes of its own. `calls` counts
+        the calls that were answered."""
         super().__init__()
         self.key, self.owner = key, owner
         self.surroundings = len(surroundings)
@@ -168,6 +171,7 @@ class CallRecord(Placed):
             *(len(surroundings), self.place(around), self.place(places.words()), calls.address),
             *self._answer_words(answer),
             *(self.place([word for one in arguments.nesting for word in _nesting_words(*one)]), room),
+            int(forbids_attributes),
         ]
         self._words = (ctypes.c_int64 * len(words))(*words)
         self.address = ctypes.addressof(self._words)

@@ -32,8 +32,6 @@ _NO_TRAP = "this version of PyTorch does not allow it: the self-check of the tra
 
 def _what_a_proof_lacks(proof: Proof) -> str | None:
     """What calls would have to be asked that no guard asks, if there is something."""
-    if proof.absent:
-        return "it looks for attributes of a tensor that it is given"
     if proof.returned:
         return "it returns an object that exists before the call"
     return None
@@ -46,6 +44,7 @@ class CompiledFunction(RecordedFunction):
         super().__init__(function, options, compiler, name)
         self.follower = Follower(function, options, compiler, name)
         self.otherwise = self.native.otherwise = self.follower
+        self.native.forbids_attributes = True
         self.why_followed = self._asked_for()
         """Why Python runs where calls are followed, and the user's line, "" if none is known."""
         self.needs_proof = True

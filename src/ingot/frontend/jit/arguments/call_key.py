@@ -56,7 +56,8 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallKey:
             first = identities.setdefault(id(leaf), len(found.tensors))
             found.tensors.append(leaf)
             is_inference = leaf.is_inference()  # may not be overwritten everywhere
-            keys.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.device, type(leaf), is_inference, first))
+            state = is_inference, bool(vars(leaf))  # attributes of its own, which code may look for
+            keys.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.device, type(leaf), state, first))
         elif type(leaf) in _PLAIN:
             keys.append(plain_key(leaf))
         elif isinstance(leaf, _VALUES):

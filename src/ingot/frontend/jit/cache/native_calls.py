@@ -69,6 +69,8 @@ class NativeCalls:
         """`function` is the original; `otherwise` answers calls that have no recording."""
         self._owner = weakref.ref(owner)
         self._function = self.otherwise = function
+        self.forbids_attributes = False
+        """Whether tensors that are passed may have no attributes of their own, which code may look for."""
         self._table: DispatchTable | None = None
         self._answered: dict[int, _Answered] = {}
         """By the identity of the specialisation."""
@@ -110,7 +112,8 @@ class NativeCalls:
             if not answered.may_try(key):
                 return False
             original = self._function if found.prefers_eager else self.otherwise
-            record = _record(native, key, found, original, described, args, kwargs, general, answered.calls)
+            counted, forbids = answered.calls, self.forbids_attributes
+            record = _record(native, key, found, original, described, args, kwargs, general, counted, forbids)
             if record is None:
                 answered.attempts[key] = MOST_ATTEMPTS
                 return False
@@ -174,6 +177,7 @@ def _record(
     kwargs: Mapping[str, Any],
     general: Generalised | None,
     count: Count,
+    forbids_attributes: bool,
 ) -> CallRecord | None:
     settings, program = native.settings(), found.program
     surroundings = [] if found.trace is None else found.trace.surroundings
@@ -201,7 +205,9 @@ def _record(
     ]
     arguments = Arguments(len(args), tuple(kwargs), tuple(tensors), tuple(others), nesting)
     is_counted = torch.is_grad_enabled()
-    return CallRecord(key, found, settings, is_counted, arguments, surroundings, places, answer, count)
+    return CallRecord(
+        key, found, settings, is_counted, arguments, surroundings, places, answer, count, forbids_attributes
+    )
 
 
 # --- what must hold ---------------------------------------------------------------------------------------------------
