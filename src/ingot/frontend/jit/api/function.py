@@ -42,7 +42,7 @@ class CompiledFunction(RecordedFunction):
 
     def __init__(self, function: Callable[..., Any], options: Options, compiler: JitCompiler, name: str):
         super().__init__(function, options, compiler, name)
-        self.follower = Follower(function, options, compiler, name)
+        self.follower = Follower(function, options, compiler, name, self._hand_on)
         self.otherwise = self.native.otherwise = self.follower
         self.native.forbids_attributes = True
         self.why_followed = self._asked_for()
@@ -62,6 +62,10 @@ class CompiledFunction(RecordedFunction):
             return super().__call__(*args, **kwargs)
         return (self.function if is_off() else self.follower)(*args, **kwargs)
 
+    def _hand_on(self, calls: int) -> None:
+        """Give the next calls that no recording answers to the function, as they are."""
+        self.native.hand_on(self.function, calls)
+
     def forget(self) -> None:
         super().forget()
         self.follower.forget()
@@ -76,7 +80,8 @@ class CompiledFunction(RecordedFunction):
         latest = self.latest
         if self._why_original is not None:
             return "eager" if self.left else "new"
-        followed = "following" if self.follower.is_possible else "eager"
+        pays = self.follower.verdict.text is None
+        followed = "following" if pays and self.follower.is_possible else "eager"
         if self.options.python == "run":
             return followed if self.follower.calls else "new"
         if latest is None:
@@ -104,7 +109,7 @@ class CompiledFunction(RecordedFunction):
             return NEEDS_GRADIENTS
         if latest is not None and not isinstance(latest, str) and latest.prefers_eager and latest.broken is not None:
             return latest.broken.reason
-        return _NO_TRAP
+        return self.follower.verdict.text or _NO_TRAP
 
     @property
     def all_recordings(self) -> int:

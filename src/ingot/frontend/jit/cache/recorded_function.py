@@ -74,7 +74,8 @@ class RecordedFunction(NativeCallable):
         """Why recordings after the first were made, the last ones."""
         self.native = NativeCalls(self, function)
         """Records that answer calls without coming here."""
-        self._python_calls = 0
+        self.python_calls = 0
+        """Calls that no record answered."""
         self.given_up: str | None = None
         self.latest: Specialisation | str | None = None
         """What was recorded for the latest call that came here, or why nothing was."""
@@ -127,7 +128,7 @@ class RecordedFunction(NativeCallable):
     @property
     def calls(self) -> int:
         """Calls that were recorded or run as recorded."""
-        return self._python_calls + self.native.total
+        return self.python_calls + self.native.total
 
     def calls_of(self, found: Specialisation) -> int:
         """Calls of one kind after it was recorded."""
@@ -146,7 +147,7 @@ class RecordedFunction(NativeCallable):
                 self.function, self.compiler, self.options.dynamic, self.options.is_replayed, self.name
             )
             self.recompiles.clear()
-            self.recordings = self._python_calls = 0
+            self.recordings = self.python_calls = 0
             self._patience, self._payoff = Patience(), Payoff()
             self.given_up = self.latest = None
             self._warned.clear()
@@ -179,7 +180,7 @@ class RecordedFunction(NativeCallable):
         kwargs: Mapping[str, Any],
         described: CallKey,
     ) -> Any:
-        self._python_calls += 1
+        self.python_calls += 1
         found.calls += 1
         self.latest = found
         trace = found.trace
@@ -252,7 +253,7 @@ class RecordedFunction(NativeCallable):
         assert program is not None and trace is not None and found.build_result is not None
         if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
-        self._python_calls += 1
+        self.python_calls += 1
         self._patience.reset()
         found.calls += 1
         self.latest = found
@@ -293,7 +294,7 @@ class RecordedFunction(NativeCallable):
             del self.recompiles[:-MOST_SPECIALISATIONS]
             log("recompiles", f"{self.name}: recorded again: {reason}")
         self.recordings += 1
-        self._python_calls += 1
+        self.python_calls += 1
         self._patience.reset()
         given = MarkedArguments(self._families.marked_positions(described), args, kwargs)
         result, made = record(
@@ -308,6 +309,8 @@ class RecordedFunction(NativeCallable):
         )
         self._payoff.seconds += made.record_seconds
         made.checks_overlap = self.checks_overlap
+        if self.is_segment:
+            made.trial.rounds = 0  # whether following pays is measured for whole calls
         made.looked_at = frozenset(given.looked_at)
         self.latest = made
         if made.broken is None:

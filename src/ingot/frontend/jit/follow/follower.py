@@ -17,6 +17,7 @@ from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
 from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
 from ingot.frontend.jit.follow.trap import Trap, trap
+from ingot.frontend.jit.follow.verdict import Verdict
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.following.table import NativeFollowing, NativeNode, NativeStep, native_following
@@ -28,8 +29,18 @@ MOST_NATIVE_STEPS = 20_000
 class Follower:
     """Follows calls of one function."""
 
-    def __init__(self, function: Callable[..., Any], options: Options, compiler: JitCompiler, name: str):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        options: Options,
+        compiler: JitCompiler,
+        name: str,
+        hand_on: Callable[[int], None],
+    ):
+        """`hand_on(calls)` is told that so many calls are best given to the function as they are."""
         self._function = function
+        self._hand_on = hand_on
+        self.verdict = Verdict(hand_on)
         self._options = options
         self._compiler = compiler
         self._name = name
@@ -45,13 +56,22 @@ class Follower:
         self._needs_gradients = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        verdict = self.verdict
+        if verdict.takes_plain():
+            return self._function(*args, **kwargs)
+        if not verdict.is_open:
+            return self._call(args, kwargs)[0]
+        return verdict.run(lambda: self._function(*args, **kwargs), lambda: self._call(args, kwargs))
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool]:
+        """Follow a call; its result, and whether something was learned or compiled."""
         following = self._following()
         if following is None:
-            return self._function(*args, **kwargs)
+            return self._function(*args, **kwargs), False
         self.calls += 1
         height = torch._C._len_torch_function_stack()
         try:
-            return self._follow(following, args, kwargs)
+            return self._follow(following, args, kwargs), following.is_busy
         except KeyboardInterrupt:
             interrupts.clean_up(height, following.trap.key)
             raise
@@ -148,6 +168,7 @@ class Follower:
             self._roots.clear()
             self._forget_native_steps()
             self._idle.clear()
+            self.verdict = Verdict(self._hand_on)
             self.flushes = Flushes()
             self.calls = 0
 

@@ -61,13 +61,13 @@ class Following(NativeMode):
         self._needed = (ctypes.c_int64 * (MOST_VALUES + 4096))()
         self._has_begun = False
         """Whether what writes tensors from outside may have begun to do so."""
-        self.has_learned = False
-        """Whether something happened that later calls like this one need not repeat."""
+        self.is_busy = False
+        """Whether something was learned or compiled, which later calls like this one need not repeat."""
         native.attach(self, self._call, self._look)
 
     def begin(self) -> None:
         """A call begins."""
-        self.has_learned = False
+        self.is_busy = False
         self._settings = self._native.settings()
         self._state = torch_state() if self._settings >= 0 else None
         self._restart()
@@ -108,7 +108,9 @@ class Following(NativeMode):
         settings = self._native.settings()
         if settings != self._settings:
             self.flush("another state of torch")
+            was_busy = self.is_busy
             self.begin()
+            self.is_busy = was_busy
         if self._state is None:
             return function(*args, **kwargs)
         pending = self._catch_up()
@@ -135,6 +137,10 @@ class Following(NativeMode):
             if outcome is None:
                 return self._learn(child, metadata, function, args, kwargs, known)
             child.outcomes[metadata] = child.known = outcome
+        if outcome.wait is Wait.SAME:
+            self._show(child, outcome, function, known, None)
+            pending.forget_after(known)
+            return args[0]
         result = self._take_step(child, outcome, function, args, kwargs, known)
         if result is None:
             pending.forget_after(known)
@@ -186,13 +192,16 @@ class Following(NativeMode):
         """Let native code take the step that has just been taken, from now on."""
         place = self._call.node
         step = native_step(function, child, outcome, known, self._pending.values, container) if place else None
-        self._call.node = 0 if step is None else self._follower.add_step(place, step, child)
+        if outcome.wait is not Wait.SAME:
+            self._call.node = 0 if step is None else self._follower.add_step(place, step, child)
+        elif step is not None:
+            self._follower.add_step(place, step, child)
 
     def _learn(
         self, child: Node, metadata: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: int
     ) -> Any:
         """Run a call as PyTorch runs it, and find out what such calls do."""
-        self.has_learned = True
+        self.is_busy = True
         operands: list[Any] = [self._pending.values[number] for number in child.operands]
         self._pending.forget_after(known)
         self.flush()
@@ -292,11 +301,13 @@ class Following(NativeMode):
         assert self._state is not None, "without a state nothing is pending"
         with Outside(self._state[0], self._state[1]):
             self._has_begun = True
+            recorded, before = segment.recorded, segment.recorded.python_calls
             segment.run(
                 *[values[number] for number in segment.inputs],
                 *pending.numbers,
                 *[values[number] for number in segment.destinations],
             )
+            self.is_busy |= recorded.python_calls != before
 
 
 def _contained(container: Any, made: list[Any]) -> Any:

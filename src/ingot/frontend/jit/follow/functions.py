@@ -117,6 +117,20 @@ _NEVER_WAITS = frozenset(
 """Functions whose results are needed at once, or that no value makes pending."""
 
 
+_GIVES_OPERAND = frozenset(
+    (
+        *("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "to", "contiguous", "float", "half"),
+        *("double", "bfloat16", "int", "long", "type_as", "cpu", "resolve_conj", "resolve_neg", "positive", "__pos__"),
+    )
+)
+
+
+def gives_operand(name: str) -> bool:
+    """Whether a function with this name may do nothing and give back its first argument, judged by metadata and
+    options alone."""
+    return name in _GIVES_OPERAND
+
+
 def never_waits(name: str) -> bool:
     """Whether calls of a function with this name always run at once, and write nothing that exists."""
     return name in _NEVER_WAITS
@@ -211,12 +225,12 @@ def base_name(target: torch._ops.OpOverload) -> str:
     return name[:-1] if name.endswith("_") and not name.endswith("__") else name
 
 
-def can_wait(target: torch._ops.OpOverload, is_of_integers: bool) -> bool:
+def can_wait(target: torch._ops.OpOverload, is_of_integers: bool, draws: bool) -> bool:
     """Whether an operator can run later than it is called: no value can make it raise an error, nothing is random."""
     if target.namespace != "aten":
         return False
     tags, name = target.tags, base_name(target)
-    if torch.Tag.nondeterministic_seeded in tags or torch.Tag.data_dependent_output in tags:
+    if draws or torch.Tag.data_dependent_output in tags:
         return False
     if torch.Tag.dynamic_output_shape in tags or name in _EMPTY:
         return False

@@ -31,6 +31,11 @@ def foretell(
         return None
     if known.wait is Wait.NOW or known.wait is Wait.ALONE:
         return known
+    if known.wait is Wait.SAME:
+        is_as_seen = all(
+            one[0] == two[0] and one[3] == two[3] for one, two in zip(known.operands, metadata, strict=True)
+        )
+        return known if is_as_seen and name_of(function) != "contiguous" else None
     if known.wait is Wait.VIEW:
         return known if is_always_view(function, args) else None
     if not _is_alike(known.operands, metadata) or _is_empty(known.operands) or _is_empty(metadata):

@@ -123,6 +123,8 @@ def _answer(child: Node, outcome: Outcome) -> tuple[words.Kind, Any]:
     """How native code answers, and with what."""
     if outcome.wait is Wait.VIEW:
         return words.Kind.VIEW, len(child.results)
+    if outcome.wait is Wait.SAME:
+        return words.Kind.SAME, 0
     if outcome.wait is Wait.IN_PLACE:
         assert child.parent is not None
         is_first = child.operands[0] not in child.parent.unwritten

@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ingot.frontend.jit.arguments.tensors import refused_tensor
-from ingot.frontend.jit.follow.functions import base_name, can_wait, is_always_view, is_view, name_of
+from ingot.frontend.jit.follow.functions import base_name, can_wait, gives_operand, is_always_view, is_view, name_of
 from ingot.frontend.jit.follow.steps import Outcome, Wait, metadata_of
 from ingot.frontend.jit.trace.recorder import as_outside_of_modes, cannot_be_watched
 from ingot.frontend.jit.trace.trace import all_of, is_mutable, written_arguments
@@ -28,7 +28,8 @@ class Operators(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[tuple[torch._ops.OpOverload, list[torch.Tensor], bool]] = []
+        self.seen: list[tuple[torch._ops.OpOverload, list[torch.Tensor], bool, bool]] = []
+        """The operator, what it wrote, whether integers are involved, whether it drew random numbers."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -41,8 +42,20 @@ class Operators(TorchDispatchMode):
             result = func(*args, **kwargs)
         written = all_of(torch.Tensor, written_arguments(func, args, kwargs)) if is_mutable(func) else []
         tensors = all_of(torch.Tensor, (list(args), kwargs, result))
-        self.seen.append((func, written, any(not tensor.is_floating_point() for tensor in tensors)))
+        is_of_integers = any(not tensor.is_floating_point() for tensor in tensors)
+        self.seen.append((func, written, is_of_integers, _draws(func, args, kwargs)))
         return result
+
+
+def _draws(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether an operator draws random numbers; attention does so only for dropout."""
+    if torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    for position, argument in enumerate(target._schema.arguments):
+        if argument.name == "dropout_p":
+            given = args[position] if position < len(args) else kwargs.get("dropout_p", argument.default_value)
+            return given != 0.0
+    return True
 
 
 def observe(
@@ -71,18 +84,19 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 def _outcome(function: Any, args: tuple[Any, ...], result: Any, operands: Sequence[torch.Tensor], seen: Any) -> Outcome:
     if not seen:
-        return ALONE
-    writes = [tensor for _, written, _ in seen for tensor in written]
+        gives_first = bool(args) and result is args[0] and gives_operand(name_of(function))
+        return Outcome(Wait.SAME, operands=tuple(map(metadata_of, operands))) if gives_first else ALONE
+    writes = [tensor for _, written, _, _ in seen for tensor in written]
     outer = {tensor.untyped_storage()._cdata for tensor in operands}
     writes_operands = any(tensor.untyped_storage()._cdata in outer for tensor in writes if _is_plain(tensor))
     if writes_operands:
         return _in_place(result, args, writes, operands, seen)
-    if any(written and not _is_plain(written[0]) for _, written, _ in seen):
+    if any(written and not _is_plain(written[0]) for _, written, _, _ in seen):
         return ALONE
     results, container = _results(result)
     if results is None:
         return NOW if _is_of_values(result) else ALONE
-    if all(is_view(target) for target, _, _ in seen):
+    if all(is_view(target) for target, _, _, _ in seen):
         return Outcome(Wait.VIEW, (), container) if is_always_view(function, args) else NOW
     is_fresh = all(tensor.untyped_storage()._cdata not in outer for tensor in results)
     if not is_fresh or not _all_wait(seen) or not all(map(_is_whole, results)):
@@ -92,7 +106,7 @@ def _outcome(function: Any, args: tuple[Any, ...], result: Any, operands: Sequen
 
 def _made_of(seen: Any, operands: Sequence[torch.Tensor], outcome: Outcome) -> Outcome:
     """The same outcome, with what its call was made of: rules for other sizes need to know."""
-    targets = [target for target, _, _ in seen if not is_view(target)]
+    targets = [target for target, _, _, _ in seen if not is_view(target)]
     return replace(
         outcome,
         operands=tuple(map(metadata_of, operands)),
@@ -102,7 +116,7 @@ def _made_of(seen: Any, operands: Sequence[torch.Tensor], outcome: Outcome) -> O
 
 
 def _all_wait(seen: Any) -> bool:
-    return all(is_view(target) or can_wait(target, is_of_integers) for target, _, is_of_integers in seen)
+    return all(is_view(target) or can_wait(target, is_of_integers, draws) for target, _, is_of_integers, draws in seen)
 
 
 def _in_place(

@@ -15,7 +15,7 @@ function whose recording may stand in for its Python: it has none of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +84,10 @@ class Writer:
         else:
             self.lines.append(f"{results[0]} = {call}")
 
+    def fill(self, destinations: Iterable[int]) -> None:
+        """Write results into their shells."""
+        self.lines += [f"d{number}.copy_(t{number})" for number in destinations]
+
     def expression(self, part: Any) -> str:
         if isinstance(part, Reference):
             if part.number not in self.made:
@@ -117,9 +121,13 @@ def write_segment(
     """The segment of everything up to a node, which fills these shells."""
     writer = Writer()
     path = node.path()
+    is_written_later = any(not step.results for step in path)
     for step in path:
         writer.step(step)
-    writer.lines += [f"d{number}.copy_(t{number})" for number in destinations]
+        if not is_written_later:  # a kernel that computes it can write it, too
+            writer.fill(number for number in step.results if number in destinations)
+    if is_written_later:
+        writer.fill(destinations)
     numbers = [f"n{index}" for index in range(writer.numbers)]
     parameters = [*(f"t{n}" for n in writer.inputs), *numbers, *(f"d{n}" for n in destinations)]
     body = "\n".join(f"    {line}" for line in (*writer.lines, "return ()"))

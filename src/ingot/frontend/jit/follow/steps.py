@@ -44,6 +44,8 @@ class Wait(Enum):
     """Its results are shells."""
     IN_PLACE = auto()
     """Later, too; it writes its first argument, which is the result."""
+    SAME = auto()
+    """There is nothing to do: the result is the first argument."""
     VIEW = auto()
     """At once, as it looks at no memory; the results lie in pending memory."""
     NOW = auto()

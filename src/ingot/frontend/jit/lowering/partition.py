@@ -168,6 +168,7 @@ class _Planner:
         wanted = set(waiting)
         while True:
             self._gather(waiting, taken, device)
+            taken.update(self._copies_of(taken, device))
             writes = self._writes(taken, device)
             readers = self._readers(writes, taken)
             self._flush(made for made in readers if made.note.device != device and _reads_older(made, writes))
@@ -186,11 +187,14 @@ class _Planner:
             and version not in writes
             and (version in wanted or self._is_wanted_later(version, taken))
         ]
+        copied = {version: self._copy_of(version, taken, writes) for version in outputs}
+        outputs = [version for version in outputs if copied[version] is None]
         inputs = self._inputs(ordered, writes)
         self.steps.append(Region(ordered, tuple(inputs), tuple(outputs), tuple(writes), device))
         for version in writes:
             self.homes[version] = self.versions.leaves[version.register]
-        self.real.update(outputs, writes)
+        self.homes |= {version: leaf for version, leaf in copied.items() if leaf is not None}
+        self.real.update(copied, writes)
         self.done.update(
             operation
             for operation in ordered
@@ -215,6 +219,36 @@ class _Planner:
                 continue
             taken.add(operation)
             waiting += operation.operands
+
+    def _copies_of(self, taken: set[Operation], device: torch.device) -> list[Operation]:
+        """What waits and only copies what these operations make into memory from before the call: the kernel that
+        computes it can write it there, too."""
+        return [
+            operation
+            for operation in self._waiting()
+            if operation not in taken
+            and operation.target.overloadpacket.__name__ == "copy"
+            and operation.products[0].register in self.versions.written
+            and operation.products[0].note.device == device
+            and operation.operands[-1].producer in taken
+            and all(operand.producer in taken or operand.producer is None for operand in operation.operands)
+        ]
+
+    def _copy_of(self, version: Version, taken: set[Operation], writes: list[Version]) -> Version | None:
+        """The leaf in which a copy of a value is written that nothing can tell from it, so that the value needs no
+        memory of its own: it has the same layout, and no value of this trace is returned."""
+        for copy in version.consumers if not self.versions.results else ():
+            is_copy = copy in taken and copy.target.overloadpacket.__name__ == "copy" and copy.operands[-1] is version
+            if not is_copy or copy.products[0] not in writes:
+                continue
+            leaf = self.versions.leaves[copy.products[0].register]
+            if (leaf.note.dtype, leaf.note.shape, leaf.note.strides) == (
+                version.note.dtype,
+                version.note.shape,
+                version.note.strides,
+            ):
+                return leaf
+        return None
 
     def _is_of_numbers(self, version: Version) -> bool:
         """Whether a version and all that it is still to be made of are numbers, so that any device can compute it."""

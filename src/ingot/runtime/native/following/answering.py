@@ -322,6 +322,9 @@ class AnsweringEmitter:
             routine.give_back(routine.call(view, state, step, function, arguments, keywords))
         first = routine.load(arguments, layout.ITEMS_WORD)
         tensor = routine.load(first, self._places.tensors.implementation_word)
+        with routine.when(routine.compare(kind, "==", Kind.SAME)):
+            routine.call(python_function("Py_IncRef"), first)
+            routine.give_back(first)
         with routine.when(routine.compare(kind, "==", Kind.FIRST_WRITE)):
             storage = routine.load(tensor, self._places.tensors.storage_word)
             word, byte = divmod(self._places.storages.flag_byte, 8)

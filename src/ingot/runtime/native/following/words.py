@@ -105,6 +105,8 @@ class Kind(Words):
     LATER_ELSEWHERE = auto()
     """Gives shells that Python functions without arguments make, where PROTOTYPES would be."""
     VIEW = auto()
+    SAME = auto()
+    """Gives its first argument, and leads nowhere."""
     IN_PLACE = auto()
     """On a tensor that is pending already."""
     FIRST_WRITE = auto()
