@@ -37,9 +37,9 @@ def test_no_collection_starts_while_a_function_is_compiled(monkeypatch: pytest.M
     during: list[int] = []
     compile_trace = specialisation.compile_trace
 
-    def compile_and_count(*given: Any) -> Any:
+    def compile_and_count(*given: Any, **named: Any) -> Any:
         before = len(collections)
-        made = compile_trace(*given)
+        made = compile_trace(*given, **named)
         during.append(len(collections) - before)
         return made
 

@@ -39,7 +39,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="the usual ones, more of them with extreme values and layouts, or the usual ones with gaps in memory",
     )
     parser.add_argument(
-        "--python", choices=("auto", "run", "skip"), default="auto", help="the tier that is tried (default: auto)"
+        "--python", choices=("auto", "run", "skip"), default="skip", help="the tier that is tried (default: skip)"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="where to write the page (default: in docs)")
@@ -57,7 +57,7 @@ def tasks(
     samples: int | None,
     device: str,
     inputs: str = SAMPLES,
-    python: str = "auto",
+    python: str = "skip",
 ) -> list[Task]:
     """What there is to try; the longest-running kind is not known, so the order is that of the database."""
     return [
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("no operator of PyTorch's database matches", file=sys.stderr)
         return 2
     done = list(shown(run_tasks(todo, chosen.jobs), len(todo)))
-    is_whole = not (chosen.op or chosen.dtype or chosen.samples or chosen.inputs != SAMPLES or chosen.python != "auto")
+    is_whole = not (chosen.op or chosen.dtype or chosen.samples or chosen.inputs != SAMPLES or chosen.python != "skip")
     path = chosen.report or (PAGES[chosen.device] if is_whole else None)
     if path is not None:
         path.write_text(page(done, chosen.samples))

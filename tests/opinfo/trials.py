@@ -59,7 +59,7 @@ def try_operator(
     first: int = 0,
     device: str = "cpu",
     inputs: str = SAMPLES,
-    python: str = "auto",
+    python: str = "skip",
 ) -> Iterator[Verdict]:
     """The verdicts on an operator's calls from a number on. The number of calls does not depend on what they give."""
     eager_comparison.ROUNDS = 0  # no turns for eager calls: what was compiled is to run

@@ -35,7 +35,7 @@ class Task:
     verdicts: list[Verdict] = field(default_factory=list)
     device: str = "cpu"
     inputs: str = SAMPLES
-    python: str = "auto"
+    python: str = "skip"
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[Task]:

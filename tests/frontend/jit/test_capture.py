@@ -135,7 +135,8 @@ def _look_around_an_input(x: torch.Tensor) -> torch.Tensor:
 def test_writes_keep_their_meaning(function: Any, make: Any) -> None:
     if function is _write_both and not make().is_contiguous():
         pytest.skip("a flat view needs contiguous memory")
-    assert is_compiled(check(function, lambda: [make()]))
+    assert is_compiled(check(function, lambda: [make()], python="skip"))
+    check(function, lambda: [make()])
 
 
 def test_arguments_that_share_memory() -> None:

@@ -37,7 +37,7 @@ _METADATA_METHODS = (
 )
 _PYTHON_MODULES = ("torch.nn.functional", "torch.functional", "torch._jit_internal")
 _PYTHON_METHODS = (
-    *("split", "unflatten", "norm", "__rsub__", "__rdiv__", "__rtruediv__", "__floordiv__", "__rfloordiv__"),
+    *("split", "norm", "__rsub__", "__rdiv__", "__rtruediv__", "__floordiv__", "__rfloordiv__"),
     *("__rpow__", "__rmatmul__", "__rmod__", "__pow__", "__ipow__", "__rlshift__", "__rrshift__"),
 )
 _OPAQUE = ("multi_head_attention_forward",)
@@ -82,6 +82,8 @@ def role_of(function: Any) -> Role:
         return _role_of_attribute(name, getattr(function, "__self__", None))
     if function in _METADATA:
         return Role.METADATA
+    if name == "unflatten":  # asks the method of the same name that its class hides
+        return Role.OPERATION
     if isinstance(function, types.FunctionType):
         is_made_of_others = function.__module__ in _PYTHON_MODULES or (
             name in _PYTHON_METHODS and getattr(torch.Tensor, name, None) is function

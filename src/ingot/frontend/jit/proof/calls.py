@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ingot.frontend.jit.proof import attributes, containers, natives, operations
-from ingot.frontend.jit.proof.guards import ABSENT
+from ingot.frontend.jit.proof.guards import ABSENT, PartialCall
 from ingot.frontend.jit.proof.source import Source, dataclass_initialiser, source_of
 from ingot.frontend.jit.proof.values import (
     NONE,
@@ -70,6 +70,7 @@ def _call_known(walker: Walker, function: Known, args: list[Value], kwargs: Argu
     if isinstance(called, types.MethodType):
         return call(walker, known(called.__func__, function.name), [known(called.__self__), *args], kwargs)
     if isinstance(called, functools.partial) and type(called) is functools.partial:
+        walker.guard((PartialCall, id(called)), lambda: PartialCall.of(called, function.name or "a partial function"))
         more = {name: known(value) for name, value in walker.entries(called.keywords, f"{function.name}.keywords")}
         return call(walker, known(called.func), [*map(known, called.args), *args], {**more, **kwargs})
     if isinstance(called, type):

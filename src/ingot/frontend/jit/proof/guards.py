@@ -7,6 +7,7 @@ are compared by identity, plain values by type and value, so that 1, True and 1.
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import OrderedDict
 from collections.abc import Callable
@@ -154,6 +155,23 @@ class FunctionCode:
             return False
         found = tuple((function.__kwdefaults__ or {}).items())
         return is_same(found, self.keyword_defaults)
+
+
+@dataclass(frozen=True, eq=False)
+class PartialCall:
+    """What a partial function calls and passes, which `__setstate__` can replace."""
+
+    partial: functools.partial[Any]
+    parts: tuple[Any, Any, Any]
+    text: str
+
+    @staticmethod
+    def of(partial: functools.partial[Any], text: str) -> PartialCall:
+        return PartialCall(partial, (partial.func, partial.args, partial.keywords), text)
+
+    def holds(self) -> bool:
+        found = (self.partial.func, self.partial.args, self.partial.keywords)
+        return all(one is other for one, other in zip(found, self.parts, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
