@@ -135,13 +135,14 @@ class CompiledModule:
         return self._plan.through_torch() if isinstance(self._plan, Plan) else list(self.optimized_graph.nodes)
 
     def copied_outputs(self) -> list[int]:
-        """The outputs that are inputs or views of them, and have to be copied to be results."""
+        """The outputs that are inputs or views of them, and have to be copied to be results or to be in other inputs."""
         found = []
         for index, output in enumerate(self.optimized_graph.outputs):
             node = output.node
             while node.op.kind is Kind.VIEW and len(node.operands) == 1:
                 (node,) = node.operands
-            if output.alias_input is None and is_structure(node, "input"):
+            is_own = output.alias_input is not None and self.optimized_graph.inputs[output.alias_input] is node
+            if is_structure(node, "input") and not is_own:
                 found.append(index)
         return found
 

@@ -166,7 +166,8 @@ class _Writer:
 
     def _refuse_copies(self, region: Region, module: CompiledModule) -> None:
         """See that PyTorch is asked directly for what a region would have it do: joining, and copying what exists."""
-        copies = {region.outputs[index].producer for index in module.copied_outputs()}
+        results = (*region.outputs, *region.writes)
+        copies = {results[index].producer for index in module.copied_outputs()}
         if module.through_torch():
             copies |= {operation for operation in region.operations if operation.is_join}
         if copies:

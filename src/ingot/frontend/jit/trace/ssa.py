@@ -57,6 +57,9 @@ _LOOKING_AROUND = frozenset({"as_strided", "as_strided_copy", "as_strided_scatte
 """Operators whose result may have elements of the memory that a tensor lies in which are not the tensor's."""
 
 
+_PRODUCTS = frozenset({"linear", "addmm", "mm", "bmm", "baddbmm", "convolution", "native_layer_norm"})
+
+
 class OperationKind(Enum):
     PURE = auto()
     VIEW = auto()
@@ -244,10 +247,12 @@ def _mark_live(found: SSA) -> None:
 
 
 def _is_idle(operation: Operation) -> bool:
-    """Whether a call does nothing but make a tensor from no other: nobody misses it who does not need the tensor."""
+    """Whether a call does nothing but make a tensor, from no other or by a product, which no value lets fail: nobody
+    misses it who does not need the tensor."""
     target = operation.target
     draws = torch.Tag.nondeterministic_seeded in tags_of(target)
-    return not operation.operands and not is_mutable(target) and not draws and bool(operation.products)
+    is_sure = not operation.operands or target.overloadpacket.__name__ in _PRODUCTS
+    return is_sure and not is_mutable(target) and not draws and bool(operation.products)
 
 
 # --- kinds of events --------------------------------------------------------------------------------------------------
