@@ -135,7 +135,7 @@ class CompiledModule:
         return self._plan.through_torch() if isinstance(self._plan, Plan) else list(self.optimized_graph.nodes)
 
     def copied_outputs(self) -> list[int]:
-        """The outputs that are inputs or views of them, and have to be copied to be results or to be in other inputs."""
+        """The outputs that are inputs or views of them: they have to be copied."""
         found = []
         for index, output in enumerate(self.optimized_graph.outputs):
             node = output.node

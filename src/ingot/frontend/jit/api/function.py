@@ -64,7 +64,7 @@ class CompiledFunction(RecordedFunction):
 
     def _hand_on(self, calls: int) -> None:
         """Give the next calls that no recording answers to the function, as they are."""
-        self.native.hand_on(self.function, calls)
+        self.native.hand_on(self.function, max(calls, self.native.to_be_handed_on))
 
     def forget(self) -> None:
         super().forget()

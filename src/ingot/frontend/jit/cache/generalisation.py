@@ -77,8 +77,8 @@ class _Unifier:
     symbols: dict[Values, Size] = field(default_factory=dict)
     """The sizes that stay open, by their values."""
     origins: dict[str, tuple[int, int]] = field(default_factory=dict)
-    variables: dict[str, tuple[int, Variable]] = field(default_factory=dict)
-    """By the text of their values, which tells -0.0 from 0.0 and 1 from 1.0."""
+    variables: dict[str, list[tuple[int, Variable]]] = field(default_factory=dict)
+    """By the text of their values, which tells -0.0 from 0.0 and 1 from 1.0; some may have been equal in all calls."""
     handed: frozenset[int] = frozenset()
     """The numbers that were handed to torch in the operation at hand."""
     divisors: dict[tuple[str, int], None] = field(default_factory=dict)
@@ -126,9 +126,7 @@ class _Unifier:
         for position, leaf in enumerate(varying):
             values = self.numbers[leaf]
             kind = self._require_equal([type(value) for value in values], "the type of a number")
-            if repr(values) in self.variables:
-                raise CannotGeneralise("two numbers were the same in every call, so that they cannot be told apart")
-            self.variables[repr(values)] = (leaf, Variable(position, kind))
+            self.variables.setdefault(repr(values), []).append((leaf, Variable(position, kind)))
         return varying
 
     def _find_symbols(self, index: int) -> None:
@@ -200,9 +198,11 @@ class _Unifier:
         return self._require_equal(values, f"an argument of {where}")
 
     def _number(self, values: Values, where: str) -> Variable | Size:
-        leaf, variable = self.variables.get(repr(values), (-1, None))
-        if leaf not in self.handed:  # a number that is equal by chance
-            variable = None
+        # Those that were not handed to torch here are equal by chance.
+        handed = [variable for leaf, variable in self.variables.get(repr(values), ()) if leaf in self.handed]
+        if len(handed) > 1:
+            raise CannotGeneralise("two numbers were the same in every call, so that they cannot be told apart")
+        variable = handed[0] if handed else None
         found = self._explanations(values) if isinstance(values[0], int) else []
         if len(found) + (variable is not None) > 1:
             raise CannotGeneralise(f"an argument of {where} is {_listed(values)}, which can be explained in two ways")

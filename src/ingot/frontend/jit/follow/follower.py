@@ -17,7 +17,7 @@ from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
 from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
 from ingot.frontend.jit.follow.trap import Trap, trap
-from ingot.frontend.jit.follow.verdict import Verdict
+from ingot.frontend.jit.follow.verdict import Verdict, size_class
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.following.table import NativeFollowing, NativeNode, NativeStep, native_following
@@ -40,7 +40,10 @@ class Follower:
         """`hand_on(calls)` is told that so many calls are best given to the function as they are."""
         self._function = function
         self._hand_on = hand_on
+        self._verdicts: dict[int, Verdict] = {}
+        """By the amount of data that calls bring."""
         self.verdict = Verdict(hand_on)
+        """The last one that was asked for."""
         self._options = options
         self._compiler = compiler
         self._name = name
@@ -56,7 +59,11 @@ class Follower:
         self._needs_gradients = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        verdict = self.verdict
+        size = size_class(args, kwargs)
+        verdict = self._verdicts.get(size)
+        if verdict is None:
+            verdict = self._verdicts[size] = Verdict(self._hand_on)
+        self.verdict = verdict
         if verdict.takes_plain():
             return self._function(*args, **kwargs)
         if not verdict.is_open:
@@ -168,6 +175,7 @@ class Follower:
             self._roots.clear()
             self._forget_native_steps()
             self._idle.clear()
+            self._verdicts.clear()
             self.verdict = Verdict(self._hand_on)
             self.flushes = Flushes()
             self.calls = 0

@@ -130,7 +130,7 @@ class Following(NativeMode):
             return self._run_now(function, args, kwargs, wait)
         if not child.operands:  # makes tensors of nothing but numbers: there is nothing to wait for
             return function(*args, **kwargs)
-        metadata = tuple([pending.metadata[number] for number in child.operands])
+        metadata: Any = tuple([pending.metadata[number] for number in child.operands])
         outcome = child.outcomes.get(metadata)
         if outcome is None:
             outcome = metadata_rules.foretell(function, args, kwargs, child.known, metadata)
@@ -237,7 +237,7 @@ class Following(NativeMode):
     def _number_of(self, tensor: torch.Tensor) -> int:
         """The number of a tensor; a new one from outside must be such that reading it later gives the same."""
         number = self._pending.index.get(id(tensor))
-        if number is not None:
+        if number is not None and self._pending.values[number] is tensor:  # not one that has taken a dead one's place
             return number
         if refused_tensor(tensor) is not None or self.trap.is_set(tensor):
             raise _NotFollowed

@@ -24,8 +24,8 @@ class Pending:
     values: list[torch.Tensor | None] = field(default_factory=list)
     """By number; None for one that nothing needs any more."""
     numbers: list[int | float] = field(default_factory=list)
-    metadata: list[Metadata] = field(default_factory=list)
-    """Of the tensors that Python has looked at."""
+    metadata: list[Metadata | None] = field(default_factory=list)
+    """Of the tensors that Python has looked at; None for those that were gone by then."""
     index: dict[int, int] = field(default_factory=dict)
     """Their numbers, by identity."""
 
@@ -34,9 +34,9 @@ class Pending:
         self.node = node
         for number in range(len(self.metadata), len(self.values)):
             tensor = self.values[number]
-            assert tensor is not None, "shells are let go after Python has looked at them"
-            self.metadata.append(metadata_of(tensor))
-            self.index[id(tensor)] = number
+            self.metadata.append(None if tensor is None else metadata_of(tensor))
+            if tensor is not None:
+                self.index[id(tensor)] = number
 
     def add(self, tensor: torch.Tensor) -> int:
         """The number of a tensor that appears for the first time."""

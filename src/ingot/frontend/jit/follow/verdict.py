@@ -6,7 +6,7 @@ it runs from then on; after a good while following gets another chance, and afte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,10 +22,23 @@ SHARE = 0.97
 """Share of a followed call's time that the plain function's must stay below to be preferred."""
 FIRST_REST = 4096
 """Calls that run as they are before following gets another chance; each time four times as many."""
+HANDED_ON = 32
+"""Calls that are given to the plain function at once, before somebody looks whether they have become larger."""
+
+
+def size_class(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """How much data a call brings, roughly: the number of its elements to the next power of four."""
+    return sum(map(_elements, (*args, *kwargs.values()))).bit_length() // 2
+
+
+def _elements(value: Any) -> int:
+    if isinstance(value, torch.Tensor):
+        return value.numel()
+    return sum(map(_elements, value)) if type(value) in (list, tuple) else 0
 
 
 class Verdict:
-    """The verdict on one function."""
+    """The verdict on calls of one function that bring about as much data."""
 
     def __init__(self, hand_on: Callable[[int], None]):
         """`hand_on(calls)` is told that so many calls are best given to the plain function at once."""
@@ -49,8 +62,9 @@ class Verdict:
         """Whether this call runs as it is, because following does not pay."""
         if self.text is None:
             return False
-        self._resting -= 1
+        self._resting -= HANDED_ON
         if self._resting > 0:
+            self._hand_on(HANDED_ON)
             return True
         self._begin()
         return False
@@ -80,6 +94,6 @@ class Verdict:
         if min(map(float, comparison.eager)) < SHARE * min(map(float, comparison.program)):
             self.text = comparison.text
             self._resting = self._rest
-            self._hand_on(self._rest)
             self._rest *= 4
+            self._hand_on(HANDED_ON)
         comparison.is_warm = True

@@ -363,9 +363,10 @@ class AnsweringEmitter:
 
     def _make_shells(self) -> Routine:
         """make_shells(state, step): new tensors that are not written, in the container that the step says."""
-        make_shell = self._make_shell()
+        make_shell, drop_recent = self._make_shell(), self._drop_recent()
         routine = self._library.routine("make_shells", 2)
         state, step = routine.parameters
+        routine.call(drop_recent, state)
         values, prototypes = routine.load(state, State.VALUES), routine.load(step, Step.PROTOTYPES)
         count = routine.load(step, Step.RESULTS)
         made = routine.stack(count)
@@ -378,6 +379,9 @@ class AnsweringEmitter:
             routine.store(shell, made, index)
         container = routine.load(step, Step.CONTAINER)
         with routine.when(routine.compare(container, "==", Container.NONE)):
+            for newer, older in ((2, 3), (1, 2), (0, 1)):
+                routine.store(routine.load(state, State.RECENT + newer), state, State.RECENT + older)
+            routine.store(routine.load(values, layout.LENGTH_WORD), state, State.RECENT)
             routine.give_back(routine.load(made))
         for kind, create, put in (
             (Container.TUPLE, "PyTuple_New", "PyTuple_SetItem"),
@@ -390,6 +394,26 @@ class AnsweringEmitter:
                 with routine.loop(count) as index:
                     routine.call(python_function(put, 32), result, index, routine.load(made, index))
                 routine.give_back(result)
+        routine.give_back(0)
+        return routine
+
+    def _drop_recent(self) -> Routine:
+        """drop_recent(state): lets go of the shells made last that nothing refers to any more, so that the next ones
+        get their memory, which is likely to be near."""
+        routine = self._library.routine("drop_recent", 1)
+        (state,) = routine.parameters
+        values = routine.load(state, State.VALUES)
+        for place in range(State.RECENT, State.RECENT_FOURTH + 1):
+            number = routine.subtract(routine.load(state, place), 1)
+            with routine.when(routine.compare(number, ">=", 0)):
+                object_ = routine.load(routine.load(values, layout.ITEMS_WORD), number)
+                tensor = routine.load(object_, self._places.tensors.implementation_word)
+                references = routine.common_bits(routine.load(object_, 0), _LOWER_HALF)
+                is_dead = routine.both(routine.compare(references, "==", 1), self._has_one_reference(routine, tensor))
+                with routine.when(is_dead):
+                    routine.store(0, state, place)
+                    routine.call(python_function("Py_IncRef"), id(None))
+                    routine.call(python_function("PyList_SetItem", 32), values, number, id(None))
         routine.give_back(0)
         return routine
 

@@ -97,6 +97,8 @@ class CallState:
         words[State.VALUES], words[State.NUMBERS] = id(values), id(numbers)
         words[State.SETTINGS], words[State.BYTES] = settings, 0
         words[State.FLUSHES] += 1
+        for recent in (State.RECENT, State.RECENT_SECOND, State.RECENT_THIRD, State.RECENT_FOURTH):
+            words[recent] = 0
         words[State.NODE] = 0 if node is None else node.address
 
     @property

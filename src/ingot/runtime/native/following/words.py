@@ -39,6 +39,11 @@ class State(Words):
     """The table of functions' roles."""
     MODE = auto()
     """The function mode."""
+    RECENT = auto()
+    """The shells made last, by their numbers and 1; 0 for none. Four words, the newest first."""
+    RECENT_SECOND = auto()
+    RECENT_THIRD = auto()
+    RECENT_FOURTH = auto()
 
 
 class Role(Words):
