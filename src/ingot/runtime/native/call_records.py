@@ -52,7 +52,7 @@ AS_CALLED = -1
 
 # The words of a table of such records, before the count.
 MOST_SURROUNDINGS = 0
-MOST_ARGUMENTS = 256
+MOST_ARGUMENTS = 1024
 """Calls with more go through Python."""
 
 

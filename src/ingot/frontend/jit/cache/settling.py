@@ -26,7 +26,7 @@ MOST_IN_VAIN = 32
 """Recordings that may be made while fewer calls than that are answered by them."""
 _FEW_AGAIN = 4
 """The same, when recording is tried again."""
-_MOST_SECONDS = 1.0
+_MOST_SECONDS = 0.25
 """What these recordings may cost, if there are more than a few."""
 _FIRST_REST = 4096
 """Calls that are not recorded once recording has not paid off."""

@@ -12,8 +12,10 @@ What always holds: no value is read before it is written. Calls that this mode d
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -257,7 +259,7 @@ class Following(NativeMode):
             return False
         tensor: Any = self._pending.values[number]
         storage = tensor.untyped_storage()
-        is_alone = torch._C._storage_Use_Count(storage._cdata) == 2  # the tensor and `storage`
+        is_alone = torch._C._storage_Use_Count(storage._cdata) == 2 and sys.getrefcount(storage) <= _references_to_new()
         return is_alone and storage.resizable() and tensor._use_count() == 1
 
     # --- running what is pending --------------------------------------------------------------------------------------
@@ -308,6 +310,14 @@ class Following(NativeMode):
                 *[values[number] for number in segment.destinations],
             )
             self.is_busy |= recorded.python_calls != before
+
+
+@cache
+def _references_to_new() -> int:
+    """What a storage counts that nobody holds but the one who asks."""
+    tensor = torch.empty(1)
+    storage = tensor.untyped_storage()
+    return sys.getrefcount(storage)
 
 
 def _contained(container: Any, made: list[Any]) -> Any:

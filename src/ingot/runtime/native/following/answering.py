@@ -331,7 +331,7 @@ class AnsweringEmitter:
             flag = routine.common_bits(routine.load(storage, word), 1 << 8 * byte)
             with routine.when(routine.compare(flag, "==", 0)):
                 routine.give_back(0)
-            is_alone = self._has_one_reference(routine, storage)
+            is_alone = self._is_private(routine, storage)
             is_own = self._has_one_reference(routine, tensor)
             with routine.when(routine.opposite(routine.both(is_alone, is_own))):
                 routine.give_back(0)
@@ -345,6 +345,20 @@ class AnsweringEmitter:
     def _has_one_reference(self, routine: Routine, counted: Value) -> Condition:
         references = routine.common_bits(routine.load(counted, COUNT_WORD), _LOWER_HALF)
         return routine.compare(references, "==", 1)
+
+    def _is_private(self, routine: Routine, storage: Value) -> Condition:
+        """Whether a storage is one tensor's alone; a Python object may stand for it that nobody holds."""
+        cell = routine.stack(1)
+        routine.store(routine.choose(self._has_one_reference(routine, storage), 1, 0), cell)
+        word = self._places.storage_object_word
+        if word:
+            references = routine.common_bits(routine.load(storage, COUNT_WORD), _LOWER_HALF)
+            object_ = routine.load(storage, word)
+            may_be = routine.both(routine.compare(references, "==", 2), routine.compare(object_, "!=", 0))
+            with routine.when(may_be):
+                held = routine.common_bits(routine.load(object_, 0), _LOWER_HALF)
+                routine.store(routine.choose(routine.compare(held, "==", 1), 1, 0), cell)
+        return routine.compare(routine.load(cell), "!=", 0)
 
     def _note_found(self) -> Routine:
         """note_found(state, found): new tensors and open numbers go to the lists of the call."""

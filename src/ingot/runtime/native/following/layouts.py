@@ -18,6 +18,7 @@ COUNT_WORD = 1
 """Where a tensor and a storage have the number of their references, in the lower half; confirmed below."""
 GETTER_SLOT_WORD, GETTER_ATTRIBUTE_WORD = 2, 3
 """Where the object that an attribute's `__get__` is has its slot, and the attribute."""
+_STORAGE_WORDS = 16
 SLICE_WORD = 2
 """Where a slice has its three parts."""
 
@@ -44,6 +45,9 @@ class FollowingLayout:
     """Where a Python function has its code."""
     owner_word: int
     """Where a mode has what belongs to native code."""
+    storage_object_word: int
+    """Where a storage has the Python object that stands for it, once somebody has asked for one; 0 if torch does not
+    keep such objects, so that a storage counts them only while they live."""
 
     @classmethod
     def find(cls) -> FollowingLayout | None:
@@ -64,7 +68,8 @@ class FollowingLayout:
         code_word, owner_word = _code_word(), _owner_word()
         if code_word is None or owner_word is None:
             return None
-        return cls(tensors, storages, set_excluded, id(type(getter)), id(slot), code_word, owner_word)
+        words = id(type(getter)), id(slot), code_word, owner_word, _storage_object_word()
+        return cls(tensors, storages, set_excluded, *words)
 
 
 def _counts_are_there() -> bool:
@@ -79,6 +84,21 @@ def _counts_are_there() -> bool:
             return False
         views.append(tensor.view(3))
     return True
+
+
+def _storage_object_word() -> int:
+    found = set(range(_STORAGE_WORDS))
+    for size in (3, 500):
+        tensor = torch.empty(size)
+        storage = tensor.untyped_storage()
+        words, object_ = _words(storage._cdata, _STORAGE_WORDS), id(storage)
+        found &= {place for place, word in enumerate(words) if word == object_}
+        address = storage._cdata
+        del storage
+        is_kept = _words(address, COUNT_WORD + 1)[COUNT_WORD] & 0xFFFFFFFF == 2
+        if not is_kept or _words(object_, 1)[0] & 0xFFFFFFFF != 1:
+            return 0
+    return found.pop() if len(found) == 1 else 0
 
 
 def _owner_word() -> int | None:
