@@ -74,7 +74,7 @@ def try_operator(
                 yield _try_following(jitted, call, compares_values)
                 continue
             if call.variant not in jitted or not _takes_more(jitted[call.variant]):
-                jitted[call.variant] = jit(_calling(call.function), python=python)
+                jitted[call.variant] = jit(_calling(call.function), python="skip" if python == "skip" else "auto")
             yield try_call(jitted[call.variant], call, compares_values, device)
 
 

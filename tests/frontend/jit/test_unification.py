@@ -158,9 +158,12 @@ def test_a_number_that_was_not_handed_to_torch_there_is_refused():
         generalise([scaled(0.5, frozenset()), scaled(0.7, frozenset())], {1: (0.5, 0.7)})
 
 
-def test_numbers_that_are_the_same_in_every_call_cannot_be_told_apart():
+def test_numbers_that_are_the_same_in_every_call_are_told_apart_by_where_they_are_handed():
+    both = {1: (0.5, 0.7), 2: (0.5, 0.7)}
+    unified = generalise([scaled(value, frozenset({2})) for value in (0.5, 0.7)], both)
+    assert unified.trace.events[0].arguments[1] == Variable(1, float)
     with pytest.raises(CannotGeneralise, match="told apart"):
-        generalise([scaled(0.5), scaled(0.7)], {1: (0.5, 0.7), 2: (0.5, 0.7)})
+        generalise([scaled(value, frozenset({1, 2})) for value in (0.5, 0.7)], both)
 
 
 def test_a_number_that_does_not_vary_stays():
