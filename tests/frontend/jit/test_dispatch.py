@@ -186,7 +186,7 @@ def test_lists_that_change_within_a_call_keep_no_references():
 def test_many_arguments_take_the_way_through_python():
     function = jit(lambda *given: given[0] * 2 + given[-1])
     for _ in range(ENOUGH):
-        elsewhere(function, lambda *given: given[0] * 2 + given[-1], *([torch.ones(2)] * 300))
+        elsewhere(function, lambda *given: given[0] * 2 + given[-1], *([torch.ones(2)] * 1100))
 
 
 @pytest.mark.parametrize(

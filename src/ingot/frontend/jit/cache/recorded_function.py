@@ -22,11 +22,11 @@ from ingot.frontend.jit.arguments.call_key import CallKey, describe
 from ingot.frontend.jit.arguments.numbers import MarkedArguments
 from ingot.frontend.jit.autotune.timing import Stopwatch, is_capturing
 from ingot.frontend.jit.cache.native_calls import NativeCalls
-from ingot.frontend.jit.cache.settling import PAID, Patience, Payoff, unless_off
+from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, Payoff, unless_off
 from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, ShapeFamilies
 from ingot.frontend.jit.cache.specialisation import Specialisation, record
 from ingot.frontend.jit.guards.environment import Environment
-from ingot.frontend.jit.guards.recompile_reasons import difference
+from ingot.frontend.jit.guards.recompile_reasons import difference, differs_in_numbers
 from ingot.frontend.jit.guards.torch_state import state_of_torch
 from ingot.frontend.jit.lowering.program import ShapeMismatch
 from ingot.frontend.jit.settings.logs import log
@@ -81,6 +81,8 @@ class RecordedFunction(NativeCallable):
         """What was recorded for the latest call that came here, or why nothing was."""
         self._patience = Patience()
         self._payoff = Payoff()
+        self._of_numbers = 0
+        """Recordings in a row that differ in numbers alone."""
         self._warned: set[str] = set()
         self.left: Counter[str] = Counter()
         """How many calls were left to PyTorch because of their arguments, by the reason."""
@@ -285,6 +287,9 @@ class RecordedFunction(NativeCallable):
         described: CallKey,
         reason: str,
     ) -> Any:
+        if self.otherwise is not self.function:
+            is_of_numbers = bool(self._recorded) and differs_in_numbers(self._recorded[-1], key)
+            self._of_numbers = self._of_numbers + 1 if is_of_numbers else 0
         if self._hardly_pays(reason):
             return self.otherwise(*args, **kwargs)
         if is_capturing():
@@ -366,6 +371,8 @@ class RecordedFunction(NativeCallable):
                     "dynamic=True",
                     "full",
                 )
+            elif self._of_numbers >= MOST_OF_NUMBERS:
+                self._give_up(f"a number changes from call to call, the last time because {reason}", "unstable")
             elif self._payoff.is_unstable:
                 self._give_up(f"its recordings do not hold for long, the last one because {reason}", "unstable")
             else:

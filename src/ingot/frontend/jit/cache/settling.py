@@ -26,8 +26,11 @@ MOST_IN_VAIN = 32
 """Recordings that may be made while fewer calls than that are answered by them."""
 _FEW_AGAIN = 4
 """The same, when recording is tried again."""
-_MOST_SECONDS = 0.25
+_MOST_SECONDS = 1.0
 """What these recordings may cost, if there are more than a few."""
+MOST_OF_NUMBERS = 8
+"""Recordings in a row that differ from the one before in numbers alone, after which Python runs at every call: numbers
+are then taken as Python hands them over."""
 _FIRST_REST = 4096
 """Calls that are not recorded once recording has not paid off."""
 

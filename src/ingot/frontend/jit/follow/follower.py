@@ -38,6 +38,7 @@ class Follower:
         hand_on: Callable[[int], None],
     ):
         """`hand_on(calls)` is told that so many calls are best given to the function as they are."""
+        visibility.prepare()
         self._function = function
         self._hand_on = hand_on
         self._verdicts: dict[int, Verdict] = {}

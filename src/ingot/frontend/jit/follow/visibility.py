@@ -38,9 +38,13 @@ def _flush_all() -> None:
         following.flush()
 
 
+def prepare() -> None:
+    """See to what is done once: before guards are written, since it changes classes of torch's."""
+    watch(_flush_all)
+
+
 def begin(following: Following) -> None:
     """A call is followed from now on."""
-    watch(_flush_all)
     _threads[following] = threading.get_ident()
     ACTIVE.append(following)
     if overrides.has_torch_function is _ask:  # nobody else has put something there

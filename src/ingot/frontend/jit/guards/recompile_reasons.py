@@ -28,6 +28,15 @@ def difference(key: Any, recorded: Iterable[Any], function: Callable[..., Any]) 
     return ", ".join(closest) or "a recording was given up"
 
 
+def differs_in_numbers(before: Any, now: Any) -> bool:
+    """Whether two calls differ in the values of numbers, and in nothing else."""
+    (old, old_state), (new, new_state) = before, now
+    if old_state != new_state or old[0] != new[0]:
+        return False
+    changed = [(one, other) for one, other in zip(old[1:], new[1:], strict=True) if one != other]
+    return bool(changed) and all(one[0] is other[0] and one[0] in (int, float) for one, other in changed)
+
+
 def _differences(before: Any, now: Any, function: Callable[..., Any]) -> Iterator[str]:
     (old, old_state), (new, new_state) = before, now
     for what, one, other in zip(STATES, old_state, new_state, strict=True):
