@@ -76,6 +76,7 @@ class Following(NativeMode):
 
     def _restart(self) -> None:
         """Nothing is pending."""
+        self._call.node = 0  # native code touches no lists until they are the new ones
         root = self._follower.root(self._state)
         self._pending = pending = Pending(root)
         node = None if self._state is None else self._follower.native_root(root, self._settings)
@@ -279,12 +280,14 @@ class Following(NativeMode):
             node = self._follower.node_at(place) if place else pending.node
             if not pending.values:
                 return
-            self._restart()
-            if cause is not None and node.unwritten:
-                self._follower.flushes.note(node, cause)
+            self._has_begun = False
             try:
+                self._restart()
+                if cause is not None and node.unwritten:
+                    self._follower.flushes.note(node, cause)
                 self._run_pending(node, pending)
             except KeyboardInterrupt:
+                self._restart()
                 if not (self._has_begun and node.writes_outside):  # which cannot be done twice
                     self._run_pending(node, pending)
                 raise
@@ -292,7 +295,6 @@ class Following(NativeMode):
     def _run_pending(self, node: Node, pending: Pending) -> None:
         """Do what was pending at a node."""
         values, count = pending.values, len(pending.values)
-        self._has_begun = False
         pending.index.clear()
         self._native.settle(values, node.base_words(), count, ctypes.addressof(self._needed))
         if not node.unwritten:

@@ -26,13 +26,16 @@ HANDED_ON = 32
 """Calls that are given to the plain function at once, before somebody looks whether they have become larger."""
 
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
 def size_class(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     """How much data a call brings, roughly: the number of its elements to the next power of four."""
     return sum(map(_elements, (*args, *kwargs.values()))).bit_length() // 2
 
 
 def _elements(value: Any) -> int:
-    if isinstance(value, torch.Tensor):
+    if type(value) in _PLAIN:  # others may notice being asked
         return value.numel()
     return sum(map(_elements, value)) if type(value) in (list, tuple) else 0
 

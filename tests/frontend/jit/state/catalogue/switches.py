@@ -67,8 +67,6 @@ def matmul_precision(world: World) -> Program:
 
 @program
 def flag_of_a_backend(world: World) -> Program:
-    backend: Any = torch.backends.mkldnn
-    world.enter(restored(lambda: backend.enabled, lambda value: setattr(backend, "enabled", value)))
     world.at_end(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
     return Program(
         lambda x: x * 2 if torch._C._get_mkldnn_enabled() else x * 3, lambda: torch._C._set_mkldnn_enabled(False)
