@@ -14,7 +14,7 @@ import torch
 from ingot.frontend.jit.follow.steps import MOST_BRANCHES, Node
 from tests.frontend.jit.follow.following_checks import followed, nothing_is_left
 
-INTERRUPTS = int(os.environ.get("INGOT_TEST_EXAMPLES", "60"))
+INTERRUPTS = int(os.environ.get("INGOT_TEST_EXAMPLES", "15"))
 
 _PROGRAM = """
     import random, signal, sys, time, warnings

@@ -77,11 +77,12 @@ class Follower:
         if following is None:
             return self._function(*args, **kwargs), False
         self.calls += 1
-        height = torch._C._len_torch_function_stack()
+        height, is_grad_enabled = torch._C._len_torch_function_stack(), torch.is_grad_enabled()
         try:
             return self._follow(following, args, kwargs), following.is_busy
         except KeyboardInterrupt:
             interrupts.clean_up(height, following.trap.key)
+            torch._C._set_grad_enabled(is_grad_enabled)  # it may have come while what is pending was about to run
             raise
 
     def _follow(self, following: Following, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
