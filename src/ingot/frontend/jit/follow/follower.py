@@ -57,7 +57,6 @@ class Follower:
         self._lock = new_lock()
         self.calls = 0
         self.flushes = Flushes()
-        self._needs_gradients = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         size = size_class(args, kwargs)
@@ -167,9 +166,6 @@ class Follower:
     def text(self) -> str:
         """The traces, for people."""
         return text_of(list(self._roots.values()))
-
-    def meets_gradients(self) -> None:
-        self._needs_gradients = True
 
     def forget(self) -> None:
         """Be as if never called."""

@@ -245,7 +245,6 @@ class Following(NativeMode):
         if refused_tensor(tensor) is not None or self.trap.is_set(tensor):
             raise _NotFollowed
         if tensor.requires_grad and torch.is_grad_enabled():
-            self._follower.meets_gradients()
             raise _NotFollowed
         if type(tensor) is torch.Tensor and not tensor.untyped_storage().resizable():
             raise _NotFollowed  # numpy or somebody else may write its memory, unseen
