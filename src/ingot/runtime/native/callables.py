@@ -133,6 +133,11 @@ def _method(entry: int, name: str, documentation: str) -> _MethodDefinition:
     return made
 
 
+def new_builtin(entry: int, name: str, owner: Any = None, documentation: str = "Machine code.") -> Any:
+    """A builtin function: its code gets the owner, the arguments, their number, and the names of keywords."""
+    return _new_function(ctypes.addressof(_method(entry, name, documentation)), owner, None)
+
+
 def native_function(
     launcher: Launcher, table: CallTable, fallback: Callable[..., Any], name: str, signature: str, documentation: str
 ) -> Callable[..., Any]:
@@ -140,6 +145,5 @@ def native_function(
 
     The builtin's owner is a tuple, so the garbage collector sees the fallback through it.
     """
-    method = _method(launcher.entry, name, f"{name}{signature}\n--\n\n{documentation}")
     owner = (new_capsule(table.address, None, None), table, fallback)
-    return _new_function(ctypes.addressof(method), owner, None)
+    return new_builtin(launcher.entry, name, owner, f"{name}{signature}\n--\n\n{documentation}")

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from ingot.base.errors import CaptureError
 from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS, RecordedFunction
+from ingot.frontend.jit.cache.settling import unless_off
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.follower import Follower
 from ingot.frontend.jit.guards.proven import ProvenGuards
@@ -27,6 +28,8 @@ from ingot.frontend.jit.trace.recorder import Broken
 from ingot.runtime.compiler import JitCompiler
 
 Tier = Literal["new", "skipping", "following", "eager"]
+_FOR_GOOD = 1 << 62
+"""Calls, more than there will be."""
 _NO_TRAP = "this version of PyTorch does not allow it: the self-check of the trap failed"
 
 
@@ -60,11 +63,16 @@ class CompiledFunction(RecordedFunction):
             return self.function(*args, **kwargs)
         if self.options.python != "run":
             return super().__call__(*args, **kwargs)
-        return (self.function if is_off() else self.follower)(*args, **kwargs)
+        if is_off():
+            return self.function(*args, **kwargs)
+        self.native.hand_on(unless_off(self.function, self.follower), _FOR_GOOD)
+        return self.follower(*args, **kwargs)
 
     def _hand_on(self, calls: int) -> None:
         """Give the next calls that no recording answers to the function, as they are."""
-        self.native.hand_on(self.function, max(calls, self.native.to_be_handed_on))
+        if self.options.python != "run":
+            calls = max(calls, self.native.to_be_handed_on)
+        self.native.hand_on(self.function, calls)
 
     def forget(self) -> None:
         super().forget()

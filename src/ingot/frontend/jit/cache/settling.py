@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ingot.frontend.jit.settings.switch import is_off
+from torch import compiler
+from torch.autograd import forward_ad
 
 FEW_IN_VAIN = 4
 """Calls in a row that were looked at in vain, after which some are not."""
@@ -103,11 +104,13 @@ class Payoff:
 
 
 def unless_off(function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """What calls are handed on to: `otherwise`, except while compiled functions are to call their originals."""
+    """What native code hands calls on to: `otherwise`, except while compiled functions are to call their originals.
+    Native code has seen to all reasons for that but these two."""
     if otherwise is function:
         return function
 
     def handed_on(*args: Any, **kwargs: Any) -> Any:
-        return (function if is_off() else otherwise)(*args, **kwargs)
+        is_compiling = compiler._is_compiling_flag  # type: ignore[attr-defined]
+        return (function if is_compiling or forward_ad._current_level >= 0 else otherwise)(*args, **kwargs)
 
     return handed_on

@@ -17,7 +17,7 @@ from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
 from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
 from ingot.frontend.jit.follow.trap import Trap, trap
-from ingot.frontend.jit.follow.verdict import Verdict, size_class
+from ingot.frontend.jit.follow.verdict import Verdict
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.following.table import NativeFollowing, NativeNode, NativeStep, native_following
@@ -42,14 +42,15 @@ class Follower:
         self._function = function
         self._hand_on = hand_on
         self._verdicts: dict[int, Verdict] = {}
-        """By the amount of data that calls bring."""
+        """By the amount of data that calls bring: the number of its elements to the next power of four."""
         self.verdict = Verdict(hand_on)
         """The last one that was asked for."""
         self._options = options
         self._compiler = compiler
         self._name = name
         self._roots: dict[State | None, Node] = {}
-        self._native_roots: dict[tuple[Node, int], NativeNode] = {}
+        self._starts: dict[tuple[State | None, int], tuple[Node, int]] = {}
+        """Where calls begin, by torch's state and settings."""
         self._nodes: dict[int, tuple[NativeNode, Node]] = {}
         """Nodes by the address that native code knows them by."""
         self._idle: list[Following] = []
@@ -59,7 +60,13 @@ class Follower:
         self.flushes = Flushes()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        size = size_class(args, kwargs)
+        found = _ARMED[0] if _ARMED else _armed()
+        if found is None:
+            return self._function(*args, **kwargs)
+        elements = found[1].elements(args)
+        if kwargs:
+            elements += found[1].elements(tuple(kwargs.values()))
+        size = elements.bit_length() // 2
         verdict = self._verdicts.get(size)
         if verdict is None:
             verdict = self._verdicts[size] = Verdict(self._hand_on)
@@ -73,8 +80,6 @@ class Follower:
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool]:
         """Follow a call; its result, and whether something was learned or compiled."""
         following = self._following()
-        if following is None:
-            return self._function(*args, **kwargs), False
         self.calls += 1
         height, is_grad_enabled = torch._C._len_torch_function_stack(), torch.is_grad_enabled()
         try:
@@ -89,41 +94,44 @@ class Follower:
         visibility.begin(following)
         try:
             try:
-                with following:
+                torch._C._push_on_torch_function_stack(following)
+                try:
                     result = self._function(*args, **kwargs)
+                finally:
+                    torch._C._pop_torch_function_stack()
             finally:
-                following.flush()
+                following.end()
         finally:
             visibility.end(following)
         self._idle.append(following)  # not after an exception, whose traceback may hold what was pending
         return result
 
-    def _following(self) -> Following | None:
-        """A mode for a call; None where calls cannot be followed."""
+    def _following(self) -> Following:
+        """A mode for a call."""
         try:
             return self._idle.pop()
         except IndexError:
             found = _armed()
-            return None if found is None else Following(self, *found)
+            assert found is not None, "calls that cannot be followed run as they are"
+            return Following(self, *found)
 
     # --- traces -------------------------------------------------------------------------------------------------------
 
-    def root(self, state: State | None) -> Node:
-        """The beginning of all traces in a state of torch."""
-        found = self._roots.get(state)
+    def start(self, state: State | None, settings: int) -> tuple[Node, int]:
+        """The beginning of all traces in a state of torch, and where native code begins, 0 if it takes no steps."""
+        found = self._starts.get((state, settings))
         if found is None:
-            found = self._roots[state] = Node(None, None)
+            root = self._roots.setdefault(state, Node(None, None))
+            found = root, 0 if state is None else self._native_root(root).address
+            self._starts[state, settings] = found
         return found
 
-    def native_root(self, root: Node, settings: int) -> NativeNode:
-        """The same for native code."""
-        found = self._native_roots.get((root, settings))
-        if found is None:
-            if len(self._nodes) > MOST_NATIVE_STEPS:
-                self._forget_native_steps()
-            found = self._native_roots[root, settings] = NativeNode()
-            self._nodes[found.address] = found, root
-        return found
+    def _native_root(self, root: Node) -> NativeNode:
+        if len(self._nodes) > MOST_NATIVE_STEPS:
+            self._forget_native_steps()
+        made = NativeNode()
+        self._nodes[made.address] = made, root
+        return made
 
     def node_at(self, address: int) -> Node:
         """The node that native code has reached."""
@@ -138,7 +146,7 @@ class Follower:
     def _forget_native_steps(self) -> None:
         for node, _ in self._nodes.values():
             node.clear()
-        self._native_roots.clear()
+        self._starts.clear()
         self._nodes.clear()
 
     def segment(self, node: Node, needed: bytes) -> Segment | None:

@@ -11,10 +11,9 @@ What always holds: no value is read before it is written. Calls that this mode d
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,8 @@ from ingot.frontend.jit.follow.outside import Outside, is_anything_around
 from ingot.frontend.jit.follow.pending import Pending
 from ingot.frontend.jit.follow.steps import Metadata, Node, Outcome, Skeletons, Unknown, Wait
 from ingot.frontend.jit.follow.trap import Trap
-from ingot.runtime.native.following.answering import MOST_BYTES, MOST_VALUES
+from ingot.runtime.native.following.answering import MOST_BYTES
+from ingot.runtime.native.following.boundaries import MOST_VALUES
 from ingot.runtime.native.following.layouts import NativeMode
 from ingot.runtime.native.following.table import CallState, NativeFollowing
 
@@ -60,7 +60,6 @@ class Following(NativeMode):
         self._state: State | None = None
         self._settings = -1
         self._call = CallState(native.roles, self)
-        self._needed = (ctypes.c_int64 * (MOST_VALUES + 4096))()
         self._has_begun = False
         """Whether what writes tensors from outside may have begun to do so."""
         self.is_busy = False
@@ -70,17 +69,24 @@ class Following(NativeMode):
     def begin(self) -> None:
         """A call begins."""
         self.is_busy = False
-        self._settings = self._native.settings()
-        self._state = torch_state() if self._settings >= 0 else None
+        self._settings = self._native.settings_seen()
+        self._state = torch_state(self._settings)
         self._restart()
 
     def _restart(self) -> None:
         """Nothing is pending."""
         self._call.node = 0  # native code touches no lists until they are the new ones
-        root = self._follower.root(self._state)
+        root, place = self._follower.start(self._state, self._settings)
         self._pending = pending = Pending(root)
-        node = None if self._state is None else self._follower.native_root(root, self._settings)
-        self._call.begin(node, pending.values, pending.numbers, self._settings)
+        self._call.begin(place, pending.values, pending.numbers, self._settings)
+
+    def end(self) -> None:
+        """The call is over: what is pending runs, and nothing can be pending afterwards."""
+        self._flush(None, self._stop)
+
+    def _stop(self) -> None:
+        self._call.node = 0
+        self._pending = Pending(self._pending.node)
 
     def _look(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """A call that native code does not answer."""
@@ -272,8 +278,11 @@ class Following(NativeMode):
     def flush(self, cause: Any = None) -> None:
         """Run everything pending. Afterwards all tensors hold what they should.
 
-        `cause` is the function or the reason that does not let them wait; None at the end of a call.
+        `cause` is the function or the reason that does not let them wait; None if there is none in the user's code.
         """
+        self._flush(cause, self._restart)
+
+    def _flush(self, cause: Any, go_on: Callable[[], None]) -> None:
         with self._lock:
             pending, place = self._pending, self._call.node
             node = self._follower.node_at(place) if place else pending.node
@@ -281,36 +290,39 @@ class Following(NativeMode):
                 return
             self._has_begun = False
             try:
-                self._restart()
+                go_on()
                 if cause is not None and node.unwritten:
                     self._follower.flushes.note(node, cause)
                 self._run_pending(node, pending)
             except KeyboardInterrupt:
-                self._restart()
+                go_on()
                 if not (self._has_begun and node.writes_outside):  # which cannot be done twice
                     self._run_pending(node, pending)
                 raise
 
     def _run_pending(self, node: Node, pending: Pending) -> None:
         """Do what was pending at a node."""
-        values, count = pending.values, len(pending.values)
+        values = pending.values
         pending.index.clear()
-        self._native.settle(values, node.base_words(), count, ctypes.addressof(self._needed))
+        needed = self._native.settle(values, node.base_words())
         if not node.unwritten:
             return
-        segment = self._follower.segment(node, ctypes.string_at(self._needed, count * 8))
+        segment = self._follower.segment(node, needed)
         if segment is None:
             return
-        assert self._state is not None, "without a state nothing is pending"
-        with Outside(self._state[0], self._state[1]):
+        given = [values[number] for number in segment.inputs]
+        given += pending.numbers
+        given += [values[number] for number in segment.destinations]
+        recorded, before = segment.recorded, segment.recorded.python_calls
+        if self._native.settings_seen() == self._settings and not torch.is_grad_enabled():
             self._has_begun = True
-            recorded, before = segment.recorded, segment.recorded.python_calls
-            segment.run(
-                *[values[number] for number in segment.inputs],
-                *pending.numbers,
-                *[values[number] for number in segment.destinations],
-            )
-            self.is_busy |= recorded.python_calls != before
+            segment.run(*given)  # nothing is around, and nothing has changed
+        else:
+            assert self._state is not None, "without a state nothing is pending"
+            with Outside(self._state[0], self._state[1]):
+                self._has_begun = True
+                segment.run(*given)
+        self.is_busy |= recorded.python_calls != before
 
 
 @cache
@@ -328,10 +340,26 @@ def _contained(container: Any, made: list[Any]) -> Any:
 State = tuple[bool, torch.dtype, bool]
 
 
-def torch_state() -> State | None:
+_STATES: dict[int, State | None] = {}
+"""By torch's settings in one word, which are read at once."""
+
+
+def torch_state(settings: int) -> State | None:
     """What decides the results of operations besides their operands: inference mode, the default dtype, whether
     algorithms are deterministic. None where operations must run at once: under autocast, dispatch modes, transforms
-    such as vmap, forward gradients and torch.jit's tracing."""
+    such as vmap, forward gradients and torch.jit's tracing. `settings` are those of this moment."""
+    if settings < 0 or torch._C._is_any_autocast_enabled():  # the settings tell autocast of devices in use alone
+        return None
+    found = _STATES.get(settings, _NOT_SEEN)
+    if found is _NOT_SEEN:
+        found = _STATES[settings] = _state_now()
+    return found
+
+
+_NOT_SEEN: Any = object()
+
+
+def _state_now() -> State | None:
     if is_anything_around() or forward_ad._current_level >= 0:
         return None
     is_deterministic = torch._C._get_deterministic_algorithms()

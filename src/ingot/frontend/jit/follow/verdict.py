@@ -6,7 +6,7 @@ it runs from then on; after a good while following gets another chance, and afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,20 +24,6 @@ FIRST_REST = 4096
 """Calls that run as they are before following gets another chance; each time four times as many."""
 HANDED_ON = 32
 """Calls that are given to the plain function at once, before somebody looks whether they have become larger."""
-
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-
-
-def size_class(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    """How much data a call brings, roughly: the number of its elements to the next power of four."""
-    return sum(map(_elements, (*args, *kwargs.values()))).bit_length() // 2
-
-
-def _elements(value: Any) -> int:
-    if type(value) in _PLAIN:  # others may notice being asked
-        return value.numel()
-    return sum(map(_elements, value)) if type(value) in (list, tuple) else 0
 
 
 class Verdict:

@@ -1,4 +1,4 @@
-"""The native routines that answer a torch call: what Python's function mode calls, and what a flush asks.
+"""The native routines that answer a torch call: what Python's function mode calls.
 
 `handle` is the `__torch_function__` of a followed call. It answers what it understands and hands everything else, as it
 came, to the function given for that.
@@ -13,10 +13,12 @@ from torch.autograd import forward_ad
 
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.following.boundaries import MOST_VALUES, BoundaryEmitter, has_one_reference, is_held_once
 from ingot.runtime.native.following.layouts import (
     COUNT_WORD,
     GETTER_ATTRIBUTE_WORD,
     GETTER_SLOT_WORD,
+    LOWER_HALF,
     FollowingLayout,
 )
 from ingot.runtime.native.following.matching import FOUND_WORDS, Found, StepMatchingEmitter
@@ -40,12 +42,10 @@ from ingot.runtime.native.settings import WATCHED, Settings, emit_settings
 
 _RAISED = 1
 """What stands for an exception where 0 means that Python has to look at a call."""
-_LOWER_HALF = 0xFFFFFFFF
 _LEVEL, _NO_LEVEL = sys.intern("_current_level"), -1
 """What torch.autograd.forward_ad holds outside of forward gradients: a small int, of which there is one."""
 MOST_BYTES = 1 << 29
 """Memory of shells after which Python looks whether any can be let go."""
-MOST_VALUES = 4096
 
 
 class AnsweringEmitter:
@@ -72,14 +72,14 @@ class AnsweringEmitter:
         self._bit = bit
 
     def emit(self) -> None:
-        """Write `handle`, `settle` and `settings`."""
+        """Write `handle`, and what Python calls where pending steps begin and end."""
         fits = StepMatchingEmitter(self._library, self._places, self._launcher, self._settings).emit()
         settings = self._state_of_torch(emit_settings(self._library, self._modes, self._settings))
         are_written = self._are_written(self._is_unwritten())
         take = self._take_step(self._make_shells(), self._view(), self._note_found())
         operate = self._operate(settings, fits, take)
         self._handle(self._answer(self._role_of(), are_written, operate, self._call_stand_in()))
-        self._settle()
+        BoundaryEmitter(self._library, self._places, self._bit).emit(settings)
 
     def _state_of_torch(self, settings: Routine) -> Routine:
         """state_of_torch(): the settings in one word, and whether algorithms are deterministic; negative if somebody is
@@ -332,7 +332,7 @@ class AnsweringEmitter:
             with routine.when(routine.compare(flag, "==", 0)):
                 routine.give_back(0)
             is_alone = self._is_private(routine, storage)
-            is_own = self._has_one_reference(routine, tensor)
+            is_own = has_one_reference(routine, tensor)
             with routine.when(routine.opposite(routine.both(is_alone, is_own))):
                 routine.give_back(0)
             self._set_bit(routine, tensor)
@@ -342,21 +342,17 @@ class AnsweringEmitter:
         routine.give_back(first)
         return routine
 
-    def _has_one_reference(self, routine: Routine, counted: Value) -> Condition:
-        references = routine.common_bits(routine.load(counted, COUNT_WORD), _LOWER_HALF)
-        return routine.compare(references, "==", 1)
-
     def _is_private(self, routine: Routine, storage: Value) -> Condition:
         """Whether a storage is one tensor's alone; a Python object may stand for it that nobody holds."""
         cell = routine.stack(1)
-        routine.store(routine.choose(self._has_one_reference(routine, storage), 1, 0), cell)
+        routine.store(routine.choose(has_one_reference(routine, storage), 1, 0), cell)
         word = self._places.storage_object_word
         if word:
-            references = routine.common_bits(routine.load(storage, COUNT_WORD), _LOWER_HALF)
+            references = routine.common_bits(routine.load(storage, COUNT_WORD), LOWER_HALF)
             object_ = routine.load(storage, word)
             may_be = routine.both(routine.compare(references, "==", 2), routine.compare(object_, "!=", 0))
             with routine.when(may_be):
-                held = routine.common_bits(routine.load(object_, 0), _LOWER_HALF)
+                held = routine.common_bits(routine.load(object_, 0), LOWER_HALF)
                 routine.store(routine.choose(routine.compare(held, "==", 1), 1, 0), cell)
         return routine.compare(routine.load(cell), "!=", 0)
 
@@ -422,9 +418,7 @@ class AnsweringEmitter:
             with routine.when(routine.compare(number, ">=", 0)):
                 object_ = routine.load(routine.load(values, layout.ITEMS_WORD), number)
                 tensor = routine.load(object_, self._places.tensors.implementation_word)
-                references = routine.common_bits(routine.load(object_, 0), _LOWER_HALF)
-                is_dead = routine.both(routine.compare(references, "==", 1), self._has_one_reference(routine, tensor))
-                with routine.when(is_dead):
+                with routine.when(is_held_once(routine, object_, tensor)):
                     routine.store(0, state, place)
                     routine.call(python_function("Py_IncRef"), id(None))
                     routine.call(python_function("PyList_SetItem", 32), values, number, id(None))
@@ -476,33 +470,6 @@ class AnsweringEmitter:
         routine.store(routine.load(step, Step.TARGET), state, State.NODE)
         routine.give_back(result)
         return routine
-
-    # --- flushing -----------------------------------------------------------------------------------------------------
-
-    def _settle(self) -> None:
-        """settle(values, bases, count, needed): lets go of results that nothing else refers to, views before what they
-        are views of, notes for each tensor whether it is a result that is needed, and clears all marks."""
-        routine = self._library.routine("settle", 4)
-        values, bases, count, needed = routine.parameters
-        with routine.loop(count) as index:
-            number = routine.subtract(routine.subtract(count, 1), index)
-            object_ = routine.load(routine.load(values, layout.ITEMS_WORD), number)
-            routine.store(0, needed, number)
-            with routine.when(routine.compare(object_, "!=", id(None))):
-                tensor = routine.load(object_, self._places.tensors.implementation_word)
-                is_result = routine.compare(routine.load(bases, number), ">=", 0)
-                references = routine.common_bits(routine.load(object_, 0), _LOWER_HALF)
-                is_held_here = routine.both(
-                    routine.compare(references, "==", 1), self._has_one_reference(routine, tensor)
-                )
-                is_dead = routine.both(is_result, is_held_here)
-                with routine.when(is_dead):
-                    routine.call(python_function("Py_IncRef"), id(None))
-                    routine.call(python_function("PyList_SetItem", 32), values, number, id(None))
-                with routine.when(routine.opposite(is_dead)):
-                    self._clear_bit(routine, tensor)
-                    routine.store(routine.choose(is_result, 1, 0), needed, number)
-        routine.give_back(0)
 
     def _set_bit(self, routine: Routine, tensor: Value) -> None:
         word = self._places.tensors.keys_word

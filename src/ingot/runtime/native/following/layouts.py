@@ -16,9 +16,11 @@ from ingot.runtime.native.storages import StorageLayout
 
 COUNT_WORD = 1
 """Where a tensor and a storage have the number of their references, in the lower half; confirmed below."""
+LOWER_HALF = 0xFFFFFFFF
 GETTER_SLOT_WORD, GETTER_ATTRIBUTE_WORD = 2, 3
 """Where the object that an attribute's `__get__` is has its slot, and the attribute."""
-_STORAGE_WORDS = 16
+_STORAGE_WORDS, _TENSOR_WORDS = 16, 24
+"""Words that a storage and a tensor have at least."""
 SLICE_WORD = 2
 """Where a slice has its three parts."""
 
@@ -45,6 +47,8 @@ class FollowingLayout:
     """Where a Python function has its code."""
     owner_word: int
     """Where a mode has what belongs to native code."""
+    elements_word: int
+    """Where a tensor has the number of its elements."""
     storage_object_word: int
     """Where a storage has the Python object that stands for it, once somebody has asked for one; 0 if torch does not
     keep such objects, so that a storage counts them only while they live."""
@@ -65,10 +69,10 @@ class FollowingLayout:
         words = _words(id(getter), GETTER_ATTRIBUTE_WORD + 1)
         if words[GETTER_SLOT_WORD] != id(slot) or words[GETTER_ATTRIBUTE_WORD] != id(shape):
             return None
-        code_word, owner_word = _code_word(), _owner_word()
-        if code_word is None or owner_word is None:
+        code_word, owner_word, elements_word = _code_word(), _owner_word(), _elements_word()
+        if code_word is None or owner_word is None or elements_word is None:
             return None
-        words = id(type(getter)), id(slot), code_word, owner_word, _storage_object_word()
+        words = id(type(getter)), id(slot), code_word, owner_word, elements_word, _storage_object_word()
         return cls(tensors, storages, set_excluded, *words)
 
 
@@ -80,7 +84,7 @@ def _counts_are_there() -> bool:
     for _ in range(3):
         counts = tensor._use_count(), torch._C._storage_Use_Count(storage._cdata)
         found = (_words(tensor._cdata, 2)[COUNT_WORD], _words(storage._cdata, 2)[COUNT_WORD])
-        if tuple(word & 0xFFFFFFFF for word in found) != counts:
+        if tuple(word & LOWER_HALF for word in found) != counts:
             return False
         views.append(tensor.view(3))
     return True
@@ -95,8 +99,8 @@ def _storage_object_word() -> int:
         found &= {place for place, word in enumerate(words) if word == object_}
         address = storage._cdata
         del storage
-        is_kept = _words(address, COUNT_WORD + 1)[COUNT_WORD] & 0xFFFFFFFF == 2
-        if not is_kept or _words(object_, 1)[0] & 0xFFFFFFFF != 1:
+        is_kept = _words(address, COUNT_WORD + 1)[COUNT_WORD] & LOWER_HALF == 2
+        if not is_kept or _words(object_, 1)[0] & LOWER_HALF != 1:
             return 0
     return found.pop() if len(found) == 1 else 0
 
@@ -106,6 +110,17 @@ def _owner_word() -> int | None:
     probe._native_call = owner
     words = _words(id(probe), NativeMode.__basicsize__ // 8)
     places = [place for place, word in enumerate(words) if word == id(owner)]
+    return places[0] if len(places) == 1 else None
+
+
+def _elements_word() -> int | None:
+    samples = [torch.empty(shape) for shape in ((3, 7), (2, 5, 11), (13, 1, 17))]
+    words = [_words(tensor._cdata, _TENSOR_WORDS) for tensor in samples]
+    places = [
+        place
+        for place in range(_TENSOR_WORDS)
+        if all(found[place] == tensor.numel() for found, tensor in zip(words, samples, strict=True))
+    ]
     return places[0] if len(places) == 1 else None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ingot.runtime.native.callables import _method, _new_function, new_capsule
+from ingot.runtime.native.callables import new_builtin, new_capsule
 from ingot.runtime.native.following.answering import AnsweringEmitter
 from ingot.runtime.native.following.layouts import FollowingLayout, NativeMode
 from ingot.runtime.native.following.words import (
@@ -44,18 +44,21 @@ class NativeFollowing:
 
     def __init__(self, library: Library):
         self._handle = library.address("handle")
-        self._read_settings = ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address("state_of_torch"))
-        self.settle = ctypes.PYFUNCTYPE(
-            ctypes.c_int64, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
-        )(library.address("settle"))
-        """settle(values, bases, count, needed)"""
+        self._begin = library.address("begin")
+        self.settings_seen: Callable[[], int] = new_builtin(library.address("ask_settings"), "settings")
+        """The state of torch in one word, as far as devices matter that were in use when `settings` was called last;
+        negative where no call can be followed."""
+        self.settle: Callable[[list[Any], int], bytes] = new_builtin(library.address("settle"), "settle")
+        """settle(values, bases): what is needed of the values; the others are let go."""
+        self.elements: Callable[[tuple[Any, ...]], int] = new_builtin(library.address("elements"), "elements")
+        """elements(values): how much data a call brings."""
         self._roles = (ctypes.c_int64 * (ROLE_PLACES * RoleEntry.words()))()
         self._kept: dict[int, tuple[Any, Any]] = {}
 
     def settings(self) -> int:
         """The state of torch in one word; negative where no call can be followed."""
         devices_in_use.look()
-        return self._read_settings()
+        return self.settings_seen()
 
     @property
     def roles(self) -> int:
@@ -77,29 +80,25 @@ class NativeFollowing:
 
     def attach(self, mode: NativeMode, state: CallState, fallback: Callable[..., Any]) -> None:
         """Answer the calls that a mode sees natively; those that native code does not know go to the fallback."""
-        method = _method(self._handle, "__torch_function__", "Answers a torch call of a followed function.")
-        mode._native_call = (new_capsule(state.address, None, None), state, fallback)
-        mode.__torch_function__ = _new_function(ctypes.addressof(method), mode, None)  # type: ignore[method-assign]
+        capsule = new_capsule(state.address, None, None)
+        state.begin = new_builtin(self._begin, "begin", capsule)
+        mode._native_call = (capsule, state, fallback)
+        answer = new_builtin(self._handle, "__torch_function__", mode)
+        mode.__torch_function__ = answer  # type: ignore[method-assign]
 
 
 class CallState:
     """The state of a followed call."""
+
+    begin: Callable[[int, list[Any], list[Any], int], None]
+    """begin(node, values, numbers, settings): nothing is pending; the lists are the call's from now on. The node is the
+    address of a native one, or 0 where Python takes all steps."""
 
     def __init__(self, roles: int, mode: Any):
         self._words = (ctypes.c_int64 * State.words())()
         self.address = ctypes.addressof(self._words)
         self._words[State.ROLES] = roles
         self._words[State.MODE] = id(mode)
-
-    def begin(self, node: NativeNode | None, values: list[Any], numbers: list[Any], settings: int) -> None:
-        """Nothing is pending; the lists are the call's from now on."""
-        words = self._words
-        words[State.VALUES], words[State.NUMBERS] = id(values), id(numbers)
-        words[State.SETTINGS], words[State.BYTES] = settings, 0
-        words[State.FLUSHES] += 1
-        for recent in (State.RECENT, State.RECENT_SECOND, State.RECENT_THIRD, State.RECENT_FOURTH):
-            words[recent] = 0
-        words[State.NODE] = 0 if node is None else node.address
 
     @property
     def node(self) -> int:

@@ -1,0 +1,148 @@
+"""The native routines that Python calls where a stretch of pending steps begins and where it ends.
+
+    settings()                                  torch's settings in one word; negative where nothing can be followed
+    begin(node, values, numbers, settings)      nothing is pending; the lists are the call's from now on
+    settle(values, bases)                       which tensors are still needed; lets go of those that are not
+    elements(values)                            how many elements the tensors in a tuple have, and those in its lists
+
+They are builtins, since a followed call makes several of these calls and ctypes takes longer than they do.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ingot.runtime.native import layout
+from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.following.layouts import COUNT_WORD, LOWER_HALF, FollowingLayout
+from ingot.runtime.native.following.words import State
+from ingot.runtime.native.routines import Condition, Library, Routine, Value
+
+MOST_VALUES = 4096
+"""Tensors that may be pending; one step more may bring as many again."""
+
+
+class BoundaryEmitter:
+    """Writes these routines into a library."""
+
+    def __init__(self, library: Library, places: FollowingLayout, bit: int):
+        self._library = library
+        self._places = places
+        self._bit = bit
+
+    def emit(self, state_of_torch: Routine) -> None:
+        """Write `ask_settings`, `begin`, `settle` and `elements`."""
+        self._settings(state_of_torch)
+        self._elements()
+        self._begin()
+        self._settle()
+
+    def _settings(self, state_of_torch: Routine) -> None:
+        routine = self._library.routine("ask_settings", 4)
+        word = routine.call(state_of_torch)
+        routine.give_back(routine.call(python_function("PyLong_FromLongLong"), word))
+
+    def _begin(self) -> None:
+        """`self` is a capsule with the state of a call. FLUSHES counts on, whatever else begins anew."""
+        routine = self._library.routine("begin", 4)
+        self_, arguments, _, _ = routine.parameters
+        state = routine.call(python_function("PyCapsule_GetPointer"), self_, 0)
+        as_word = python_function("PyLong_AsLongLong")
+        for word, place in ((State.VALUES, 1), (State.NUMBERS, 2)):
+            routine.store(routine.load(arguments, place), state, word)
+        routine.store(routine.call(as_word, routine.load(arguments, 3)), state, State.SETTINGS)
+        for word in (State.BYTES, State.RECENT, State.RECENT_SECOND, State.RECENT_THIRD, State.RECENT_FOURTH):
+            routine.store(0, state, word)
+        routine.increase(1, state, State.FLUSHES)
+        routine.store(routine.call(as_word, routine.load(arguments, 0)), state, State.NODE)
+        routine.give_back(self._nothing(routine))
+
+    def _settle(self) -> None:
+        """Lets go of results that nothing else refers to, views before what they are views of, and clears all marks.
+        Gives a word for each tensor, in bytes: 1 if it is a result that is needed."""
+        routine = self._library.routine("settle", 4)
+        _, arguments, _, _ = routine.parameters
+        values = routine.load(arguments)
+        bases = routine.call(python_function("PyLong_AsLongLong"), routine.load(arguments, 1))
+        count = routine.load(values, layout.LENGTH_WORD)
+        result = routine.call(python_function("PyBytes_FromStringAndSize"), 0, routine.multiply(count, 8))
+        with routine.when(routine.compare(result, "==", 0)):
+            routine.give_back(0)
+        needed = routine.call(python_function("PyBytes_AsString"), result)
+        with routine.loop(count) as index:
+            number = routine.subtract(routine.subtract(count, 1), index)
+            object_ = routine.load(routine.load(values, layout.ITEMS_WORD), number)
+            routine.store(0, needed, number)
+            with routine.when(routine.compare(object_, "!=", id(None))):
+                self._settle_one(routine, values, number, object_, routine.load(bases, number), needed)
+        routine.give_back(result)
+
+    def _settle_one(
+        self, routine: Routine, values: Value, number: Value, object_: Value, base: Value, needed: Value
+    ) -> None:
+        tensor = routine.load(object_, self._places.tensors.implementation_word)
+        is_result = routine.compare(base, ">=", 0)
+        is_dead = routine.both(is_result, is_held_once(routine, object_, tensor))
+        with routine.when(is_dead):
+            routine.call(python_function("Py_IncRef"), id(None))
+            routine.call(python_function("PyList_SetItem", 32), values, number, id(None))
+        with routine.when(routine.opposite(is_dead)):
+            word = self._places.tensors.keys_word
+            routine.store(routine.common_bits(routine.load(tensor, word), ~self._bit), tensor, word)
+            routine.store(routine.choose(is_result, 1, 0), needed, number)
+
+    def _elements(self) -> None:
+        within = self._elements_within(self._elements_of())
+        routine = self._library.routine("elements", 4)
+        _, arguments, _, _ = routine.parameters
+        count = routine.call(within, routine.load(arguments))
+        routine.give_back(routine.call(python_function("PyLong_FromLongLong"), count))
+
+    def _elements_of(self) -> Routine:
+        """elements_of(object): the elements of a tensor, 0 for anything else; others may notice being asked."""
+        routine = self._library.routine("elements_of", 1)
+        (object_,) = routine.parameters
+        kind = routine.load(object_, layout.TYPE_WORD)
+        is_tensor = routine.either(
+            routine.compare(kind, "==", id(torch.Tensor)), routine.compare(kind, "==", id(torch.nn.Parameter))
+        )
+        with routine.when(is_tensor):
+            tensor = routine.load(object_, self._places.tensors.implementation_word)
+            routine.give_back(routine.load(tensor, self._places.elements_word))
+        routine.give_back(0)
+        return routine
+
+    def _elements_within(self, elements_of: Routine) -> Routine:
+        """elements_within(tuple): the sum over its items; lists and tuples among them are looked into once."""
+        routine = self._library.routine("elements_within", 1)
+        (values,) = routine.parameters
+        total = routine.stack(1)
+        routine.store(0, total)
+        with routine.loop(routine.load(values, layout.LENGTH_WORD)) as index:
+            object_ = routine.load(values, routine.add(index, layout.ITEMS_WORD))
+            kind = routine.load(object_, layout.TYPE_WORD)
+            is_list = routine.compare(kind, "==", id(list))
+            with routine.when(routine.either(is_list, routine.compare(kind, "==", id(tuple)))):
+                inline = routine.add(object_, layout.ITEMS_WORD * 8)
+                items = routine.choose(is_list, routine.load(inline), inline)
+                with routine.loop(routine.load(object_, layout.LENGTH_WORD)) as part:
+                    routine.increase(routine.call(elements_of, routine.load(items, part)), total)
+            routine.increase(routine.call(elements_of, object_), total)
+        routine.give_back(routine.load(total))
+        return routine
+
+    def _nothing(self, routine: Routine) -> int:
+        routine.call(python_function("Py_IncRef"), id(None))
+        return id(None)
+
+
+def has_one_reference(routine: Routine, counted: Value) -> Condition:
+    """Whether one of torch's objects is held once."""
+    references = routine.common_bits(routine.load(counted, COUNT_WORD), LOWER_HALF)
+    return routine.compare(references, "==", 1)
+
+
+def is_held_once(routine: Routine, object_: Value, tensor: Value) -> Condition:
+    """Whether a tensor is held by one Python reference, and by no other C++ object."""
+    references = routine.common_bits(routine.load(object_, 0), LOWER_HALF)
+    return routine.both(routine.compare(references, "==", 1), has_one_reference(routine, tensor))
