@@ -92,12 +92,10 @@ def _same_tensors(found: torch.Tensor, expected: torch.Tensor, where: str) -> No
 
 
 def nothing_is_left() -> None:
-    """No mode, no patched question, no call that is still followed."""
-    from ingot.frontend.jit.follow import visibility
+    """No mode, no call that is still followed."""
     from ingot.frontend.jit.follow.following import ACTIVE
 
     gc.collect()
     assert torch._C._len_torch_function_stack() == 0
     assert torch._C._len_torch_dispatch_stack() == 0
     assert not ACTIVE
-    assert torch.overrides.has_torch_function is visibility._ask

@@ -22,7 +22,6 @@ _PROGRAM = """
     from torch.utils import _python_dispatch
     import ingot
     from ingot.frontend.jit.autotune import eager_comparison
-    from ingot.frontend.jit.follow import visibility
     from ingot.frontend.jit.follow.following import ACTIVE
 
     eager_comparison.ROUNDS = 0
@@ -34,7 +33,6 @@ _PROGRAM = """
         return (
             torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack(), flags, sys.getprofile(),
             torch._C._is_torch_function_enabled(), torch.is_grad_enabled(), len(ACTIVE),
-            torch.overrides.has_torch_function is visibility._ask,
             str(torch._C._dispatch_tls_local_include_set()), str(torch._C._dispatch_tls_local_exclude_set()),
         )
 

@@ -195,7 +195,7 @@ def _armed() -> tuple[Trap, NativeFollowing] | None:
     """The trap, with every reader of a pending tensor sent to the call it is pending in, and the native routines."""
     if not _ARMED:
         found = trap()
-        native = None if found is None else native_following(int(found.key), found.bit)
+        native = None if found is None else native_following(int(found.key), found.bit, Following)
         if found is None or native is None:
             _ARMED.append(None)
         else:

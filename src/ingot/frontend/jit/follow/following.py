@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import sys
 import threading
+import types
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +23,7 @@ from torch.autograd import forward_ad
 
 from ingot.frontend.jit.arguments.tensors import refused_tensor
 from ingot.frontend.jit.follow import metadata_rules
-from ingot.frontend.jit.follow.functions import Role, may_write, role_of
+from ingot.frontend.jit.follow.functions import Role, is_quiet, may_write, role_of
 from ingot.frontend.jit.follow.live_functions import live
 from ingot.frontend.jit.follow.native_steps import give_role, native_step
 from ingot.frontend.jit.follow.observing import observe
@@ -30,6 +31,7 @@ from ingot.frontend.jit.follow.outside import Outside, is_anything_around
 from ingot.frontend.jit.follow.pending import Pending
 from ingot.frontend.jit.follow.steps import Metadata, Node, Outcome, Skeletons, Unknown, Wait
 from ingot.frontend.jit.follow.trap import Trap
+from ingot.runtime.native.following import words
 from ingot.runtime.native.following.answering import MOST_BYTES
 from ingot.runtime.native.following.boundaries import MOST_VALUES
 from ingot.runtime.native.following.layouts import NativeMode
@@ -59,7 +61,7 @@ class Following(NativeMode):
         self._lock = threading.RLock()
         self._state: State | None = None
         self._settings = -1
-        self._call = CallState(native.roles, self)
+        self._call = CallState(native.roles, self, partial(_is_quiet, native))
         self._has_begun = False
         """Whether what writes tensors from outside may have begun to do so."""
         self.is_busy = False
@@ -323,6 +325,13 @@ class Following(NativeMode):
                 self._has_begun = True
                 segment.run(*given)
         self.is_busy |= recorded.python_calls != before
+
+
+def _is_quiet(native: NativeFollowing, frame: types.FrameType) -> bool:
+    """Whether the code that asks if a mode watches is told of none; native code knows it from now on."""
+    found = is_quiet(frame.f_code, frame.f_globals.get("__name__") or "")
+    native.give_role(frame.f_code, words.Role.QUIET if found else words.Role.LOUD)
+    return found
 
 
 @cache

@@ -43,6 +43,25 @@ _PYTHON_METHODS = (
 _OPAQUE = ("multi_head_attention_forward",)
 """Written in Python, but PyTorch takes another way through them where a mode watches."""
 
+_QUIET_MODULES = (
+    *("torch.nn.modules.transformer", "torch.nn.modules.activation"),
+    *_PYTHON_MODULES,
+)
+"""Modules whose functions compute the same, or the right thing, where they are told of no mode."""
+_OPERATOR = "_handle_torch_function_and_wrap_type_error_to_not_implemented"
+"""What makes operators of functions in torch._tensor; what it makes asks first."""
+
+
+def is_quiet(code: types.CodeType, module: str) -> bool:
+    """Whether code that asks if a mode watches is told of none: what it does then is followed, piece by piece. Code
+    outside of torch must not notice; code of torch that is not known here may look at memory unseen."""
+    if module.partition(".")[0] != "torch":
+        return True
+    if module == "torch._tensor":
+        return code.co_name in _PYTHON_METHODS or code.co_qualname.startswith(_OPERATOR)
+    return module in _QUIET_MODULES and code.co_name not in _OPAQUE
+
+
 _METADATA = frozenset(
     found
     for name in (*_METADATA_METHODS, *_METADATA_ATTRIBUTES)

@@ -46,4 +46,3 @@ def _end(following: Following) -> None:
     following.flush()
     with contextlib.suppress(ValueError):
         ACTIVE.remove(following)
-    visibility.restore()

@@ -1,36 +1,20 @@
-"""Hiding the function mode from modules that look for one.
+"""Which calls are being followed, and what of torch must not notice.
 
 `nn.TransformerEncoder`, its layer and `nn.MultiheadAttention` ask `torch.overrides.has_torch_function` and take another
-way where a mode is active, with other results. While calls are followed, the question is answered as if they were not.
-Everything else in torch asks under a name of its own, and is answered as always.
+way where a mode is active, with other results; so may the user's code. They are told of no mode. Python functions of
+torch that ask are told of none either, and run as they are: what they are made of is followed. All others are told, and
+hand the whole call to the mode.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from typing import Any
-
-import torch
-from torch import overrides
 
 from ingot.frontend.jit.follow.following import ACTIVE, Following
 from ingot.frontend.jit.follow.unseen import watch
 
-_ask = overrides.has_torch_function
 _threads: dict[Following, int] = {}
 """Which thread a call is followed on."""
-
-
-def _ask_unseen(relevant_args: Iterable[Any]) -> bool:
-    count = torch._C._len_torch_function_stack()
-    if count != 1 or not isinstance(torch._C._get_function_stack_at(0), Following):
-        return _ask(relevant_args)
-    mode = torch._C._pop_torch_function_stack()
-    try:
-        return _ask(relevant_args)
-    finally:
-        torch._C._push_on_torch_function_stack(mode)
 
 
 def _flush_all() -> None:
@@ -47,21 +31,12 @@ def begin(following: Following) -> None:
     """A call is followed from now on."""
     _threads[following] = threading.get_ident()
     ACTIVE.append(following)
-    if overrides.has_torch_function is _ask:  # nobody else has put something there
-        overrides.has_torch_function = _ask_unseen
 
 
 def end(following: Following) -> None:
     """A call is not followed any more."""
     ACTIVE.remove(following)
     _threads.pop(following, None)
-    restore()
-
-
-def restore() -> None:
-    """Answer the question as always where no call is followed."""
-    if not ACTIVE and overrides.has_torch_function is _ask_unseen:
-        overrides.has_torch_function = _ask
 
 
 def of_this_thread() -> list[Following]:

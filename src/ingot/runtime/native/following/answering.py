@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.following.boundaries import MOST_VALUES, BoundaryEmitter, has_one_reference, is_held_once
+from ingot.runtime.native.following.intercepting import RAISED, InterceptingEmitter, ModeStack
 from ingot.runtime.native.following.layouts import (
     COUNT_WORD,
     GETTER_ATTRIBUTE_WORD,
@@ -40,8 +41,6 @@ from ingot.runtime.native.prototypes import PROTOTYPE_BYTES
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.settings import WATCHED, Settings, emit_settings
 
-_RAISED = 1
-"""What stands for an exception where 0 means that Python has to look at a call."""
 _LEVEL, _NO_LEVEL = sys.intern("_current_level"), -1
 """What torch.autograd.forward_ad holds outside of forward gradients: a small int, of which there is one."""
 MOST_BYTES = 1 << 29
@@ -59,6 +58,7 @@ class AnsweringEmitter:
         modes: Modes,
         settings: Settings,
         memory: Pool,
+        stack: ModeStack,
         key: int,
         bit: int,
     ):
@@ -68,6 +68,7 @@ class AnsweringEmitter:
         self._modes = modes
         self._settings = settings
         self._memory = memory
+        self._stack = stack
         self._key = key
         self._bit = bit
 
@@ -78,7 +79,9 @@ class AnsweringEmitter:
         are_written = self._are_written(self._is_unwritten())
         take = self._take_step(self._make_shells(), self._view(), self._note_found())
         operate = self._operate(settings, fits, take)
-        self._handle(self._answer(self._role_of(), are_written, operate, self._call_stand_in()))
+        role_of = self._role_of()
+        self._handle(self._answer(role_of, are_written, operate, self._call_stand_in()))
+        InterceptingEmitter(self._library, self._places, self._stack).emit(are_written, operate, role_of)
         BoundaryEmitter(self._library, self._places, self._bit).emit(settings)
 
     def _state_of_torch(self, settings: Routine) -> Routine:
@@ -100,6 +103,7 @@ class AnsweringEmitter:
     def _handle(self, answer: Routine) -> None:
         """handle(self, arguments, count, keywords): what Python calls; `self` is the mode, in which a tuple lies: the
         state, its owner and the fallback."""
+        are_plain_classes = self._are_plain_classes()
         routine = self._library.routine("handle", 4)
         mode, arguments, count, names = routine.parameters
         self_ = routine.load(mode, self._places.owner_word)
@@ -113,14 +117,30 @@ class AnsweringEmitter:
         is_plain = routine.both(routine.compare(count, ">=", 3), routine.compare(names, "==", 0))
         with routine.when(is_plain):
             passed = routine.load(arguments, 2)
-            with routine.when(routine.compare(routine.load(passed, layout.TYPE_WORD), "==", id(tuple))):
+            is_tuple = routine.compare(routine.load(passed, layout.TYPE_WORD), "==", id(tuple))
+            are_plain = routine.compare(routine.call(are_plain_classes, routine.load(arguments, 1)), "!=", 0)
+            with routine.when(routine.both(is_tuple, are_plain)):
                 result = routine.call(answer, state, routine.load(arguments, 0), passed, routine.load(given))
-                with routine.when(routine.compare(result, "==", _RAISED)):
+                with routine.when(routine.compare(result, "==", RAISED)):
                     routine.give_back(0)
                 with routine.when(routine.compare(result, "!=", 0)):
                     routine.give_back(result)
         fallback = routine.load(self_, layout.ITEMS_WORD + 2)
         routine.give_back(routine.call(python_function("PyObject_Vectorcall"), fallback, arguments, count, names))
+
+    def _are_plain_classes(self) -> Routine:
+        """are_plain_classes(classes): whether none of the tensors' classes has a `__torch_function__` of its own."""
+        routine = self._library.routine("are_plain_classes", 1)
+        (classes,) = routine.parameters
+        with routine.when(routine.compare(routine.load(classes, layout.TYPE_WORD), "!=", id(tuple))):
+            routine.give_back(0)
+        with routine.loop(routine.load(classes, layout.LENGTH_WORD)) as index:
+            class_ = routine.load(classes, routine.add(index, layout.ITEMS_WORD))
+            is_other = routine.compare(class_, "!=", id(torch.Tensor))
+            with routine.when(routine.both(is_other, routine.compare(class_, "!=", id(torch.nn.Parameter)))):
+                routine.give_back(0)
+        routine.give_back(1)
+        return routine
 
     def _answer(self, role_of: Routine, are_written: Routine, operate: Routine, call_stand_in: Routine) -> Routine:
         """answer(state, function, arguments, keywords): the result; 0 where Python has to look at the call."""
@@ -176,7 +196,7 @@ class AnsweringEmitter:
     def _called(self, routine: Routine, function: Value, arguments: Value, keywords: Value) -> Value:
         """The result of a Python call, or the word for an exception."""
         result = routine.call(python_function("PyObject_Call"), function, arguments, keywords)
-        return routine.choose(routine.compare(result, "==", 0), _RAISED, result)
+        return routine.choose(routine.compare(result, "==", 0), RAISED, result)
 
     def _call_stand_in(self) -> Routine:
         """call_stand_in(state, function, arguments, keywords): calls it with the mode on."""
@@ -185,7 +205,7 @@ class AnsweringEmitter:
         call = python_function("PyObject_CallOneArg")
         nothing = routine.call(call, id(torch._C._push_on_torch_function_stack), routine.load(state, State.MODE))
         with routine.when(routine.compare(nothing, "==", 0)):
-            routine.give_back(_RAISED)
+            routine.give_back(RAISED)
         routine.call(python_function("Py_DecRef"), nothing)
         result = routine.call(python_function("PyObject_Call"), function, arguments, keywords)
         kept = routine.stack(3)
@@ -199,7 +219,7 @@ class AnsweringEmitter:
             routine.call(
                 python_function("PyErr_Restore"), routine.load(kept), routine.load(kept, 1), routine.load(kept, 2)
             )
-            routine.give_back(_RAISED)
+            routine.give_back(RAISED)
         routine.give_back(result)
         return routine
 
@@ -383,7 +403,7 @@ class AnsweringEmitter:
         with routine.loop(count) as index:
             shell = routine.call(make_shell, state, step, routine.load(prototypes, index))
             with routine.when(routine.compare(shell, "==", 0)):
-                routine.give_back(_RAISED)
+                routine.give_back(RAISED)
             self._set_bit(routine, routine.load(shell, self._places.tensors.implementation_word))
             routine.call(python_function("PyList_Append", 32), values, shell)
             routine.store(shell, made, index)
@@ -400,7 +420,7 @@ class AnsweringEmitter:
             with routine.when(routine.compare(container, "==", kind)):
                 result = routine.call(python_function(create), count)
                 with routine.when(routine.compare(result, "==", 0)):
-                    routine.give_back(_RAISED)
+                    routine.give_back(RAISED)
                 with routine.loop(count) as index:
                     routine.call(python_function(put, 32), result, index, routine.load(made, index))
                 routine.give_back(result)
@@ -448,7 +468,7 @@ class AnsweringEmitter:
         result = routine.call(python_function("PyObject_Call"), function, arguments, keywords)
         routine.call(self._places.set_excluded, self._key, 0)
         with routine.when(routine.compare(result, "==", 0)):
-            routine.give_back(_RAISED)
+            routine.give_back(RAISED)
         is_other = routine.compare(routine.load(state, State.FLUSHES), "!=", before)
         items, count = routine.stack(1), routine.load(step, Step.RESULTS)
         container = routine.load(step, Step.CONTAINER)

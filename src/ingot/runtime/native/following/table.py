@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ import torch
 
 from ingot.runtime.native.callables import new_builtin, new_capsule
 from ingot.runtime.native.following.answering import AnsweringEmitter
+from ingot.runtime.native.following.intercepting import ModeStack
+from ingot.runtime.native.following.interception import Interception, can_intercept
 from ingot.runtime.native.following.layouts import FollowingLayout, NativeMode
 from ingot.runtime.native.following.words import (
     ROLE_PLACES,
@@ -42,7 +45,8 @@ Words = tuple[int, int, int]
 class NativeFollowing:
     """The routines of this process, compiled, and the roles of functions. There is one: `native_following()`."""
 
-    def __init__(self, library: Library):
+    def __init__(self, library: Library, mode_class: type):
+        self._interception = Interception(library, mode_class)
         self._handle = library.address("handle")
         self._begin = library.address("begin")
         self.settings_seen: Callable[[], int] = new_builtin(library.address("ask_settings"), "settings")
@@ -76,7 +80,9 @@ class NativeFollowing:
                 self._roles[place + RoleEntry.STAND_IN] = id(stand_in)
                 self._roles[place + RoleEntry.CODE] = id(getattr(key, "__code__", None))
                 self._roles[place + RoleEntry.KEY] = id(key)
-                return
+                break
+        if role in (Role.METADATA, Role.NOW, Role.OPERATION, Role.VIEW):
+            self._interception.take(key, role)
 
     def attach(self, mode: NativeMode, state: CallState, fallback: Callable[..., Any]) -> None:
         """Answer the calls that a mode sees natively; those that native code does not know go to the fallback."""
@@ -94,11 +100,14 @@ class CallState:
     """begin(node, values, numbers, settings): nothing is pending; the lists are the call's from now on. The node is the
     address of a native one, or 0 where Python takes all steps."""
 
-    def __init__(self, roles: int, mode: Any):
+    def __init__(self, roles: int, mode: Any, classify: Callable[[types.FrameType], bool]):
+        """`classify(frame)` says whether code that asks for modes is to be told of none."""
+        self._classify = classify
         self._words = (ctypes.c_int64 * State.words())()
         self.address = ctypes.addressof(self._words)
         self._words[State.ROLES] = roles
         self._words[State.MODE] = id(mode)
+        self._words[State.CLASSIFY] = id(classify)
 
     @property
     def node(self) -> int:
@@ -237,23 +246,25 @@ def _bits(value: float) -> int:
 _made: dict[int, NativeFollowing | None] = {}
 
 
-def native_following(key: int, bit: int) -> NativeFollowing | None:
-    """The routines for a trap's key and bit, compiled at first use; None where something is not as they need it."""
+def native_following(key: int, bit: int, mode_class: type) -> NativeFollowing | None:
+    """The routines for a trap's key and bit, and modes of one class, compiled at first use; None where something is not
+    as they need it."""
     if key not in _made:
-        _made[key] = _compile(key, bit)
+        _made[key] = _compile(key, bit, mode_class)
     return _made[key]
 
 
-def _compile(key: int, bit: int) -> NativeFollowing | None:
-    places, found, modes, settings, memory = _parts()
-    if places is None or found is None or modes is None or settings is None or memory is None:
+def _compile(key: int, bit: int, mode_class: type) -> NativeFollowing | None:
+    parts = _parts()
+    if any(part is None for part in parts) or not can_intercept():
         return None
+    places, found, modes, settings, memory, stack = parts
     library = Library()
-    AnsweringEmitter(library, places, found, modes, settings, memory, key, bit).emit()
+    AnsweringEmitter(library, places, found, modes, settings, memory, stack, key, bit).emit()
     library.compile()
-    return NativeFollowing(library)
+    return NativeFollowing(library, mode_class)
 
 
 @once
-def _parts() -> tuple[Any, Any, Any, Any, Any]:
-    return FollowingLayout.find(), launcher(), Modes.find(), Settings.find(), pool()
+def _parts() -> tuple[Any, Any, Any, Any, Any, Any]:
+    return FollowingLayout.find(), launcher(), Modes.find(), Settings.find(), pool(), ModeStack.find()

@@ -39,6 +39,8 @@ class State(Words):
     """The table of functions' roles."""
     MODE = auto()
     """The function mode."""
+    CLASSIFY = auto()
+    """The Python function that says which code is to be told of no mode."""
     RECENT = auto()
     """The shells made last, by their numbers and 1; 0 for none. Four words, the newest first."""
     RECENT_SECOND = auto()
@@ -60,11 +62,15 @@ class Role(Words):
     """Calls it if all tensors among its arguments are written, else compares it with the steps."""
     PYTHON = auto()
     """Calls the function that stands in for it, with the mode on."""
+    QUIET = auto()
+    """Code that is to be told of no mode."""
+    LOUD = auto()
+    """Code that is to be told."""
 
 
 class RoleEntry(Words):
     KEY = auto()
-    """The function, or the attribute whose getter it is."""
+    """The function, or the attribute whose getter it is, or code."""
     ROLE = auto()
     STAND_IN = auto()
     CODE = auto()

@@ -1,0 +1,337 @@
+"""The native routines that stand before functions of torch while a call is followed.
+
+torch tells a function mode of every call, at a price: it parses the arguments, looks the function and the mode up by
+their names and takes the mode off its stack, which takes longer than answering. These routines come first:
+
+    call_N, bare_N, getter_N    the functions that slot N says, of the C signatures that torch's functions have
+    subscript                   tensor[index]
+    ask_one, ask_all, ask_many  torch's question whether a mode watches, which Python functions of torch ask first
+
+Where no call is followed, or the answer is not known natively, the original runs as it always does. A call is followed
+if its mode is the only one of this thread and is not switched off.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from enum import auto
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ingot.runtime.native import layout
+from ingot.runtime.native.addresses import python_function, torch_function
+from ingot.runtime.native.following.layouts import FollowingLayout
+from ingot.runtime.native.following.words import Role, RoleEntry, State, Words
+from ingot.runtime.native.routines import Condition, Foreign, Library, Routine, Value
+
+RAISED = 1
+"""What stands for an exception where 0 means that native code has no answer."""
+_PLAIN = 2
+"""What stands for a call that PyTorch makes as if no mode were there."""
+_ON, _ALL_OFF = 0, 2
+"""States of torch's function modes."""
+CALLS, BARES, GETTERS = 192, 24, 24
+"""How many functions of each signature can be intercepted."""
+SLOTS = CALLS + BARES + GETTERS + 1
+"""The last one is that of tensor[index]."""
+
+
+class Slot(Words):
+    KEY = auto()
+    """The function that torch would tell the mode of."""
+    ROLE = auto()
+    ORIGINAL = auto()
+    """Where its code is."""
+    FORM = auto()
+    """How arguments come."""
+
+
+class Form(Words):
+    TUPLE = auto()
+    """In a tuple."""
+    METHOD = auto()
+    """The first one by itself, the others in a tuple, if there are any."""
+    PAIR = auto()
+    """Two."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModeStack:
+    """torch's functions about the function modes of this thread."""
+
+    length: Foreign
+    at: Foreign
+    """The address of a shared pointer to what holds a mode."""
+    state: Foreign
+    set_state: Foreign
+    skips_next: Foreign | None
+    """Whether the next call is kept from modes, where this version of torch can be told so."""
+
+    @classmethod
+    def find(cls) -> ModeStack | None:
+        """All of them; None where this version of torch lacks one."""
+        names = (
+            ("9stack_lenEv", 64),
+            ("12get_stack_atEl", 64),
+            ("18get_disabled_stateEv", 8),
+            ("18set_disabled_stateENS0_26TorchFunctionDisabledStateE", 64),
+        )
+        prefix = "_ZN2at4impl22PythonTorchFunctionTLS"
+        found = [torch_function("torch_cpu", f"{prefix}{name}", bits) for name, bits in names]
+        if any(one is None for one in found):
+            return None
+        made = cls(*found, torch_function("torch_cpu", f"{prefix}14peek_skip_nextEv", 8))  # type: ignore[arg-type]
+        return made if made._holds_modes() else None
+
+    def _holds_modes(self) -> bool:
+        """Whether a mode is found where it is expected."""
+        length = ctypes.CFUNCTYPE(ctypes.c_int64)(self.length.address)
+        at = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_int64)(self.at.address)
+        with TorchFunctionMode() as mode:
+            holder = ctypes.c_uint64.from_address(at(length() - 1)).value
+            return ctypes.c_uint64.from_address(holder).value == id(mode)
+
+
+class InterceptingEmitter:
+    """Writes these routines into a library."""
+
+    def __init__(self, library: Library, places: FollowingLayout, stack: ModeStack):
+        self._library = library
+        self._places = places
+        self._stack = stack
+        self._mode_class = library.memory("mode_class", 1)
+        self._originals = library.memory("questions", 3)
+        self._slots = library.memory("slots", SLOTS * Slot.words())
+
+    def emit(self, are_written: Routine, operate: Routine, role_of: Routine) -> None:
+        """Write all routines, and `mode_class`, `questions` and `slots`, which tell where Python writes."""
+        for name, address in (
+            ("mode_class_address", self._mode_class),
+            ("questions_address", self._originals),
+            ("slots_address", self._slots),
+        ):
+            self._library.routine(name, 0).give_back(address)
+        followed, is_plain = self._followed(), self._is_plain()
+        self._functions(self._intercept(followed, is_plain, are_written, operate), self._read(followed))
+        self._questions(followed, self._is_quiet(role_of), is_plain)
+
+    def _followed(self) -> Routine:
+        """followed(): the state of the call that this thread follows; 0 if there is none, or not that alone."""
+        routine = self._library.routine("followed", 0)
+        is_alone = routine.compare(routine.call(self._stack.length), "==", 1)
+        is_on = routine.compare(routine.call(self._stack.state), "==", _ON)
+        with routine.when(routine.opposite(routine.both(is_alone, is_on))):
+            routine.give_back(0)
+        if self._stack.skips_next is not None:
+            with routine.when(routine.compare(routine.call(self._stack.skips_next), "!=", 0)):
+                routine.give_back(0)
+        mode = routine.load(routine.load(routine.call(self._stack.at, 0)))
+        is_ours = routine.compare(routine.load(mode, layout.TYPE_WORD), "==", routine.load(self._mode_class))
+        with routine.when(routine.opposite(is_ours)):
+            routine.give_back(0)
+        owner = routine.load(mode, self._places.owner_word)
+        capsule = routine.load(owner, layout.ITEMS_WORD)
+        routine.give_back(routine.call(python_function("PyCapsule_GetPointer"), capsule, 0))
+        return routine
+
+    # --- functions ----------------------------------------------------------------------------------------------------
+
+    def _functions(self, intercept: Routine, read: Routine) -> None:
+        """The functions that stand in for torch's, one for each slot."""
+        number = 0
+        for name, count in (("call", CALLS), ("bare", BARES), ("getter", GETTERS)):
+            for index in range(count):
+                routine = self._library.routine(f"{name}_{index}", 3 if name == "call" else 2)
+                slot = routine.add(self._slots, number * Slot.words() * 8)
+                if name == "call":
+                    routine.give_back(routine.call(intercept, *routine.parameters, slot))
+                elif name == "bare":
+                    routine.give_back(routine.call(intercept, routine.parameters[0], 0, 0, slot))
+                else:
+                    routine.give_back(routine.call(read, *routine.parameters, slot))
+                number += 1
+        routine = self._library.routine("subscript", 2)
+        slot = routine.add(self._slots, number * Slot.words() * 8)
+        routine.give_back(routine.call(intercept, *routine.parameters, 0, slot))
+
+    def _read(self, followed: Routine) -> Routine:
+        """read(self, closure, slot): an attribute that tells nothing of memory."""
+        routine = self._library.routine("read", 3)
+        self_, closure, slot = routine.parameters
+        original = routine.load(slot, Slot.ORIGINAL)
+        with routine.when(routine.compare(routine.call(followed), "==", 0)):
+            routine.give_back(routine.call(original, self_, closure))
+        with routine.when(routine.opposite(self._is_tensor(routine, self_))):
+            routine.give_back(routine.call(original, self_, closure))
+        routine.call(self._stack.set_state, _ALL_OFF)
+        result = routine.call(original, self_, closure)
+        routine.call(self._stack.set_state, _ON)
+        routine.give_back(result)
+        return routine
+
+    def _intercept(self, followed: Routine, is_plain: Routine, are_written: Routine, operate: Routine) -> Routine:
+        """intercept(self, arguments, keywords, slot): the result of a call."""
+        answer, whole = self._answer(is_plain, are_written, operate), self._whole_arguments()
+        routine = self._library.routine("intercept", 4)
+        self_, arguments, keywords, slot = routine.parameters
+        original, state = routine.load(slot, Slot.ORIGINAL), routine.call(followed)
+        with routine.when(routine.compare(state, "==", 0)):
+            routine.give_back(routine.call(original, self_, arguments, keywords))
+        passed = routine.call(whole, self_, arguments, routine.load(slot, Slot.FORM))
+        with routine.when(routine.compare(passed, "==", 0)):
+            routine.give_back(0)
+        routine.call(self._stack.set_state, _ALL_OFF)
+        cell = routine.stack(1)
+        routine.store(routine.call(answer, state, slot, passed, keywords), cell)
+        runs_plain = routine.compare(routine.load(cell), "==", _PLAIN)
+        with routine.when(runs_plain):
+            routine.store(routine.call(original, self_, arguments, keywords), cell)
+        routine.call(self._stack.set_state, _ON)
+        routine.call(python_function("Py_DecRef"), passed)
+        with routine.when(runs_plain):
+            routine.give_back(routine.load(cell))
+        result = routine.load(cell)
+        with routine.when(routine.compare(result, "==", RAISED)):
+            routine.give_back(0)
+        with routine.when(routine.compare(result, "!=", 0)):
+            routine.give_back(result)
+        routine.give_back(routine.call(original, self_, arguments, keywords))  # torch tells the mode
+        return routine
+
+    def _answer(self, is_plain: Routine, are_written: Routine, operate: Routine) -> Routine:
+        """answer_early(state, slot, arguments, keywords): the result, or one of the words for other ways."""
+        routine = self._library.routine("answer_early", 4)
+        state, slot, arguments, keywords = routine.parameters
+        role, key = routine.load(slot, Slot.ROLE), routine.load(slot, Slot.KEY)
+        with routine.when(routine.compare(role, "==", Role.METADATA)):
+            with routine.loop(routine.load(arguments, layout.LENGTH_WORD)) as index:
+                one = routine.call(is_plain, routine.load(arguments, routine.add(index, layout.ITEMS_WORD)))
+                with routine.when(routine.compare(one, "==", 0)):
+                    routine.give_back(0)
+            routine.give_back(_PLAIN)
+        is_either = routine.either(routine.compare(role, "==", Role.NOW), routine.compare(role, "==", Role.VIEW))
+        with routine.when(is_either):
+            is_free = routine.call(are_written, arguments, keywords)
+            with routine.when(routine.compare(is_free, "!=", 0)):
+                routine.give_back(_PLAIN)
+        with routine.when(routine.compare(role, "==", Role.NOW)):
+            routine.give_back(0)
+        routine.give_back(routine.call(operate, state, key, key, arguments, keywords))
+        return routine
+
+    def _whole_arguments(self) -> Routine:
+        """whole_arguments(self, arguments, form): all of them in one tuple, as torch tells modes."""
+        routine = self._library.routine("whole_arguments", 3)
+        self_, arguments, form = routine.parameters
+        with routine.when(routine.compare(form, "==", Form.TUPLE)):
+            routine.call(python_function("Py_IncRef"), arguments)
+            routine.give_back(arguments)
+        count, cell = routine.stack(1), routine.stack(1)
+        items = routine.stack(1)
+        routine.store(0, count)
+        routine.store(arguments, cell)
+        routine.store(routine.add(arguments, layout.ITEMS_WORD * 8), items)
+        is_pair = routine.compare(form, "==", Form.PAIR)
+        with routine.when(is_pair):
+            routine.store(1, count)
+            routine.store(cell, items)
+        has_more = routine.compare(arguments, "!=", 0)
+        with routine.when(routine.both(routine.opposite(is_pair), has_more)):
+            routine.store(routine.load(arguments, layout.LENGTH_WORD), count)
+        made = routine.call(python_function("PyTuple_New"), routine.add(routine.load(count), 1))
+        with routine.when(routine.compare(made, "==", 0)):
+            routine.give_back(0)
+        routine.call(python_function("Py_IncRef"), self_)
+        routine.store(self_, made, layout.ITEMS_WORD)
+        with routine.loop(routine.load(count)) as index:
+            item = routine.load(routine.load(items), index)
+            routine.call(python_function("Py_IncRef"), item)
+            routine.store(item, made, routine.add(index, layout.ITEMS_WORD + 1))
+        routine.give_back(made)
+        return routine
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    def _questions(self, followed: Routine, is_quiet: Routine, is_plain: Routine) -> None:
+        """Whether a mode watches: not, if the mode is ours and the one who asks need not know of it."""
+        for place, (name, parameters) in enumerate((("ask_one", 2), ("ask_all", 2), ("ask_many", 3))):
+            hidden = self._hidden(name, parameters, is_plain)
+            routine = self._library.routine(name, parameters)
+            state = routine.call(followed)
+            with routine.when(routine.compare(state, "!=", 0)):
+                are_plain = routine.call(hidden, *routine.parameters)
+                with routine.when(routine.compare(are_plain, "!=", 0)):
+                    is_free = routine.call(is_quiet, state)
+                    with routine.when(routine.compare(is_free, "!=", 0)):
+                        routine.call(python_function("Py_IncRef"), id(False))
+                        routine.give_back(id(False))
+            original = routine.load(self._originals, place)
+            routine.give_back(routine.call(original, *routine.parameters))
+
+    def _hidden(self, name: str, parameters: int, is_plain: Routine) -> Routine:
+        """Whether nothing that is asked about has a `__torch_function__` of its own."""
+        routine = self._library.routine(f"{name}_is_plain", parameters)
+        given = routine.parameters[1]
+        if name == "ask_one":
+            routine.give_back(routine.call(is_plain, given))
+            return routine
+        if name == "ask_all":
+            kind = routine.load(given, layout.TYPE_WORD)
+            is_list = routine.compare(kind, "==", id(list))
+            with routine.when(routine.opposite(routine.either(is_list, routine.compare(kind, "==", id(tuple))))):
+                routine.give_back(0)
+            inline = routine.add(given, layout.ITEMS_WORD * 8)
+            items, count = (
+                routine.choose(is_list, routine.load(inline), inline),
+                routine.load(given, layout.LENGTH_WORD),
+            )
+        else:
+            items, count = given, routine.parameters[2]
+        with routine.loop(count) as index:
+            one = routine.call(is_plain, routine.load(items, index))
+            with routine.when(routine.compare(one, "==", 0)):
+                routine.give_back(0)
+        routine.give_back(1)
+        return routine
+
+    def _is_plain(self) -> Routine:
+        """is_plain(object): whether it is of a class that has no `__torch_function__` of its own."""
+        routine = self._library.routine("is_plain", 1)
+        (object_,) = routine.parameters
+        kind = routine.load(object_, layout.TYPE_WORD)
+        for known in (torch.Tensor, torch.nn.Parameter, type(None), int, float, bool, str):
+            with routine.when(routine.compare(kind, "==", id(known))):
+                routine.give_back(1)
+        routine.give_back(0)
+        return routine
+
+    def _is_quiet(self, role_of: Routine) -> Routine:
+        """is_quiet(state): whether the Python function that asks is to be told of no mode. Functions that are not known
+        yet are shown to Python."""
+        routine = self._library.routine("is_quiet", 1)
+        (state,) = routine.parameters
+        frame = routine.call(python_function("PyEval_GetFrame"))
+        with routine.when(routine.compare(frame, "==", 0)):
+            routine.give_back(0)
+        code = routine.call(python_function("PyFrame_GetCode"), frame)
+        routine.call(python_function("Py_DecRef"), code)  # the frame holds it
+        entry = routine.call(role_of, routine.load(state, State.ROLES), code)
+        with routine.when(routine.compare(entry, "!=", 0)):
+            is_quiet = routine.compare(routine.load(entry, RoleEntry.ROLE), "==", Role.QUIET)
+            routine.give_back(routine.choose(is_quiet, 1, 0))
+        classify = routine.load(state, State.CLASSIFY)
+        answer = routine.call(python_function("PyObject_CallOneArg"), classify, frame)
+        with routine.when(routine.compare(answer, "==", 0)):
+            routine.call(python_function("PyErr_Clear"))
+            routine.give_back(0)
+        routine.call(python_function("Py_DecRef"), answer)
+        routine.give_back(routine.choose(routine.compare(answer, "==", id(True)), 1, 0))
+        return routine
+
+    def _is_tensor(self, routine: Routine, object_: Value) -> Condition:
+        kind = routine.load(object_, layout.TYPE_WORD)
+        return routine.either(
+            routine.compare(kind, "==", id(torch.Tensor)), routine.compare(kind, "==", id(torch.nn.Parameter))
+        )
