@@ -11,7 +11,7 @@ import torch
 
 import ingot
 from ingot.frontend.jit.api import function as api
-from ingot.frontend.jit.cache import audits, auditing
+from ingot.frontend.jit.cache import auditing, audits
 from ingot.frontend.jit.proof import Proof
 from tests.frontend.jit.comparing import same
 from tests.frontend.jit.records import answered, jit
@@ -36,13 +36,13 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
 
 @pytest.fixture
 def audited_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the calls that were audited."""
+    """The numbers of the calls that were due to be audited."""
     found: list[int] = []
     begin = audits.Audits.begin
 
-    def noting(self: audits.Audits, number: int) -> bool:
+    def noting(self: audits.Audits, number: int, is_possible: bool) -> bool:
         found.append(number)
-        return begin(self, number)
+        return begin(self, number, is_possible)
 
     monkeypatch.setattr(audits.Audits, "begin", noting)
     return found
@@ -82,6 +82,21 @@ def test_audits_that_would_take_long_are_left_out(monkeypatch, audited_calls):
     assert audited_calls == [2, 4, 8, 16, 32]
     (kind,) = function._compiled.specialisations.values()
     assert kind.audits.count == 1
+    (known,) = function._compiled.native._answered.values()
+    assert list(known.attempts.values()) == [1]  # records that leave a call to Python are not made again for that
+
+
+def test_calls_that_are_followed_are_not_audited(audited_calls):
+    seen = []
+
+    def noted(x):
+        seen.append(1)
+        return x * 2 + 1
+
+    function = jit(noted)
+    for _ in range(40):
+        function(torch.randn(5))
+    assert len(seen) == 40 and not audited_calls
 
 
 def test_calls_are_not_audited_while_they_take_turns_with_eager_ones(monkeypatch, audited_calls):
@@ -219,7 +234,9 @@ def argument_returned(x, settings):
 
 
 def reads_values(x, settings):
-    return x + 1 if settings.factor == 2 or x.sum().item() > 1e9 else x + 1
+    if settings.factor != 2 and x.sum().item() > 1e9:
+        return x - 1
+    return x + 1
 
 
 def prints(x, settings):
@@ -294,6 +311,7 @@ def test_random_numbers_are_drawn_once():
 def test_writes_happen_once():
     norm = torch.nn.BatchNorm1d(3)
     norm.requires_grad_(False)
+    assert norm.num_batches_tracked is not None
     function = jit(norm)
 
     @jit

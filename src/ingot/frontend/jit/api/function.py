@@ -164,9 +164,9 @@ class CompiledFunction(RecordedFunction):
         audits, number = found.audits, self.calls_of(found)
         if audits is None or number < audits.due:
             return None
-        is_time = audits.begin(number)
+        is_audited = audits.begin(number, is_possible=not is_capturing())
         self.native.pause(found)
-        if not is_time or is_capturing():
+        if not is_audited:
             return None
         audited = audit(self.function, args, kwargs, described, found, numbers)
         if audited.difference is not None:

@@ -28,11 +28,14 @@ class Audits:
     """How long the last one took."""
     ended: float = 0.0
     """When it was over."""
+    is_put_off: bool = False
+    """Whether a call that was due has not been audited, and nobody has taken note of that yet."""
 
-    def begin(self, number: int) -> bool:
+    def begin(self, number: int, is_possible: bool = True) -> bool:
         """Whether to audit a call, which has this number; the next one is due later in any case."""
         self.due = next_due(number)
-        return time.perf_counter() - self.ended >= PAUSE * self.seconds
+        self.is_put_off = not is_possible or time.perf_counter() - self.ended < PAUSE * self.seconds
+        return not self.is_put_off
 
     def end(self, seconds: float) -> None:
         """An audit took place."""

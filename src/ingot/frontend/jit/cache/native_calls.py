@@ -111,6 +111,9 @@ class NativeCalls:
         with self._lock:
             if self._is_closed:
                 return False
+            if found.audits is not None and found.audits.is_put_off:
+                found.audits.is_put_off = False
+                return True  # the record is there, and has left this call to Python for nothing
             answered = self._answered.setdefault(id(found), _Answered(found))
             if not answered.may_try(key):
                 return False
@@ -130,7 +133,7 @@ class NativeCalls:
     def pause(self, found: Specialisation) -> None:
         """Leave the call of a specialisation that is to be audited next to Python."""
         answered = self._answered.get(id(found))
-        if answered is not None and found.audits is not None:
+        if answered is not None and found.audits is not None and found.trace is not None:
             answered.calls.pause_at(found.audits.due - found.calls - 1)
 
     def hand_on(self, target: Callable[..., Any], calls: int, settings: int = ANY_SETTINGS) -> None:

@@ -1,8 +1,9 @@
 """Where two traces of one function differ: a trace that stands in for calls, and one of a call that it stands for.
 
 In: both traces, and the numbers of the call that stay open in the first. Out: the first thing that is not the same,
-with the line of the user's code, or None. Sizes and numbers that stay open in the first trace are evaluated for the call.
-What operations decide by themselves is not compared: which tensors share memory, and the lines they were asked for on.
+with the line of the user's code, or None. Sizes and numbers that stay open in the first trace are evaluated for the
+call. Which tensors share memory is not compared: operations decide that by themselves, and arguments may share some in
+one call and not in another. Nor are the lines that operations were asked for on.
 """
 
 from __future__ import annotations
