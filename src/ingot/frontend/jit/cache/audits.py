@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 FIRST = 2
 """The first call after the recording that is audited: whatever changes from call to call shows there."""
 PAUSE = 32
-"""How many times as long as an audit has taken no other of the same recording follows it: apart from the first one, those
-of a recording take this share of a program's time at most."""
+"""How many times as long as an audit has taken no other of the same recording follows it: apart from the first one,
+those of a recording take this share of a program's time at most."""
 
 
 @dataclass(slots=True)
