@@ -1,6 +1,8 @@
 """What all tests share: those marked `cuda` need an NVIDIA GPU that torch can use, and are skipped where there is none.
 Tests of what must hold on every device take `device` and run once on each. With `no_trials` compiled functions do not
-take turns with eager ones: the second call runs what was compiled.
+take turns with eager ones and are not audited: the second call runs what was compiled. With `--audits` every call that
+a recording would answer is audited, and one that differs from it fails its test, for IngotWarning is an error. Tests
+that look at what native code has answered fail under that option.
 
 torch is asked rather than ingot, so that where ingot alone fails to find a GPU, tests fail instead of being skipped.
 """
@@ -16,9 +18,22 @@ def device(request) -> torch.device:
     return torch.device("cpu") if request.param == "cpu" else torch.device(request.param, 0)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--audits", action="store_true", help="audit every call that a recording would answer")
+
+
+@pytest.fixture(autouse=True)
+def audited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.config.getoption("--audits"):
+        monkeypatch.setattr("ingot.frontend.jit.cache.audits.next_due", lambda number: number + 1)
+        monkeypatch.setattr("ingot.frontend.jit.cache.audits.PAUSE", 0)
+
+
 @pytest.fixture
-def no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_trials(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingot.frontend.jit.autotune.eager_comparison.ROUNDS", 0)
+    if not request.config.getoption("--audits"):
+        monkeypatch.setattr("ingot.frontend.jit.cache.audits.FIRST", 2**62)
 
 
 def pytest_collection_modifyitems(items):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ingot.frontend.jit.autotune import eager_comparison
+from ingot.frontend.jit.cache import audits
 from ingot.frontend.jit.rewrites import attention_strategy, product_strategies
 from tests.opinfo.database import operators
 from tests.opinfo.trials import try_operator
@@ -28,6 +29,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(product_strategies, "_quickest", lambda *_: "panels")
     monkeypatch.setattr(attention_strategy, "_is_preferred", lambda *_: True)
     monkeypatch.setattr(eager_comparison, "ROUNDS", eager_comparison.ROUNDS)  # trials change it
+    monkeypatch.setattr(audits, "FIRST", audits.FIRST)
     for module, name in ((product_strategies, "multiply"), (attention_strategy, "attend")):
         original = getattr(module, name)
 

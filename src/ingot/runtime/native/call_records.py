@@ -125,16 +125,27 @@ class CallOriginal:
     function: Callable[..., Any]
 
 
+# The words of a count: calls answered so far, and at how many a call is left to Python.
+COUNT_VALUE, COUNT_PAUSE = range(2)
+NEVER = 2**62
+"""More calls than are ever made."""
+
+
 class Count:
-    """A number that native code increases."""
+    """A number that native code increases, and at which one call is left to Python. Native code then doubles that
+    number, so that Python may do nothing about it."""
 
     def __init__(self) -> None:
-        self._word = (ctypes.c_int64 * 1)()
-        self.address = ctypes.addressof(self._word)
+        self._words = (ctypes.c_int64 * 2)(0, NEVER)
+        self.address = ctypes.addressof(self._words)
 
     @property
     def value(self) -> int:
-        return self._word[0]
+        return self._words[COUNT_VALUE]
+
+    def pause_at(self, value: int) -> None:
+        """Leave a call to Python once so many are counted."""
+        self._words[COUNT_PAUSE] = value
 
 
 class CallRecord(Placed):

@@ -227,7 +227,7 @@ class DispatchEmitter:
 
     def _look(self, matches: Routine, answer: Routine, forward: Routine) -> Routine:
         """look(table, call, items, start, arguments, keywords): the result of the first record that fits, or of what
-        calls are handed on to; 0 if there is neither."""
+        calls are handed on to; 0 if there is neither, or the record leaves this call to Python."""
         routine = self._library.routine("look", 6)
         table, call, items, start, arguments, keywords = routine.parameters
         slots, found = routine.stack(routine.load(call, LEAVES)), routine.load(call, FOUND_SETTINGS)
@@ -242,9 +242,17 @@ class DispatchEmitter:
                 with routine.when(routine.compare(routine.load(table, place), "==", record)):
                     make_room(routine, table, index)
                     routine.store(record, table, RECORDS)
+                self._pause(routine, routine.load(record, call_records.CALLS))
                 routine.give_back(routine.call(answer, record, items, slots, start, arguments, keywords))
         routine.give_back(routine.call(forward, table, found, arguments, keywords))
         return routine
+
+    def _pause(self, routine: Routine, count: Value) -> None:
+        """Leave the call to Python if as many calls were answered as that is to happen at."""
+        value = routine.load(count, call_records.COUNT_VALUE)
+        with routine.when(routine.compare(value, ">=", routine.load(count, call_records.COUNT_PAUSE))):
+            routine.store(routine.add(routine.multiply(value, 2), 1), count, call_records.COUNT_PAUSE)
+            routine.give_back(0)
 
     def _gather(
         self, routine: Routine, arguments: Value, positional: Value, keywords: Value, named: Value, items: Value

@@ -78,7 +78,8 @@ def inspect(compiled: CompiledFunction, stage: str) -> str:
 def _calls(compiled: CompiledFunction) -> int:
     if compiled.tier == "following":
         skipped = [compiled.calls_of(kind) for kind in list(compiled.specialisations.values()) if kind.trace]
-        return compiled.recordings + compiled.follower.calls + sum(skipped)
+        before = 0 if compiled.demotion is None else compiled.demotion.calls
+        return compiled.recordings + compiled.follower.calls + sum(skipped) + before
     return compiled.calls + sum(compiled.left.values())
 
 
@@ -142,7 +143,8 @@ def _explain_kind(number: int, kind: Specialisation, calls: int, is_eager: bool)
         yield f"kind {number}, {_count(calls, 'call')} after the recording: {how}"
         yield f"  because {kind.broken.reason}{place}"
         return
-    yield f"kind {number}, {_count(calls, 'call')} after the recording: {_arguments(kind.trace)}"
+    audited = f", audited {_count(kind.audits.count, 'time')}" if kind.audits and kind.audits.count else ""
+    yield f"kind {number}, {_count(calls, 'call')} after the recording{audited}: {_arguments(kind.trace)}"
     if kind.program is None:
         yield f"  {_count(len(kind.trace.events), 'operation')} recorded; compiled at the next call like it"
         return

@@ -12,9 +12,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ingot.base.errors import CaptureError
+from ingot.base.warning import warn
+from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.autotune.timing import is_capturing
+from ingot.frontend.jit.cache.auditing import Audited, audit
+from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS, RecordedFunction
 from ingot.frontend.jit.cache.settling import unless_off
 from ingot.frontend.jit.cache.specialisation import Specialisation
@@ -24,6 +30,7 @@ from ingot.frontend.jit.proof import Proof, Refusal, prove
 from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import is_off
+from ingot.frontend.jit.trace.comparing import Difference
 from ingot.frontend.jit.trace.recorder import Broken
 from ingot.runtime.compiler import JitCompiler
 
@@ -40,6 +47,15 @@ def _what_a_proof_lacks(proof: Proof) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Demotion:
+    """What an audit has come to that found a difference."""
+
+    text: str
+    calls: int
+    """How many calls recordings had answered."""
+
+
 class CompiledFunction(RecordedFunction):
     """A function of the user's, compiled by calling it."""
 
@@ -50,6 +66,8 @@ class CompiledFunction(RecordedFunction):
         self.native.forbids_attributes = True
         self.why_followed = self._asked_for()
         """Why Python runs where calls are followed, and the user's line, "" if none is known."""
+        self.demotion: Demotion | None = None
+        """Why no recording stands in for Python any more, once an audit has found that one should not have."""
         self.needs_proof = True
         """Whether a recording has to be proven to say all that Python does; graphs of torch.compile have no Python."""
         self._why_original = _why_original(function)
@@ -61,16 +79,18 @@ class CompiledFunction(RecordedFunction):
         if self._why_original is not None:
             self.left[self._why_original] += 1
             return self.function(*args, **kwargs)
-        if self.options.python != "run":
+        if self.options.python != "run" and self.demotion is None:
             return super().__call__(*args, **kwargs)
         if is_off():
             return self.function(*args, **kwargs)
+        if self.demotion is not None and self.options.fullgraph:
+            raise CaptureError(self.demotion.text)
         self.native.hand_on(unless_off(self.function, self.follower), _FOR_GOOD)
         return self.follower(*args, **kwargs)
 
     def _hand_on(self, calls: int) -> None:
         """Give the next calls that no recording answers to the function, as they are."""
-        if self.options.python != "run":
+        if self.options.python != "run" and self.demotion is None:
             calls = max(calls, self.native.to_be_handed_on)
         self.native.hand_on(self.function, calls)
 
@@ -78,6 +98,7 @@ class CompiledFunction(RecordedFunction):
         super().forget()
         self.follower.forget()
         self.why_followed = self._asked_for()
+        self.demotion = None
 
     def _asked_for(self) -> tuple[str, str] | None:
         return ('python="run" was asked for', "") if self.options.python == "run" else None
@@ -126,7 +147,10 @@ class CompiledFunction(RecordedFunction):
 
     def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Let a recording stand in for Python where that is proven, or promised with python="skip"."""
-        if self.options.python == "skip" or not self.needs_proof:
+        if not self.needs_proof:
+            return
+        made.audits = Audits()
+        if self.options.python == "skip":
             return
         proof = prove(self.function, tuple(args), dict(kwargs))
         if isinstance(proof, Proof):
@@ -137,6 +161,42 @@ class CompiledFunction(RecordedFunction):
             proof = Refusal(reason, "")
         made.trace, made.broken = None, Broken(proof.reason, proof.place)
 
+    def _audit(
+        self,
+        found: Specialisation,
+        numbers: Sequence[int | float],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: CallKey,
+    ) -> Audited | None:
+        audits, number = found.audits, self.calls_of(found)
+        if audits is None or number < audits.due:
+            return None
+        is_audited = audits.begin(number, is_possible=not is_capturing())
+        self.native.pause(found)
+        if not is_audited:
+            return None
+        audited = audit(self.function, args, kwargs, described, found, numbers)
+        if audited.difference is not None:
+            self._demote(audited.difference)
+        return audited
+
+    def _demote(self, difference: Difference) -> None:
+        """Let Python run at every call from now on: a proof or a promise that was wrong once is not trusted again."""
+        with self._lock:
+            if self.demotion is not None:
+                return
+            kinds = [kind for kind in self.specialisations.values() if kind.trace is not None]
+            text = _audit_text(self.name, difference, self.options.python)
+            self.demotion = Demotion(text, sum(map(self.calls_of, kinds)))
+            self.latest = text
+            self.why_followed = f"an audit found that {difference.text}", difference.place
+            self.native.close()
+            self._forget_recordings()
+        if self.options.fullgraph:
+            raise CaptureError(text)
+        warn(text)
+
     def _hand_over(self, reason: str, place: str | None, subject: str | None = None) -> None:
         if not self.follower.is_possible:
             self._complain(reason, place, subject)
@@ -145,6 +205,22 @@ class CompiledFunction(RecordedFunction):
         text = self._news("is followed", reason, place, subject)
         if text is not None:
             log("fallbacks", text)
+
+
+def _audit_text(name: str, difference: Difference, python: str) -> str:
+    """What to say when Python has done something else than what was recorded."""
+    where = f" ({difference.place})" if difference.place else ""
+    if python == "skip":
+        cause = (
+            'python="skip" promises that Python depends on the arguments and the state of modules alone, and that does '
+            'not hold; use python="auto", or python="run" to keep Python from being skipped at all'
+        )
+    else:
+        cause = 'ingot should have seen that coming: please report it. python="run" keeps Python from being skipped'
+    return (
+        f"{name} does not do what was recorded of it, an audit has found: {difference.text}{where}. Calls before this "
+        f"one may have given what was recorded; from now on Python runs at every call. {cause}"
+    )
 
 
 def require_callable(function: Any) -> None:

@@ -76,6 +76,7 @@ class NativeCalls:
         """By the identity of the specialisation."""
         self._earlier = 0
         """Calls answered by records that are gone."""
+        self._is_closed = False
         self._lock = new_lock()
 
     def belong_to(self, owner: NativeCallable) -> None:
@@ -108,6 +109,11 @@ class NativeCalls:
         if owner is None or native is None:
             return False
         with self._lock:
+            if self._is_closed:
+                return False
+            if found.audits is not None and found.audits.is_put_off:
+                found.audits.is_put_off = False
+                return True  # the record is there, and has left this call to Python for nothing
             answered = self._answered.setdefault(id(found), _Answered(found))
             if not answered.may_try(key):
                 return False
@@ -121,7 +127,14 @@ class NativeCalls:
                 self._table = native.attach(owner)
             self._table.remove(lambda known: known.owner is found and known.key == key)
             self._table.put(record)
+            self.pause(found)
             return True
+
+    def pause(self, found: Specialisation) -> None:
+        """Leave the call of a specialisation that is to be audited next to Python."""
+        answered = self._answered.get(id(found))
+        if answered is not None and found.audits is not None and found.trace is not None:
+            answered.calls.pause_at(found.audits.due - found.calls - 1)
 
     def hand_on(self, target: Callable[..., Any], calls: int, settings: int = ANY_SETTINGS) -> None:
         """Give the next calls that no record answers to a function as they are."""
@@ -158,11 +171,18 @@ class NativeCalls:
             answered = self._answered.pop(id(found), None)
             self._earlier += 0 if answered is None else answered.calls.value
 
+    def close(self) -> None:
+        """Answer no calls any more, and take no new records."""
+        with self._lock:
+            self._is_closed = True
+            for answered in list(self._answered.values()):
+                self.drop(answered.specialisation)
+
     def forget(self) -> None:
         """Be as if no call had ever been answered."""
         with self._lock:
-            for answered in list(self._answered.values()):
-                self.drop(answered.specialisation)
+            self.close()
+            self._is_closed = False
             self._earlier = 0
             self.look_again()
 

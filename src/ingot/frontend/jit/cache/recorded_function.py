@@ -21,6 +21,7 @@ from ingot.base.warning import warn
 from ingot.frontend.jit.arguments.call_key import CallKey, describe
 from ingot.frontend.jit.arguments.numbers import MarkedArguments
 from ingot.frontend.jit.autotune.timing import Stopwatch, is_capturing
+from ingot.frontend.jit.cache.auditing import Audited
 from ingot.frontend.jit.cache.native_calls import NativeCalls
 from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, Payoff, unless_off
 from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, ShapeFamilies
@@ -140,11 +141,7 @@ class RecordedFunction(NativeCallable):
         """Be as if never called."""
         with self._lock:
             self.native.forget()
-            self.compiler.clear()
-            self.specialisations.clear()
-            self._shortcuts.clear()
-            self._aside.clear()
-            self._recorded.clear()
+            self._forget_recordings()
             self._families = ShapeFamilies(
                 self.function, self.compiler, self.options.dynamic, self.options.is_replayed, self.name
             )
@@ -154,6 +151,14 @@ class RecordedFunction(NativeCallable):
             self.given_up = self.latest = None
             self._warned.clear()
             self.left.clear()
+
+    def _forget_recordings(self) -> None:
+        self.compiler.clear()
+        self.specialisations.clear()
+        self._shortcuts.clear()
+        self._aside.clear()
+        self._recorded.clear()
+        self._families.clear()
 
     def _set_aside(self, key: Hashable, found: Specialisation) -> Specialisation | None:
         """Keep what does not hold at the moment for when it does again, and take out what does now, if there is any."""
@@ -193,6 +198,8 @@ class RecordedFunction(NativeCallable):
         self._patience.reset()
         if not found.trial.is_settled and is_capturing():
             return self.function(*args, **kwargs)
+        if found.trial.is_settled and (audited := self._audit(found, (), args, kwargs, described)) is not None:
+            return audited.result
         if found.trial.is_warm:
             return self._run_program(key, found, trace, args, kwargs, described)
         with collecting_later():  # kernels are compiled when they are first called
@@ -259,6 +266,8 @@ class RecordedFunction(NativeCallable):
         self._patience.reset()
         found.calls += 1
         self.latest = found
+        if (audited := self._audit(found, general.values(numbers), args, kwargs, described)) is not None:
+            return audited.result
         try:
             results = program.function(described.tensors, trace.surroundings, general.values(numbers))
         except (IngotError, ShapeMismatch, RuntimeError, ValueError, TypeError) as error:
@@ -330,6 +339,16 @@ class RecordedFunction(NativeCallable):
 
     def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Decide whether a recording may stand in for Python; here it may."""
+
+    def _audit(
+        self,
+        found: Specialisation,
+        numbers: Sequence[int | float],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: CallKey,
+    ) -> Audited | None:
+        """Let Python run at a call that a recording would answer, and compare the two; here never."""
 
     def _take_general(self, general: Generalised | None) -> None:
         """What was generalised takes the place of recordings that have no program yet."""

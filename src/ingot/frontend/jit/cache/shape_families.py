@@ -20,6 +20,7 @@ from ingot.base.sizes import Size
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.numbers import arithmetic_parameters, positions_of
 from ingot.frontend.jit.arguments.structure import Shape
+from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.cache.generalisation import CannotGeneralise, Unified, generalise
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.settings.logs import log
@@ -284,6 +285,8 @@ def _unify(members: Sequence[Recorded]) -> Generalised:
         [member.trace for member in members], {leaf: v for leaf, v in values.items() if leaf not in looked_at}
     )
     specialisation = replace(newest.specialisation, trace=unified.trace, program=None, calls=0, lock=new_lock())
+    if specialisation.audits is not None:
+        specialisation.audits = Audits()
     fixed = {leaf: value for leaf, value in newest.numbers.items() if leaf not in unified.variables}
     return Generalised(specialisation, unified, members, fixed)
 

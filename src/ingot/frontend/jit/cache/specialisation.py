@@ -18,6 +18,7 @@ from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.structure import Shape, builder_of, mutable_containers, take_apart
 from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
+from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.guards.environment import Environment, environment_of
 from ingot.frontend.jit.lowering.program import Program, compile_trace
 from ingot.frontend.jit.trace.recorder import Broken, Recording
@@ -55,6 +56,8 @@ class Specialisation:
     """Whether tensors that are written may share memory with others in some calls and not in others."""
     prefers_eager: bool = False
     """Whether calls like this one are best left to PyTorch as they are."""
+    audits: Audits | None = None
+    """When Python runs all the same, to be compared with the recording; never, where there is no Python."""
 
     def changed(self) -> str | None:
         """What has changed around the function since the recording; None if it still holds."""
@@ -125,7 +128,8 @@ def record(
     if hooked is not None:
         recording.stop(f"{hooked} has hooks, which are Python code")
     result = recording.run(function, args, kwargs)
-    _take_results(made, recording, result)
+    made.result_shape = take_results(recording, result)
+    made.build_result = builder_of(made.result_shape)
     held = {id(one) for one in mutable_containers((args, kwargs))} | surroundings.seen.keys()
     returned = [id(one) for one in mutable_containers(result)]
     if len(set(returned)) < len(returned) or not held.isdisjoint(returned):
@@ -143,11 +147,11 @@ def record(
     return result, made
 
 
-def _take_results(made: Specialisation, recording: Recording, result: Any) -> None:
-    """Note what the function returned; results must be tensors of the recording and plain values."""
+def take_results(recording: Recording, result: Any) -> Shape:
+    """Note what the function returned, and how it is nested; results must be tensors of the recording and plain
+    values."""
     leaves: list[Any] = []
-    made.result_shape = take_apart(result, leaves)
-    made.build_result = builder_of(made.result_shape)
+    shape = take_apart(result, leaves)
     noted: list[Any] = []
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
@@ -164,6 +168,7 @@ def _take_results(made: Specialisation, recording: Recording, result: Any) -> No
         else:
             recording.stop(f"it returns a {type(leaf).__name__}, which would be the same object at every call")
     recording.trace.results = noted
+    return shape
 
 
 _PLAIN_RESULTS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, slice)

@@ -174,12 +174,15 @@ class Recording:
             if self._find(tensor) is None:
                 self._add_leaf(tensor, Argument(position))
 
-    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call the function and note down what it does."""
+    def run(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], is_alone: bool = True
+    ) -> Any:
+        """Call the function and note down what it does. Unless it `is_alone`, what other threads may have done in the
+        meantime is not taken for the function's doing."""
         before = state_of_torch()
         parts_before = _parts(args, kwargs)
         modes_before = mode_counts()
-        result = self._run_watched(function, args, kwargs)
+        result = self._run_watched(function, args, kwargs, is_alone)
         if mode_counts() != modes_before:
             self.stop("it enters or leaves a mode of PyTorch for those who come after it")
         self._definition = definition_of(function)
@@ -194,13 +197,16 @@ class Recording:
             self.stop("it changes a setting of PyTorch, such as the grad mode, for those who come after it")
         return result
 
-    def _run_watched(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _run_watched(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], is_alone: bool
+    ) -> Any:
         monitor = EffectMonitor(self._saw, self._surroundings.touch_context, self.stop)
         attachment = Attachment(monitor, _IntrospectionMode(self, monitor), _OperationMode(self, monitor))
         try:
             attachment.attach()
             result = function(*args, **kwargs)
-            monitor.conclude()
+            if is_alone:
+                monitor.conclude()
         finally:
             try:
                 attachment.detach()

@@ -1,0 +1,86 @@
+"""Audits: a call that a recording would answer is recorded again, and the two recordings are compared.
+
+In: a call, and the specialisation that was found for it. Out: eager's own result, for recording runs the function as it
+is, and where the function did something else than what was recorded. Reads and effects of other threads, and guards
+that fail while the call runs, are no differences.
+"""
+
+from __future__ import annotations
+
+import time
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.cache.specialisation import Specialisation, take_results
+from ingot.frontend.jit.guards.environment import Environment
+from ingot.frontend.jit.trace.comparing import Difference, first_difference
+from ingot.frontend.jit.trace.places import definition_of
+from ingot.frontend.jit.trace.recorder import Recording
+from ingot.frontend.jit.trace.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What an audited call has returned, and where it did something else than what was recorded, if it did."""
+
+    result: Any
+    difference: Difference | None
+
+
+class _KnownTensors(Environment):
+    """The tensors that a recording has found around the function. Code is not looked through for others: one that is
+    not among these is a difference."""
+
+    __slots__ = ()
+
+    def saw(self, frame: types.FrameType) -> str | None:
+        return None
+
+
+def audit(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    described: CallKey,
+    found: Specialisation,
+    numbers: Sequence[int | float],
+) -> Audited:
+    """Call a function, and compare what it does with what was recorded.
+
+    `numbers` are those that stay open in the recording.
+    """
+    start, trace, audits = time.perf_counter(), found.trace, found.audits
+    assert trace is not None and audits is not None
+    around = _KnownTensors(tensors={id(tensor): tensor for tensor in trace.surroundings})
+    recording = Recording(described.tensors, around)
+    try:
+        result = recording.run(function, args, kwargs, is_alone=False)
+        difference = _difference(function, found, trace, recording, result, numbers)
+    finally:
+        audits.end(time.perf_counter() - start)
+    if difference is not None and found.changed() is not None:
+        difference = None  # it changed while the call ran, and later calls see that for themselves
+    return Audited(result, difference)
+
+
+def _difference(
+    function: Callable[..., Any],
+    found: Specialisation,
+    trace: Trace,
+    recording: Recording,
+    result: Any,
+    numbers: Sequence[int | float],
+) -> Difference | None:
+    shape = take_results(recording, result)
+    if recording.broken is not None:
+        return Difference(recording.broken.reason, recording.broken.place)
+    sizes_are_sure = found.program is None or not found.program.has_guesses
+    difference = first_difference(trace, recording.trace, numbers, sizes_are_sure)
+    if difference is None and shape != found.result_shape:
+        difference = Difference("its results are nested in another way", "")
+    if difference is not None and not difference.place:
+        return Difference(difference.text, definition_of(function))
+    return difference
