@@ -17,9 +17,9 @@ from ingot.frontend.jit.arguments.tensors import refused_tensor
 from ingot.frontend.jit.follow.functions import base_name, can_wait, gives_operand, is_always_view, is_view, name_of
 from ingot.frontend.jit.follow.steps import Outcome, Wait, metadata_of
 from ingot.frontend.jit.trace.recorder import as_outside_of_modes, cannot_be_watched
-from ingot.frontend.jit.trace.trace import all_of, is_mutable, written_arguments
+from ingot.frontend.jit.trace.trace import all_of, written_arguments
 
-_COPIES = ("clone", "_to_copy")
+_COPIES, _EMPTY = ("clone", "_to_copy"), ("empty", "empty_strided")
 ALONE, NOW = Outcome(Wait.ALONE), Outcome(Wait.NOW)
 
 
@@ -40,7 +40,9 @@ class Operators(TorchDispatchMode):
         kwargs = kwargs or {}
         with as_outside_of_modes():
             result = func(*args, **kwargs)
-        written = all_of(torch.Tensor, written_arguments(func, args, kwargs)) if is_mutable(func) else []
+        if base_name(func) in _EMPTY and result.numel() == 0:  # room that a library does not need this time
+            return result
+        written = all_of(torch.Tensor, written_arguments(func, args, kwargs))
         tensors = all_of(torch.Tensor, (list(args), kwargs, result))
         is_of_integers = any(not tensor.is_floating_point() for tensor in tensors)
         self.seen.append((func, written, is_of_integers, _draws(func, args, kwargs)))

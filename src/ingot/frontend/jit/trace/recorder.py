@@ -46,6 +46,7 @@ from ingot.frontend.jit.trace.trace import (
     all_of,
     is_mutable,
     tags_of,
+    written_arguments,
 )
 from ingot.runtime.overlaps import NumberedMemory, addresses_of
 
@@ -293,7 +294,7 @@ class Recording:
             results = self._decode_results(result, storages)
             keywords = _with_device(given[1], result)
             event = TraceOp(target, tuple(given[0]), keywords, results, user_place(), self.handed)
-            self._note_constants(event, is_mutable(target))
+            self._note_constants(event, bool(written_arguments(target, event.arguments, event.keywords)))
             self.trace.events.append(event)
         return result
 

@@ -264,12 +264,26 @@ def is_mutable(target: torch._ops.OpOverload) -> bool:
 
 
 def written_arguments(target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
-    """Those of an operator's arguments that it writes into, by its schema."""
+    """Those of an operator's arguments that it writes into: by its schema, or statistics of a normalization that
+    learns, which its schema does not tell."""
     found: list[Any] = []
     if not is_mutable(target):
-        return found
+        return _statistics(target, arguments, keywords) if _has_statistics(target) else found
     for position, argument in enumerate(target._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             is_positional = position < len(arguments) and not argument.kwarg_only
             found.append(arguments[position] if is_positional else keywords.get(argument.name))
     return found
+
+
+@cache
+def _has_statistics(target: torch._ops.OpOverload) -> bool:
+    return any(argument.name == "running_mean" for argument in target._schema.arguments)
+
+
+def _statistics(target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
+    """The statistics that a normalization updates."""
+    names = [argument.name for argument in target._schema.arguments]
+    given = dict(zip(names, arguments, strict=False)) | keywords
+    does_learn = any(given.get(flag, False) for flag in ("training", "train", "use_input_stats"))
+    return [given.get("running_mean"), given.get("running_var")] if does_learn else []
