@@ -29,7 +29,7 @@ _FEW_AGAIN = 4
 """The same, when recording is tried again."""
 _MOST_SECONDS = 1.0
 """What these recordings may cost, if there are more than a few."""
-MOST_OF_NUMBERS = 8
+MOST_OF_NUMBERS = 3
 """Recordings in a row that differ from the one before in numbers alone, after which Python runs at every call: numbers
 are then taken as Python hands them over."""
 _FIRST_REST = 4096

@@ -318,12 +318,12 @@ class Following(NativeMode):
         recorded, before = segment.recorded, segment.recorded.python_calls
         if self._native.settings_seen() == self._settings and not torch.is_grad_enabled():
             self._has_begun = True
-            segment.run(*given)  # nothing is around, and nothing has changed
+            self._native.run(recorded, tuple(given), segment.writes.address)  # nothing is around or has changed
         else:
             assert self._state is not None, "without a state nothing is pending"
             with Outside(self._state[0], self._state[1]):
                 self._has_begun = True
-                segment.run(*given)
+                self._native.run(recorded, tuple(given), segment.writes.address)
         self.is_busy |= recorded.python_calls != before
 
 

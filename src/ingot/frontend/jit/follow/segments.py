@@ -19,14 +19,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
 from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, Reference, Wait
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
-
-_set_versions: Any = torch._C._autograd._unsafe_set_version_counter  # type: ignore[attr-defined]
+from ingot.runtime.native.following.table import Writes
 
 
 @dataclass(slots=True)
@@ -39,20 +36,9 @@ class Segment:
     destinations: tuple[int, ...]
     """The shells that it fills, by number."""
     text: str
-    versions: tuple[int, ...]
-    """How often each shell is written in place after it was made, as its version counter says."""
-    written: tuple[tuple[int, int], ...]
-    """Which inputs are written, by position, and how often."""
-
-    def run(self, *given: Any) -> None:
-        """Do what is pending, given the inputs, the open numbers and the shells."""
-        counted = [(given[position], count) for position, count in self.written]
-        counted = [(tensor, tensor._version + count) for tensor, count in counted if not tensor.is_inference()]
-        self.recorded(*given)
-        if self.versions and not torch.is_inference_mode_enabled():
-            counted += zip(given[len(given) - len(self.versions) :], self.versions, strict=True)
-        if counted:  # writing is not counted as eager counts it
-            _set_versions(*zip(*counted, strict=True))
+    writes: Writes
+    """Which arguments are written, and how often their version counters tell that. For shells that is how often they
+    are written in place after they were made."""
 
 
 @dataclass(slots=True)
@@ -137,9 +123,10 @@ def write_segment(
     recorded.checks_overlap = False  # what is written is new, or nothing else shares its memory
     recorded.open_numbers(frozenset(numbers))
     written, wholes = _writes(path)
-    versions = tuple(written[wholes.get(number, number)] for number in destinations)
-    inputs = tuple((index, written[number]) for index, number in enumerate(writer.inputs) if written[number])
-    return Segment(recorded, tuple(writer.inputs), tuple(destinations), text, versions, inputs)
+    counted = [(place, written[number]) for place, number in enumerate(writer.inputs) if written[number]]
+    first = len(parameters) - len(destinations)
+    counted += [(first + place, written[wholes.get(number, number)]) for place, number in enumerate(destinations)]
+    return Segment(recorded, tuple(writer.inputs), tuple(destinations), text, Writes(counted))
 
 
 def _writes(path: Sequence[Node]) -> tuple[Counter[int], dict[int, int]]:

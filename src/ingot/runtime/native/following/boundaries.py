@@ -3,6 +3,7 @@
     settings()                                  torch's settings in one word; negative where nothing can be followed
     begin(node, values, numbers, settings)      nothing is pending; the lists are the call's from now on
     settle(values, bases)                       which tensors are still needed; lets go of those that are not
+    run(function, values, writes)               calls a function that writes tensors, and counts it as eager does
     elements(values)                            how many elements the tensors in a tuple have, and those in its lists
 
 They are builtins, since a followed call makes several of these calls and ctypes takes longer than they do.
@@ -14,7 +15,7 @@ import torch
 
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
-from ingot.runtime.native.following.layouts import COUNT_WORD, LOWER_HALF, FollowingLayout
+from ingot.runtime.native.following.layouts import COUNT_WORD, LOWER_HALF, VERSION_WORD, FollowingLayout
 from ingot.runtime.native.following.words import State
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
 
@@ -31,7 +32,8 @@ class BoundaryEmitter:
         self._bit = bit
 
     def emit(self, state_of_torch: Routine) -> None:
-        """Write `ask_settings`, `begin`, `settle` and `elements`."""
+        """Write `ask_settings`, `begin`, `settle`, `run_counted` and `elements`."""
+        self._run()
         self._settings(state_of_torch)
         self._elements()
         self._begin()
@@ -90,6 +92,41 @@ class BoundaryEmitter:
             word = self._places.tensors.keys_word
             routine.store(routine.common_bits(routine.load(tensor, word), ~self._bit), tensor, word)
             routine.store(routine.choose(is_result, 1, 0), needed, number)
+
+    def _run(self) -> None:
+        """`writes` is the address of a number of pairs: which of the values is written, and how often eager counts it.
+        What the function itself counts is forgotten."""
+        counter_of = self._counter_of()
+        routine = self._library.routine("run_counted", 4)
+        _, arguments, _, _ = routine.parameters
+        function, values = routine.load(arguments), routine.load(arguments, 1)
+        writes = routine.call(python_function("PyLong_AsLongLong"), routine.load(arguments, 2))
+        count = routine.load(writes)
+        versions = routine.stack(routine.add(count, 1))
+        with routine.loop(count) as index:
+            counter = routine.call(counter_of, values, writes, index)
+            routine.store(0, versions, index)
+            with routine.when(routine.compare(counter, "!=", 0)):
+                often = routine.load(writes, routine.add(routine.multiply(index, 2), 2))
+                routine.store(routine.add(routine.load(counter, VERSION_WORD), often), versions, index)
+        result = routine.call(python_function("PyObject_Call"), function, values, 0)
+        with routine.when(routine.compare(result, "==", 0)):
+            routine.give_back(0)
+        with routine.loop(count) as index:
+            counter = routine.call(counter_of, values, writes, index)
+            with routine.when(routine.compare(counter, "!=", 0)):
+                routine.store(routine.load(versions, index), counter, VERSION_WORD)
+        routine.give_back(result)
+
+    def _counter_of(self) -> Routine:
+        """counter_of(values, writes, index): what counts the versions of a tensor; 0 if nothing does."""
+        routine = self._library.routine("counter_of", 3)
+        values, writes, index = routine.parameters
+        place = routine.load(writes, routine.add(routine.multiply(index, 2), 1))
+        object_ = routine.load(values, routine.add(place, layout.ITEMS_WORD))
+        tensor = routine.load(object_, self._places.tensors.implementation_word)
+        routine.give_back(routine.load(tensor, self._places.version_word))
+        return routine
 
     def _elements(self) -> None:
         within = self._elements_within(self._elements_of())

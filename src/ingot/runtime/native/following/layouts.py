@@ -17,6 +17,10 @@ from ingot.runtime.native.storages import StorageLayout
 COUNT_WORD = 1
 """Where a tensor and a storage have the number of their references, in the lower half; confirmed below."""
 LOWER_HALF = 0xFFFFFFFF
+_VERSION_AFTER_STORAGE = 3
+"""How far behind its storage a tensor has what counts its versions."""
+VERSION_WORD = 2
+"""Where that has the number, in the lower half."""
 GETTER_SLOT_WORD, GETTER_ATTRIBUTE_WORD = 2, 3
 """Where the object that an attribute's `__get__` is has its slot, and the attribute."""
 _STORAGE_WORDS, _TENSOR_WORDS = 16, 24
@@ -49,6 +53,8 @@ class FollowingLayout:
     """Where a mode has what belongs to native code."""
     elements_word: int
     """Where a tensor has the number of its elements."""
+    version_word: int
+    """Where a tensor has the address of what counts its versions, 0 for those of inference mode."""
     storage_object_word: int
     """Where a storage has the Python object that stands for it, once somebody has asked for one; 0 if torch does not
     keep such objects, so that a storage counts them only while they live."""
@@ -69,11 +75,12 @@ class FollowingLayout:
         words = _words(id(getter), GETTER_ATTRIBUTE_WORD + 1)
         if words[GETTER_SLOT_WORD] != id(slot) or words[GETTER_ATTRIBUTE_WORD] != id(shape):
             return None
+        version_word = tensors.storage_word + _VERSION_AFTER_STORAGE
         code_word, owner_word, elements_word = _code_word(), _owner_word(), _elements_word()
-        if code_word is None or owner_word is None or elements_word is None:
+        if code_word is None or owner_word is None or elements_word is None or not _counts_versions(version_word):
             return None
-        words = id(type(getter)), id(slot), code_word, owner_word, elements_word, _storage_object_word()
-        return cls(tensors, storages, set_excluded, *words)
+        words = code_word, owner_word, elements_word, version_word, _storage_object_word()
+        return cls(tensors, storages, set_excluded, id(type(getter)), id(slot), *words)
 
 
 def _counts_are_there() -> bool:
@@ -122,6 +129,23 @@ def _elements_word() -> int | None:
         if all(found[place] == tensor.numel() for found, tensor in zip(words, samples, strict=True))
     ]
     return places[0] if len(places) == 1 else None
+
+
+def _counts_versions(word: int) -> bool:
+    """Whether tensors have their counters there: views share them, tensors of inference mode have none."""
+    tensor, other = torch.zeros(3), torch.zeros(3)
+    with torch.inference_mode():
+        without = torch.zeros(3)
+    alike = [_words(one._cdata, word + 1)[word] for one in (tensor, tensor.detach())]
+    if alike[0] != alike[1] or alike[0] in (0, _words(other._cdata, word + 1)[word]):
+        return False
+    if _words(without._cdata, word + 1)[word] != 0:
+        return False
+    for _ in range(3):
+        if _words(alike[0], VERSION_WORD + 1)[VERSION_WORD] & LOWER_HALF != tensor._version:
+            return False
+        tensor.add_(1)
+    return True
 
 
 def _code_word() -> int | None:

@@ -54,6 +54,8 @@ class NativeFollowing:
         negative where no call can be followed."""
         self.settle: Callable[[list[Any], int], bytes] = new_builtin(library.address("settle"), "settle")
         """settle(values, bases): what is needed of the values; the others are let go."""
+        self.run: Callable[[Any, tuple[Any, ...], int], Any] = new_builtin(library.address("run_counted"), "run")
+        """run(function, values, writes): calls a function that writes tensors; `Writes` says which."""
         self.elements: Callable[[tuple[Any, ...]], int] = new_builtin(library.address("elements"), "elements")
         """elements(values): how much data a call brings."""
         self._roles = (ctypes.c_int64 * (ROLE_PLACES * RoleEntry.words()))()
@@ -185,6 +187,14 @@ class NativeNode:
     def clear(self) -> None:
         self._words[Node.FIRST] = 0
         self.steps.clear()
+
+
+class Writes(Placed):
+    """Which of a function's arguments it writes, and how often that counts."""
+
+    def __init__(self, counted: Sequence[tuple[int, int]]):
+        super().__init__()
+        self.address = self.place([len(counted), *(word for pair in counted for word in pair)])
 
 
 class Entries(Placed):
