@@ -52,9 +52,13 @@ def test_result():
 
 def test_functions_are_what_they_were():
     names = [torch.Tensor.mul, torch.Tensor.__mul__, torch.sigmoid, torch.Tensor.shape, F.linear, torch.Tensor.dim]
-    before = [(id(one), one.__name__, one.__doc__) for one in names]
+    names += [torch.overrides.has_torch_function, has_torch_function_unary, has_torch_function_variadic]
+    before = [(id(one), hash(one), one.__name__, one.__doc__, getattr(one, "__self__", None)) for one in names]
     _follow(lambda x: torch.sigmoid(x.mul(2) * x) + F.linear(x, x).sum() + x.shape[0] + x.dim())
-    assert [(id(one), one.__name__, one.__doc__) for one in names] == before
+    after = [(id(one), hash(one), one.__name__, one.__doc__, getattr(one, "__self__", None)) for one in names]
+    assert after == before
+    assert torch.Tensor.mul.__get__(_X).__call__(2).equal(_X * 2) and torch.sigmoid.__call__(_X).equal(_X.sigmoid())
+    assert has_torch_function_unary.__call__(_X) is False
 
 
 def test_other_modes_are_told_everything():

@@ -60,7 +60,7 @@ class Follower:
         self.flushes = Flushes()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        found = _ARMED[0] if _ARMED else _armed()
+        found = _armed()
         if found is None:
             return self._function(*args, **kwargs)
         elements = found[1].elements(args)

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.following.boundaries import MOST_VALUES, BoundaryEmitter, has_one_reference, is_held_once
-from ingot.runtime.native.following.intercepting import RAISED, InterceptingEmitter, ModeStack
+from ingot.runtime.native.following.intercepting import RAISED, InterceptingEmitter, ModeStack, call_of_builtins
 from ingot.runtime.native.following.layouts import (
     COUNT_WORD,
     GETTER_ATTRIBUTE_WORD,
@@ -81,7 +81,8 @@ class AnsweringEmitter:
         operate = self._operate(settings, fits, take)
         role_of = self._role_of()
         self._handle(self._answer(role_of, are_written, operate, self._call_stand_in()))
-        InterceptingEmitter(self._library, self._places, self._stack).emit(are_written, operate, role_of)
+        intercepting = InterceptingEmitter(self._library, self._places, self._stack)
+        intercepting.emit(are_written, operate, role_of, call_of_builtins())
         BoundaryEmitter(self._library, self._places, self._bit).emit(settings)
 
     def _state_of_torch(self, settings: Routine) -> Routine:

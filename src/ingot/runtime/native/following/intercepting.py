@@ -3,8 +3,9 @@
 torch tells a function mode of every call, at a price: it parses the arguments, looks the function and the mode up by
 their names and takes the mode off its stack, which takes longer than answering. These routines come first:
 
-    call_N, bare_N, getter_N    the functions that slot N says, of the C signatures that torch's functions have
+    method_N, bare_N, getter_N  the method or attribute that slot N says, by their C signatures
     subscript                   tensor[index]
+    call_builtin                functions such as torch.sigmoid
     ask_one, ask_all, ask_many  torch's question whether a mode watches, which Python functions of torch ask first
 
 Where no call is followed, or the answer is not known natively, the original runs as it always does. A call is followed
@@ -14,6 +15,7 @@ if its mode is the only one of this thread and is not switched off.
 from __future__ import annotations
 
 import ctypes
+import types
 from dataclasses import dataclass
 from enum import auto
 
@@ -30,11 +32,16 @@ RAISED = 1
 """What stands for an exception where 0 means that native code has no answer."""
 _PLAIN = 2
 """What stands for a call that PyTorch makes as if no mode were there."""
+CALL_WORD, QUICK_CALL_WORD = 16, 7
+"""Where a class has the address that its objects are called through, and the distance in bytes at which each object has
+the address of a quicker way."""
+_SPARE_PLACE = 1 << 63
+"""What callers add to the number of arguments where the place before them may be used."""
 _ON, _ALL_OFF = 0, 2
 """States of torch's function modes."""
-CALLS, BARES, GETTERS = 192, 24, 24
-"""How many functions of each signature can be intercepted."""
-SLOTS = CALLS + BARES + GETTERS + 1
+METHODS, BARES, GETTERS = 128, 24, 24
+"""How many of each signature can be intercepted."""
+SLOTS = METHODS + BARES + GETTERS + 1
 """The last one is that of tensor[index]."""
 
 
@@ -49,8 +56,6 @@ class Slot(Words):
 
 
 class Form(Words):
-    TUPLE = auto()
-    """In a tuple."""
     METHOD = auto()
     """The first one by itself, the others in a tuple, if there are any."""
     PAIR = auto()
@@ -94,6 +99,11 @@ class ModeStack:
             return ctypes.c_uint64.from_address(holder).value == id(mode)
 
 
+def call_of_builtins() -> Foreign:
+    """What Python calls builtin functions through that say nothing else: with a tuple and a dictionary."""
+    return Foreign(ctypes.c_uint64.from_address(id(types.BuiltinFunctionType) + 8 * CALL_WORD).value)
+
+
 class InterceptingEmitter:
     """Writes these routines into a library."""
 
@@ -105,7 +115,7 @@ class InterceptingEmitter:
         self._originals = library.memory("questions", 3)
         self._slots = library.memory("slots", SLOTS * Slot.words())
 
-    def emit(self, are_written: Routine, operate: Routine, role_of: Routine) -> None:
+    def emit(self, are_written: Routine, operate: Routine, role_of: Routine, call_original: Foreign) -> None:
         """Write all routines, and `mode_class`, `questions` and `slots`, which tell where Python writes."""
         for name, address in (
             ("mode_class_address", self._mode_class),
@@ -114,7 +124,9 @@ class InterceptingEmitter:
         ):
             self._library.routine(name, 0).give_back(address)
         followed, is_plain = self._followed(), self._is_plain()
-        self._functions(self._intercept(followed, is_plain, are_written, operate), self._read(followed))
+        answer = self._answer(is_plain, are_written, operate)
+        self._functions(self._intercept(followed, answer), self._read(followed))
+        self._call_builtin(followed, answer, role_of, call_original)
         self._questions(followed, self._is_quiet(role_of), is_plain)
 
     def _followed(self) -> Routine:
@@ -141,11 +153,11 @@ class InterceptingEmitter:
     def _functions(self, intercept: Routine, read: Routine) -> None:
         """The functions that stand in for torch's, one for each slot."""
         number = 0
-        for name, count in (("call", CALLS), ("bare", BARES), ("getter", GETTERS)):
+        for name, count in (("method", METHODS), ("bare", BARES), ("getter", GETTERS)):
             for index in range(count):
-                routine = self._library.routine(f"{name}_{index}", 3 if name == "call" else 2)
+                routine = self._library.routine(f"{name}_{index}", 3 if name == "method" else 2)
                 slot = routine.add(self._slots, number * Slot.words() * 8)
-                if name == "call":
+                if name == "method":
                     routine.give_back(routine.call(intercept, *routine.parameters, slot))
                 elif name == "bare":
                     routine.give_back(routine.call(intercept, routine.parameters[0], 0, 0, slot))
@@ -171,9 +183,9 @@ class InterceptingEmitter:
         routine.give_back(result)
         return routine
 
-    def _intercept(self, followed: Routine, is_plain: Routine, are_written: Routine, operate: Routine) -> Routine:
+    def _intercept(self, followed: Routine, answer: Routine) -> Routine:
         """intercept(self, arguments, keywords, slot): the result of a call."""
-        answer, whole = self._answer(is_plain, are_written, operate), self._whole_arguments()
+        whole = self._whole_arguments()
         routine = self._library.routine("intercept", 4)
         self_, arguments, keywords, slot = routine.parameters
         original, state = routine.load(slot, Slot.ORIGINAL), routine.call(followed)
@@ -184,7 +196,8 @@ class InterceptingEmitter:
             routine.give_back(0)
         routine.call(self._stack.set_state, _ALL_OFF)
         cell = routine.stack(1)
-        routine.store(routine.call(answer, state, slot, passed, keywords), cell)
+        role, key = routine.load(slot, Slot.ROLE), routine.load(slot, Slot.KEY)
+        routine.store(routine.call(answer, state, role, key, passed, keywords), cell)
         runs_plain = routine.compare(routine.load(cell), "==", _PLAIN)
         with routine.when(runs_plain):
             routine.store(routine.call(original, self_, arguments, keywords), cell)
@@ -201,10 +214,9 @@ class InterceptingEmitter:
         return routine
 
     def _answer(self, is_plain: Routine, are_written: Routine, operate: Routine) -> Routine:
-        """answer_early(state, slot, arguments, keywords): the result, or one of the words for other ways."""
-        routine = self._library.routine("answer_early", 4)
-        state, slot, arguments, keywords = routine.parameters
-        role, key = routine.load(slot, Slot.ROLE), routine.load(slot, Slot.KEY)
+        """answer_early(state, role, function, arguments, keywords): the result, or one of the words for other ways."""
+        routine = self._library.routine("answer_early", 5)
+        state, role, key, arguments, keywords = routine.parameters
         with routine.when(routine.compare(role, "==", Role.METADATA)):
             with routine.loop(routine.load(arguments, layout.LENGTH_WORD)) as index:
                 one = routine.call(is_plain, routine.load(arguments, routine.add(index, layout.ITEMS_WORD)))
@@ -225,9 +237,6 @@ class InterceptingEmitter:
         """whole_arguments(self, arguments, form): all of them in one tuple, as torch tells modes."""
         routine = self._library.routine("whole_arguments", 3)
         self_, arguments, form = routine.parameters
-        with routine.when(routine.compare(form, "==", Form.TUPLE)):
-            routine.call(python_function("Py_IncRef"), arguments)
-            routine.give_back(arguments)
         count, cell = routine.stack(1), routine.stack(1)
         items = routine.stack(1)
         routine.store(0, count)
@@ -252,16 +261,77 @@ class InterceptingEmitter:
         routine.give_back(made)
         return routine
 
+    def _call_builtin(self, followed: Routine, answer: Routine, role_of: Routine, call_original: Foreign) -> None:
+        """call_builtin(function, arguments, count, names): what Python calls builtin functions through; `call_original`
+        is what it would have called, with a tuple and a dictionary."""
+        gather = self._gather()
+        routine = self._library.routine("call_builtin", 4)
+        function, arguments, count, names = routine.parameters
+        given = routine.stack(2)
+        failure = routine.call(gather, arguments, routine.common_bits(count, ~_SPARE_PLACE), names, given)
+        with routine.when(routine.compare(failure, "!=", 0)):
+            routine.give_back(0)
+        passed, keywords = routine.load(given), routine.load(given, 1)
+        state, cell = routine.call(followed), routine.stack(1)
+        routine.store(0, cell)
+        with routine.when(routine.compare(state, "!=", 0)):
+            entry = routine.call(role_of, routine.load(state, State.ROLES), function)
+            with routine.when(routine.compare(entry, "!=", 0)):
+                routine.call(self._stack.set_state, _ALL_OFF)
+                role = routine.load(entry, RoleEntry.ROLE)
+                routine.store(routine.call(answer, state, role, function, passed, keywords), cell)
+                with routine.when(routine.compare(routine.load(cell), "==", _PLAIN)):
+                    plain = routine.call(call_original, function, passed, keywords)
+                    routine.store(routine.choose(routine.compare(plain, "==", 0), RAISED, plain), cell)
+                routine.call(self._stack.set_state, _ON)
+        with routine.when(routine.compare(routine.load(cell), "==", 0)):
+            routine.store(routine.call(call_original, function, passed, keywords), cell)
+        routine.call(python_function("Py_DecRef"), passed)
+        with routine.when(routine.compare(keywords, "!=", 0)):
+            routine.call(python_function("Py_DecRef"), keywords)
+        result = routine.load(cell)
+        routine.give_back(routine.choose(routine.compare(result, "==", RAISED), 0, result))
+
+    def _gather(self) -> Routine:
+        """gather(arguments, count, names, given): a tuple of the positional arguments and, if there are named ones, a
+        dictionary of them; 1 with Python's error set if there is no memory."""
+        routine = self._library.routine("gather", 4)
+        arguments, count, names, given = routine.parameters
+        passed = routine.call(python_function("PyTuple_New"), count)
+        with routine.when(routine.compare(passed, "==", 0)):
+            routine.give_back(1)
+        with routine.loop(count) as index:
+            item = routine.load(arguments, index)
+            routine.call(python_function("Py_IncRef"), item)
+            routine.store(item, passed, routine.add(index, layout.ITEMS_WORD))
+        routine.store(passed, given)
+        routine.store(0, given, 1)
+        with routine.when(routine.compare(names, "==", 0)):
+            routine.give_back(0)
+        keywords = routine.call(python_function("PyDict_New"))
+        with routine.when(routine.compare(keywords, "==", 0)):
+            routine.call(python_function("Py_DecRef"), passed)
+            routine.give_back(1)
+        with routine.loop(routine.load(names, layout.LENGTH_WORD)) as index:
+            name = routine.load(names, routine.add(index, layout.ITEMS_WORD))
+            value = routine.load(arguments, routine.add(count, index))
+            routine.call(python_function("PyDict_SetItem", 32), keywords, name, value)
+        routine.store(keywords, given, 1)
+        routine.give_back(0)
+        return routine
+
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def _questions(self, followed: Routine, is_quiet: Routine, is_plain: Routine) -> None:
         """Whether a mode watches: not, if the mode is ours and the one who asks need not know of it."""
-        for place, (name, parameters) in enumerate((("ask_one", 2), ("ask_all", 2), ("ask_many", 3))):
-            hidden = self._hidden(name, parameters, is_plain)
-            routine = self._library.routine(name, parameters)
+        for place, name in enumerate(("ask_one", "ask_all", "ask_many")):
+            are_all_plain = self._are_all_plain(name, is_plain)
+            routine = self._library.routine(name, 4)
+            _, arguments, count, names = routine.parameters
             state = routine.call(followed)
-            with routine.when(routine.compare(state, "!=", 0)):
-                are_plain = routine.call(hidden, *routine.parameters)
+            with routine.when(routine.both(routine.compare(state, "!=", 0), routine.compare(names, "==", 0))):
+                number = routine.common_bits(count, ~_SPARE_PLACE)
+                are_plain = routine.call(are_all_plain, arguments, number)
                 with routine.when(routine.compare(are_plain, "!=", 0)):
                     is_free = routine.call(is_quiet, state)
                     with routine.when(routine.compare(is_free, "!=", 0)):
@@ -270,25 +340,23 @@ class InterceptingEmitter:
             original = routine.load(self._originals, place)
             routine.give_back(routine.call(original, *routine.parameters))
 
-    def _hidden(self, name: str, parameters: int, is_plain: Routine) -> Routine:
-        """Whether nothing that is asked about has a `__torch_function__` of its own."""
-        routine = self._library.routine(f"{name}_is_plain", parameters)
-        given = routine.parameters[1]
-        if name == "ask_one":
-            routine.give_back(routine.call(is_plain, given))
-            return routine
+    def _are_all_plain(self, name: str, is_plain: Routine) -> Routine:
+        """Whether nothing that is asked about has a `__torch_function__` of its own: one object, those in a tuple or
+        list, or all arguments."""
+        routine = self._library.routine(f"{name}_is_plain", 2)
+        items, count = routine.parameters
+        if name != "ask_many":
+            with routine.when(routine.compare(count, "!=", 1)):
+                routine.give_back(0)
         if name == "ask_all":
+            given = routine.load(items)
             kind = routine.load(given, layout.TYPE_WORD)
             is_list = routine.compare(kind, "==", id(list))
             with routine.when(routine.opposite(routine.either(is_list, routine.compare(kind, "==", id(tuple))))):
                 routine.give_back(0)
             inline = routine.add(given, layout.ITEMS_WORD * 8)
-            items, count = (
-                routine.choose(is_list, routine.load(inline), inline),
-                routine.load(given, layout.LENGTH_WORD),
-            )
-        else:
-            items, count = given, routine.parameters[2]
+            items = routine.choose(is_list, routine.load(inline), inline)
+            count = routine.load(given, layout.LENGTH_WORD)
         with routine.loop(count) as index:
             one = routine.call(is_plain, routine.load(items, index))
             with routine.when(routine.compare(one, "==", 0)):

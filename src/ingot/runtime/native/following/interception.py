@@ -1,9 +1,10 @@
 """Python's side of interception: native functions take the places of torch's, which stay what they are for Python.
 
 In: a builtin function, a method or an attribute of torch's, and what native code does with it. Out: the same object,
-whose calls come to native code first. What is replaced is the address of the definition that the object reads its C
-function from; the new definition is a copy with another function. Identity, name and documentation stay, and compilers
-that read Python see no difference.
+whose calls come to native code first. Of methods and attributes the address of the definition is replaced that they
+read their C function from, by that of a copy with another function. Builtin functions are told apart by their C
+functions, in sets and dictionaries too: theirs stay, and only the address is replaced that Python calls them through.
+Identity, name and documentation stay, and compilers that read Python see no difference.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ingot.runtime.native.following.intercepting import BARES, CALLS, GETTERS, SLOTS, Form, Slot
+from ingot.runtime.native.following.intercepting import (
+    BARES,
+    GETTERS,
+    METHODS,
+    QUICK_CALL_WORD,
+    SLOTS,
+    Form,
+    Slot,
+)
 from ingot.runtime.native.following.words import Role
 from ingot.runtime.native.routines import Library, make_immortal
 
@@ -30,7 +39,7 @@ _COPIED_WORDS = {types.BuiltinFunctionType: 4, types.MethodDescriptorType: 4, ty
 """How many words such a definition has."""
 _NAME, _FUNCTION, _FLAGS = range(3)
 """A definition's name, C function and, unless it is an attribute's, calling convention."""
-_POSITIONAL_AND_KEYWORDS, _NO_ARGUMENTS, _ONE_ARGUMENT, _STATIC, _FAST = 3, 4, 8, 32, 128
+_POSITIONAL_AND_KEYWORDS, _NO_ARGUMENTS, _ONE_ARGUMENT, _STATIC, _COEXIST, _FAST = 3, 4, 8, 32, 64, 128
 _MAPPING_WORD, _SUBSCRIPT_WORD = 14, 1
 """Where a class has the address of its functions for subscripts, and where the one that reads is among them."""
 _GET_ITEM: Any = torch.Tensor.__getitem__
@@ -49,7 +58,7 @@ class Interception:
         self._library = library
         self._slots = _words_at(library, "slots_address", SLOTS * Slot.words())
         self._taken: set[int] = set()
-        self._free = {"call": iter(range(CALLS)), "bare": iter(range(BARES)), "getter": iter(range(GETTERS))}
+        self._free = {"method": iter(range(METHODS)), "bare": iter(range(BARES)), "getter": iter(range(GETTERS))}
         self._aliases = _aliases()
         _words_at(library, "mode_class_address", 1)[0] = id(mode_class)
         self._ask_natively()
@@ -58,8 +67,11 @@ class Interception:
         originals = _words_at(self._library, "questions_address", len(_QUESTIONS))
         for place, (name, routine, _) in enumerate(_QUESTIONS):
             question = getattr(torch._C, name)
-            originals[place] = _definition(question)[_FUNCTION]
-            _replace(question, self._library.address(routine))
+            originals[place] = _quick_call(question).value
+            # Python calls functions of one argument directly, unless their definition says something that it does not
+            # expect; this flag means nothing for a function that is no method.
+            _replace(question, _FLAGS, _definition(question)[_FLAGS] | _COEXIST)
+            _quick_call(question).value = self._library.address(routine)
 
     def take(self, function: Any, role: Role) -> None:
         """Let native code come first when a function, method or attribute of torch's is called."""
@@ -67,22 +79,23 @@ class Interception:
             self._take(one, function, role)
 
     def _take(self, function: Any, key: Any, role: Role) -> None:
-        kind, first = _kind(function), {"call": 0, "bare": CALLS, "getter": CALLS + BARES}
+        kind, first = _kind(function), {"method": 0, "bare": METHODS, "getter": METHODS + BARES}
         if id(function) in self._taken or (kind == "getter" and role is not Role.METADATA):
             return
         if function is _GET_ITEM:
             self._take_subscript(role)
-        if kind is None:
+        if kind == "builtin":
+            self._taken.add(id(function))
+            _quick_call(function).value = self._library.address("call_builtin")
+        if kind in (None, "builtin"):
             return
         index = next(self._free[kind], None)
         if index is None:
             return
         self._taken.add(id(function))
         make_immortal(function)
-        is_method = isinstance(function, types.MethodDescriptorType)
-        form = Form.METHOD if is_method else Form.TUPLE
-        self._fill(first[kind] + index, key, role, _definition(function)[_FUNCTION], form)
-        _replace(function, self._library.address(f"{kind}_{index}"))
+        self._fill(first[kind] + index, key, role, _definition(function)[_FUNCTION], Form.METHOD)
+        _replace(function, _FUNCTION, self._library.address(f"{kind}_{index}"))
 
     def _fill(self, number: int, key: Any, role: Role, original: int, form: Form) -> None:
         words = {Slot.KEY: id(key), Slot.ROLE: role, Slot.ORIGINAL: original, Slot.FORM: form}
@@ -109,7 +122,10 @@ def can_intercept() -> bool:
     if any(_flags(one) != flags for one, (_, _, flags) in zip(questions, _QUESTIONS, strict=True)):
         return False
     samples = (torch.Tensor.mul, torch.Tensor.dim, torch.Tensor.shape, torch.sigmoid)
-    if not all(map(_has_own_name, samples)) or [*map(_kind, samples)] != ["call", "bare", "getter", "call"]:
+    if not all(map(_has_own_name, samples)) or [*map(_kind, samples)] != ["method", "bare", "getter", "builtin"]:
+        return False
+    quick = [_quick_call(one).value for one in (*questions, torch.sigmoid, len)]
+    if 0 in quick[:-2] or quick[-2] != 0 or quick[-1] != quick[0]:
         return False
     own = type("Own", (), {"__getitem__": lambda self, index: index, "__len__": lambda self: 0})
     other = type("Other", (), {"__getitem__": lambda self, index: index})
@@ -122,13 +138,13 @@ def _kind(function: Any) -> str | None:
         is_torchs = function.__objclass__ is torch._C.TensorBase
         return "getter" if is_torchs and _has_own_name(function) else None
     if isinstance(function, types.MethodDescriptorType):
-        is_torchs = function.__objclass__ is torch._C.TensorBase
-    else:
-        is_torchs = isinstance(function, types.BuiltinFunctionType) and _is_function_of_torch(function)
-    if not is_torchs or not _has_own_name(function):
-        return None
-    is_method = isinstance(function, types.MethodDescriptorType)
-    return {_POSITIONAL_AND_KEYWORDS: "call", _NO_ARGUMENTS: "bare" if is_method else None}.get(_flags(function))
+        is_torchs = function.__objclass__ is torch._C.TensorBase and _has_own_name(function)
+        kinds = {_POSITIONAL_AND_KEYWORDS: "method", _NO_ARGUMENTS: "bare"}
+        return kinds.get(_flags(function)) if is_torchs else None
+    if isinstance(function, types.BuiltinFunctionType) and _is_function_of_torch(function) and _has_own_name(function):
+        is_free = _flags(function) == _POSITIONAL_AND_KEYWORDS and _quick_call(function).value == 0
+        return "builtin" if is_free else None
+    return None
 
 
 def _is_function_of_torch(function: Any) -> bool:
@@ -151,10 +167,17 @@ def _flags(function: Any) -> int:
     return _definition(function)[_FLAGS] & 0xFFFFFFFF & ~_STATIC
 
 
-def _replace(function: Any, address: int) -> None:
+def _quick_call(function: Any) -> Any:
+    """Where a builtin function has the address that Python calls it through, 0 for none."""
+    distance = ctypes.c_uint64.from_address(id(types.BuiltinFunctionType) + 8 * QUICK_CALL_WORD).value
+    return ctypes.c_uint64.from_address(id(function) + distance)
+
+
+def _replace(function: Any, word: int, value: int) -> None:
+    """Give an object a definition that differs in a word."""
     definition = _definition(function)
     copied = type(definition)(*definition)
-    copied[_FUNCTION] = address
+    copied[word] = value
     make_immortal(copied)
     place = id(function) + 8 * _DEFINITION_WORDS[type(function)]
     ctypes.c_uint64.from_address(place).value = ctypes.addressof(copied)
