@@ -86,6 +86,8 @@ def sequence(walker: Walker, value: Value) -> Sequence[Value] | None:
     match value:
         case (Tuple() | OpenTuple()) if value.cls is not slice:
             return value.items
+        case Open() | OpenTuple():
+            return None
         case Fresh() if issubclass(value.cls, list):
             return contents(walker, value)
         case Known():

@@ -18,7 +18,7 @@ import torch
 
 from ingot.frontend.jit.proof import indices, open_sizes, shapes, tables
 from ingot.frontend.jit.proof.guards import ABSENT, TensorMetadata, WholeDict, is_plain
-from ingot.frontend.jit.proof.values import Fresh, Known, Open, OpenTuple, Tensor, Tuple, Union, Value, known, plain
+from ingot.frontend.jit.proof.values import Fresh, Known, Open, OpenTuple, Tensor, Tuple, Union, Value, is_tensor, known, plain
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walker import Walker
@@ -361,7 +361,7 @@ def store(walker: Walker, value: Value, key: Value, new: Value) -> None:
 
 
 def _may_be_mask(walker: Walker, part: Value) -> bool:
-    if not isinstance(part, Tensor) and not (isinstance(part, Known) and isinstance(part.value, torch.Tensor)):
+    if not is_tensor(part):
         return False
     tensor = meta_of(walker, part)
     return tensor.meta is None or not tensor.has_dtype or tensor.meta.dtype in (torch.bool, torch.uint8)
