@@ -26,6 +26,7 @@ from ingot.base import sizes
 from ingot.base.sizes import Size
 from ingot.frontend.jit.cache.size_facts import Contradiction, ReadSizes
 from ingot.frontend.jit.proof import SizeFacts
+from ingot.frontend.jit.trace.indexing import part_of_axis
 from ingot.frontend.jit.trace.trace import Argument, TensorMeta, Trace, TraceOp, TraceValue, Variable, stride_order
 
 Values = tuple[Any, ...]
@@ -112,7 +113,8 @@ class _Unifier:
             _require_equal_tensors(values)
         results = self._value([trace.results for trace in self.traces], "a result", allow=False)
         trace = Trace(notes, events, results, last.surroundings, casts=last.casts, symbols=self.origins)
-        return Unified(trace, tuple(varying), tuple(self.divisors), self._ranges(notes))
+        ranges = dict.fromkeys([*self._ranges(notes), *_ranges_of_slices(trace)])
+        return Unified(trace, tuple(varying), tuple(self.divisors), tuple(ranges))
 
     def _ranges(self, notes: Sequence[TensorMeta]) -> tuple[SizeRange, ...]:
         """Open sizes are at least 2, and slices reach beyond the ends of axes if they always did."""
@@ -303,6 +305,22 @@ def _range_of_end(size: Size, end: int, seen: Sequence[int]) -> SizeRange:
     if all(one <= reach for one in seen):
         return SizeRange(size, 0, reach)
     raise CannotGeneralise(f"a slice to {end} reaches beyond the end of an axis in some calls")
+
+
+def _ranges_of_slices(trace: Trace) -> Iterator[SizeRange]:
+    """What keeps slices with open ends within their axes, so that their results are as long as the ends say."""
+    for event in trace.events:
+        if event.target is not torch.ops.aten.slice.Tensor or event.keywords:
+            continue
+        source, result = (trace.note(one) for one in (event.arguments[0], event.results))
+        found = part_of_axis(event.arguments, source.sizes, result.sizes)
+        if found is None:
+            continue
+        start, end, size = found
+        for lower, upper in ((0, start), (start, end), (end, size)):
+            room = upper + lower * -1
+            if not isinstance(room, int):
+                yield SizeRange(room, 0, _HIGHEST)
 
 
 def _quotient(values: Values, seen: Values) -> int | None:
