@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, pairwise
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ from ingot.frontend.jit.proof import SizeFacts
 from ingot.frontend.jit.trace.indexing import part_of_axis
 from ingot.frontend.jit.trace.trace import Argument, TensorMeta, Trace, TraceOp, TraceValue, Variable, stride_order
 
+_aten: Any = torch.ops.aten
 Values = tuple[Any, ...]
 """What one place holds, trace by trace."""
 
@@ -113,7 +114,7 @@ class _Unifier:
             _require_equal_tensors(values)
         results = self._value([trace.results for trace in self.traces], "a result", allow=False)
         trace = Trace(notes, events, results, last.surroundings, casts=last.casts, symbols=self.origins)
-        ranges = dict.fromkeys([*self._ranges(notes), *_ranges_of_slices(trace)])
+        ranges = dict.fromkeys([*self._ranges(notes), *_ranges_of_parts(trace)])
         return Unified(trace, tuple(varying), tuple(self.divisors), tuple(ranges))
 
     def _ranges(self, notes: Sequence[TensorMeta]) -> tuple[SizeRange, ...]:
@@ -307,17 +308,18 @@ def _range_of_end(size: Size, end: int, seen: Sequence[int]) -> SizeRange:
     raise CannotGeneralise(f"a slice to {end} reaches beyond the end of an axis in some calls")
 
 
-def _ranges_of_slices(trace: Trace) -> Iterator[SizeRange]:
-    """What keeps slices with open ends within their axes, so that their results are as long as the ends say."""
+def _ranges_of_parts(trace: Trace) -> Iterator[SizeRange]:
+    """What keeps slices and elements at open positions within their axes: then results have the sizes they seem to."""
     for event in trace.events:
-        if event.target is not torch.ops.aten.slice.Tensor or event.keywords:
+        if event.target not in (_aten.slice.Tensor, _aten.select.int) or event.keywords:
             continue
         source, result = (trace.note(one) for one in (event.arguments[0], event.results))
-        found = part_of_axis(event.arguments, source.sizes, result.sizes)
-        if found is None:
-            continue
-        start, end, size = found
-        for lower, upper in ((0, start), (start, end), (end, size)):
+        if event.target is _aten.select.int:
+            _, dim, start = event.arguments
+            found = (start, start + 1, source.sizes[dim]) if not isinstance(start, int) else None
+        else:
+            found = part_of_axis(event.arguments, source.sizes, result.sizes)
+        for lower, upper in pairwise((0, *found)) if found is not None else ():
             room = upper + lower * -1
             if not isinstance(room, int):
                 yield SizeRange(room, 0, _HIGHEST)

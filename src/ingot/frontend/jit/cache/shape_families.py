@@ -289,8 +289,9 @@ def _unify(members: Sequence[Recorded]) -> Generalised:
     if any(member.specialisation.result_shape != newest.specialisation.result_shape for member in members):
         raise CannotGeneralise("results are nested in another way")
     numbers = {leaf: value for leaf, value in values.items() if leaf not in looked_at}
-    facts = [member.specialisation.sizes for member in members] if newest.trace.reads_sizes else []
-    unified = generalise([member.trace for member in members], numbers, [one for one in facts if one is not None])
+    are_needed = newest.trace.reads_sizes and any(member.shapes != newest.shapes for member in members)
+    facts = [member.specialisation.sizes for member in members if member.specialisation.sizes] if are_needed else []
+    unified = generalise([member.trace for member in members], numbers, facts)
     specialisation = replace(newest.specialisation, trace=unified.trace, program=None, calls=0, lock=new_lock())
     fixed = {leaf: value for leaf, value in newest.numbers.items() if leaf not in unified.variables}
     return Generalised(specialisation, unified, members, fixed)

@@ -65,7 +65,7 @@ class ReadSizes:
 
     def check(self, bound: Sequence[Mapping[str, int]]) -> None:
         """Whether the sizes of arguments give what was read in each call."""
-        for facts, symbols in zip(self.facts, bound, strict=True):
+        for facts, symbols in zip(self.facts, bound if self.facts else (), strict=True):
             for name, value in facts.values.items():
                 if sizes.evaluate(self.replacements[name], symbols) != value:
                     raise Contradiction("a size that Python read is not what its expression says")

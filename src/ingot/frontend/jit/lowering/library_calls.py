@@ -78,11 +78,16 @@ def has_proven_sizes(operation: Operation) -> bool:
         return noted == [(*given[1], given[0][1])]
     if name == "gather" and len(given) == 2:
         return noted == [given[1]]
-    if name == "select" and -2 <= operation.arguments[2] <= 1:  # sizes that stay open are at least 2
+    if name == "select" and _is_there(operation.arguments[2]):
         rest = list(given[0])
         del rest[operation.arguments[1]]
         return noted == [tuple(rest)]
     return name in _LIKE_THE_FIRST and all(sizes == given[0] for sizes in noted)
+
+
+def _is_there(index: Any) -> bool:
+    """Whether an axis has an element: one whose size stays open has two, and an index that does is bounded."""
+    return isinstance(index, SizeExpression) or -2 <= index <= 1
 
 
 _LIKE_THE_FIRST = frozenset({"bernoulli", "native_dropout", "rand_like", "randn_like", "empty_like", "clone"})
