@@ -38,7 +38,7 @@ def of_intermediates(x: torch.Tensor) -> torch.Tensor:
 
 
 def by_size_and_length(x: torch.Tensor) -> torch.Tensor:
-    return torch.tanh(x).reshape(len(x), x.numel() // len(x)) + x.size(-1)
+    return torch.tanh(x).reshape(x.numel()).view(len(x), x.size(1) * x.size(-1)) + x.size(-1)
 
 
 def inner(x: torch.Tensor) -> torch.Tensor:
@@ -81,7 +81,18 @@ def negative_size(x: torch.Tensor) -> torch.Tensor:
     return torch.tanh(x).expand(batch, length, -1) + torch.tanh(x).reshape(batch, length, WIDTH)
 
 
-OPEN = [unpacked, of_intermediates, by_size_and_length, inner, from_the_end, last_row, divided, counted, filled, checked]
+OPEN = [
+    unpacked,
+    of_intermediates,
+    by_size_and_length,
+    inner,
+    from_the_end,
+    last_row,
+    divided,
+    counted,
+    filled,
+    checked,
+]
 OPEN += [scaled_by_a_fixed_size, negative_size]
 
 
@@ -146,6 +157,24 @@ def test_two_sizes_that_vary_are_told_apart():
         assert generals(calls(function, shapes, repeat=2))
 
 
+def test_views_that_nobody_needs_raise_as_in_eager():
+    def unused(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.view(y.shape[0], -1, 4)
+        return torch.tanh(x) * 2
+
+    def as_rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.linear(x.view(y.shape[0], 8), torch.ones(8, 8)).view(2, -1, 8)
+
+    for function in (unused, as_rows):
+        compiled = jit(function)
+        for n, m in ((4, 8), (8, 16), (12, 24), (16, 32)):
+            x, y = torch.randn(2, n, 8), torch.randn(m)
+            same(compiled(x, y), function(x, y))
+        for _ in range(2):
+            with pytest.raises(RuntimeError):
+                compiled(torch.randn(2, 10, 8), torch.randn(21))
+
+
 # --- sizes that are looked at in another way --------------------------------------------------------------------------
 
 
@@ -205,7 +234,9 @@ def _halvings(number: int) -> int:
     return count
 
 
-@pytest.mark.parametrize("given", [(4, 8, 12, 5, 9, 16, 33, 7), (9, 17, 25, 26, 8, 20), (3, 4, 5, 6, 7, 30, 45)], ids=str)
+@pytest.mark.parametrize(
+    "given", [(4, 8, 12, 5, 9, 16, 33, 7), (9, 17, 25, 26, 8, 20), (3, 4, 5, 6, 7, 30, 45)], ids=str
+)
 @pytest.mark.parametrize("name", PINNED)
 def test_what_else_is_done_with_sizes_is_as_in_eager(name: str, given: Sequence[int]):
     for dynamic in (None, True):

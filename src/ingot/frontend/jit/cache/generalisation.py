@@ -114,7 +114,7 @@ class _Unifier:
             _require_equal_tensors(values)
         results = self._value([trace.results for trace in self.traces], "a result", allow=False)
         trace = Trace(notes, events, results, last.surroundings, casts=last.casts, symbols=self.origins)
-        ranges = dict.fromkeys([*self._ranges(notes), *_ranges_of_parts(trace)])
+        ranges = dict.fromkeys([*self._ranges(notes), *_ranges_of_parts(trace), *_ranges_of_views(trace)])
         return Unified(trace, tuple(varying), tuple(self.divisors), tuple(ranges))
 
     def _ranges(self, notes: Sequence[TensorMeta]) -> tuple[SizeRange, ...]:
@@ -323,6 +323,19 @@ def _ranges_of_parts(trace: Trace) -> Iterator[SizeRange]:
             room = upper + lower * -1
             if not isinstance(room, int):
                 yield SizeRange(room, 0, _HIGHEST)
+
+
+def _ranges_of_views(trace: Trace) -> Iterator[SizeRange]:
+    """What lets a tensor be seen with other sizes: elsewhere PyTorch raises an error, even if nobody needs the view."""
+    for event in trace.events:
+        if event.target in _VIEWS:
+            source, result = (sizes.product(trace.note(one).sizes) for one in (event.arguments[0], event.results))
+            room = result + source * -1
+            if not isinstance(room, int):
+                yield SizeRange(room, 0, 0)
+
+
+_VIEWS = frozenset({_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default})
 
 
 def _quotient(values: Values, seen: Values) -> int | None:

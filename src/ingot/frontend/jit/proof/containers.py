@@ -84,7 +84,7 @@ def mapping(walker: Walker, value: Value) -> dict[Any, Value]:
 def sequence(walker: Walker, value: Value) -> Sequence[Value] | None:
     """The items of a list or tuple; None for anything else."""
     match value:
-        case (Tuple() | OpenTuple()) if value.cls is not slice:
+        case Tuple() | OpenTuple() if value.cls is not slice:
             return value.items
         case Open() | OpenTuple():
             return None
@@ -417,7 +417,7 @@ def contains(walker: Walker, value: Value, key: Value) -> bool | None:
     if isinstance(value, View) and value.kind == "keys":
         value = value.mapping
     if isinstance(key, Open) and type(value) is Known and isinstance(value.value, tuple):
-        return any([equal_numbers(walker, key, known(one)) for one in value.value])
+        return any(equal_numbers(walker, key, known(one)) for one in value.value)
     if plain(value) and plain(key):
         return bool(computed(lambda held, one: one in held, value.value, key.value).value)  # type: ignore[attr-defined]
     cls = walker.class_of(value)

@@ -18,7 +18,19 @@ import torch
 
 from ingot.frontend.jit.proof import indices, open_sizes, shapes, tables
 from ingot.frontend.jit.proof.guards import ABSENT, TensorMetadata, WholeDict, is_plain
-from ingot.frontend.jit.proof.values import Fresh, Known, Open, OpenTuple, Tensor, Tuple, Union, Value, is_tensor, known, plain
+from ingot.frontend.jit.proof.values import (
+    Fresh,
+    Known,
+    Open,
+    OpenTuple,
+    Tensor,
+    Tuple,
+    Union,
+    Value,
+    is_tensor,
+    known,
+    plain,
+)
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walker import Walker

@@ -61,7 +61,7 @@ class Known(Value):
 
 
 class Open(Known):
-    """An integer that depends on sizes: `concrete` is what it is in this call, `size` is an expression over the sizes that
+    """An integer that depends on sizes: `concrete` is what it is in this call, `size` an expression over the sizes that
     were read. Asking for its `value` pins it: calls in which it is another one take another way."""
 
     __slots__ = ("concrete", "size", "tracker")
@@ -258,7 +258,7 @@ def open_items(value: Value) -> tuple[Value, ...] | None:
 
 
 def plain(value: Value) -> bool:
-    return is_open(value) or type(value) is Known and is_plain(value.value)
+    return is_open(value) or (type(value) is Known and is_plain(value.value))
 
 
 def join(one: Value, other: Value) -> Value:
