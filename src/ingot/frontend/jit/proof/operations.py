@@ -131,6 +131,7 @@ def operate(
         real_args = [call.real(value) for value in args]
         real_kwargs = {key: call.real(value) for key, value in kwargs.items()}
     except _Unknown:
+        open_sizes.pin(walker, *args, *kwargs.values())
         return call.unknown(short)
     call.place_on_meta(real_args, real_kwargs)
     return call.value_of(call.run(function, real_args, real_kwargs))
