@@ -127,7 +127,7 @@ def test_sizes_that_no_longer_agree_are_recorded_or_fail_as_in_eager():
 # --- what sizes may do besides ----------------------------------------------------------------------------------------
 
 
-def test_python_that_reads_sizes_is_recorded_each_time():
+def test_python_that_hands_over_halves_of_sizes_is_recorded_each_time():
     def halves(x: torch.Tensor) -> torch.Tensor:
         return x[: x.shape[0] // 2] * (2 if x.shape[0] > 6 else 3)
 
@@ -238,7 +238,7 @@ def test_recordings_are_bounded_and_the_reason_says_what_varies(monkeypatch):
     monkeypatch.setattr(function_module, "MOST_SPECIALISATIONS", 5)
 
     def reads(x: torch.Tensor) -> torch.Tensor:
-        return x * x.shape[0]
+        return x * float(x.shape[0])  # a number that no recording keeps open
 
     compiled = jit(reads)
     for n in range(1, 7):

@@ -157,6 +157,7 @@ class CompiledFunction(RecordedFunction):
             reason = _what_a_proof_lacks(proof)
             if reason is None:
                 made.surroundings.watch = ProvenGuards(proof=proof)
+                made.allow_open_sizes(proof.sizes)
                 return
             proof = Refusal(reason, "")
         made.trace, made.broken = None, Broken(proof.reason, proof.place)

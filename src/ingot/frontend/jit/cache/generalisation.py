@@ -17,15 +17,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, pairwise
 from typing import Any
 
 import torch
 
 from ingot.base import sizes
 from ingot.base.sizes import Size
+from ingot.frontend.jit.cache.size_facts import Contradiction, ReadSizes
+from ingot.frontend.jit.proof import SizeFacts
+from ingot.frontend.jit.trace.indexing import part_of_axis
 from ingot.frontend.jit.trace.trace import Argument, TensorMeta, Trace, TraceOp, TraceValue, Variable, stride_order
 
+_aten: Any = torch.ops.aten
 Values = tuple[Any, ...]
 """What one place holds, trace by trace."""
 
@@ -62,18 +66,25 @@ class CannotGeneralise(Exception):
     """Traces that are not the same function of sizes and numbers; the text says where they differ."""
 
 
-def generalise(traces: Sequence[Trace], numbers: Mapping[int, Values] | None = None) -> Unified:
+def generalise(
+    traces: Sequence[Trace], numbers: Mapping[int, Values] | None = None, facts: Sequence[SizeFacts] = ()
+) -> Unified:
     """One trace for calls like these; raises CannotGeneralise.
 
-    `numbers` holds those that were passed and may vary, by their place among the arguments.
+    `numbers` holds those that were passed and may vary, by their place among the arguments. `facts` says, call by call,
+    how Python used the sizes that it read, if it read any.
     """
-    return _Unifier(traces, numbers or {}).generalise()
+    try:
+        return _Unifier(traces, numbers or {}, ReadSizes.of(facts, traces)).generalise()
+    except Contradiction as error:
+        raise CannotGeneralise(str(error)) from error
 
 
 @dataclass(slots=True)
 class _Unifier:
     traces: Sequence[Trace]
     numbers: Mapping[int, Values]
+    reads: ReadSizes
     symbols: dict[Values, Size] = field(default_factory=dict)
     """The sizes that stay open, by their values."""
     origins: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -83,6 +94,8 @@ class _Unifier:
     """The numbers that were handed to torch in the operation at hand."""
     divisors: dict[tuple[str, int], None] = field(default_factory=dict)
     explained: dict[Values, list[Size]] = field(default_factory=dict)
+    told: dict[Values, list[Size]] = field(default_factory=dict)
+    """Expressions of numbers that Python handed to torch, by their values."""
 
     def generalise(self) -> Unified:
         last = self.traces[-1]
@@ -94,18 +107,22 @@ class _Unifier:
         for index in range(len(last.tensors)):
             if isinstance(last.tensors[index].origin, Argument):
                 self._find_symbols(index)
-        notes = [self._note(index) for index in range(len(last.tensors))]
+        notes = [self._read_note(index) for index in range(len(last.tensors))]
+        self.reads.check(self._bound())
         events = [self._event(index) for index in range(len(last.events))]
         for values in zip(*(trace.surroundings for trace in self.traces), strict=True):
             _require_equal_tensors(values)
         results = self._value([trace.results for trace in self.traces], "a result", allow=False)
         trace = Trace(notes, events, results, last.surroundings, casts=last.casts, symbols=self.origins)
-        return Unified(trace, tuple(varying), tuple(self.divisors), self._ranges(notes))
+        ranges = dict.fromkeys([*self._ranges(notes), *_ranges_of_parts(trace), *_ranges_of_views(trace)])
+        return Unified(trace, tuple(varying), tuple(self.divisors), tuple(ranges))
 
     def _ranges(self, notes: Sequence[TensorMeta]) -> tuple[SizeRange, ...]:
         """Open sizes are at least 2, and slices reach beyond the ends of axes if they always did."""
         found = dict.fromkeys(size for note in notes for size in note.sizes if not isinstance(size, int))
         ranges = dict.fromkeys(SizeRange(size, _LOWEST, _HIGHEST) for size in found)
+        if self.reads.facts:  # slices are among what is known of sizes
+            return (*ranges, *(SizeRange(*one) for one in self.reads.ranges()))
         bounds = [trace.slices for trace in self.traces]
         self._require_equal(list(map(len, bounds)), "the number of slices")
         for taken in zip(*bounds, strict=True):
@@ -141,6 +158,23 @@ class _Unifier:
                 self.origins[name] = (origin.position, axis)
 
     # --- places -------------------------------------------------------------------------------------------------------
+
+    def _read_note(self, index: int) -> TensorMeta:
+        """A tensor of which Python may have read the sizes: then each has one expression."""
+        note = self._note(index)
+        if index in self.reads.registers and not isinstance(note.origin, Argument):
+            for values in zip(*(trace.tensors[index].shape for trace in self.traces), strict=True):
+                if len(set(values)) > 1 and len(self._explanations(values)) > 1:
+                    raise CannotGeneralise(f"a size that Python reads is {_listed(values)}, for more than one reason")
+        for values, size in self.reads.know(index, note.sizes):
+            self.told.setdefault(values, []).append(size)
+            self.explained.pop(values, None)
+        return note
+
+    def _bound(self) -> list[dict[str, int]]:
+        """What the symbols stand for in each call."""
+        names = [(str(size), values) for values, size in self.symbols.items()]
+        return [{name: values[index] for name, values in names} for index in range(len(self.traces))]
 
     def _note(self, index: int) -> TensorMeta:
         notes = [trace.tensors[index] for trace in self.traces]
@@ -223,8 +257,10 @@ class _Unifier:
         """The expressions that have these values, simplest first."""
         found = self.explained.get(values)
         if found is None:
-            found = list(dict.fromkeys(self._products(values))) or list(dict.fromkeys(self._lines(values)))
-            self.explained[values] = found
+            found = list(dict.fromkeys(self._products(values)))
+            if not found and not self.told.get(values):
+                found = list(dict.fromkeys(self._lines(values)))
+            found = self.explained[values] = list(dict.fromkeys([*self.told.get(values, ()), *found]))
         return found
 
     def _products(self, values: Values) -> Iterator[Size]:
@@ -270,6 +306,36 @@ def _range_of_end(size: Size, end: int, seen: Sequence[int]) -> SizeRange:
     if all(one <= reach for one in seen):
         return SizeRange(size, 0, reach)
     raise CannotGeneralise(f"a slice to {end} reaches beyond the end of an axis in some calls")
+
+
+def _ranges_of_parts(trace: Trace) -> Iterator[SizeRange]:
+    """What keeps slices and elements at open positions within their axes: then results have the sizes they seem to."""
+    for event in trace.events:
+        if event.target not in (_aten.slice.Tensor, _aten.select.int) or event.keywords:
+            continue
+        source, result = (trace.note(one) for one in (event.arguments[0], event.results))
+        if event.target is _aten.select.int:
+            _, dim, start = event.arguments
+            found = (start, start + 1, source.sizes[dim]) if not isinstance(start, int) else None
+        else:
+            found = part_of_axis(event.arguments, source.sizes, result.sizes)
+        for lower, upper in pairwise((0, *found)) if found is not None else ():
+            room = upper + lower * -1
+            if not isinstance(room, int):
+                yield SizeRange(room, 0, _HIGHEST)
+
+
+def _ranges_of_views(trace: Trace) -> Iterator[SizeRange]:
+    """What lets a tensor be seen with other sizes: elsewhere PyTorch raises an error, even if nobody needs the view."""
+    for event in trace.events:
+        if event.target in _VIEWS:
+            source, result = (sizes.product(trace.note(one).sizes) for one in (event.arguments[0], event.results))
+            room = result + source * -1
+            if not isinstance(room, int):
+                yield SizeRange(room, 0, 0)
+
+
+_VIEWS = frozenset({_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default})
 
 
 def _quotient(values: Values, seen: Values) -> int | None:

@@ -243,7 +243,7 @@ class ShapeFamilies:
         """Members that may be unified, the most promising first; the newest is always among them."""
         newest = members[-1]
         needed = _SHAPES_NEEDED.get(self.dynamic, MOST_MEMBERS + 1)
-        oblivious = [member for member in members if not member.trace.reads_sizes]
+        oblivious = [member for member in members if _takes_same_way(member, newest)]
         if newest in oblivious:
             plain = [member for member in oblivious if not _has_ones(member, oblivious)]
             for group in (oblivious, plain):
@@ -261,6 +261,14 @@ class ShapeFamilies:
             raise CannotGeneralise(f"no program can be written for it: {type(error).__name__}: {error}") from error
         if program.has_guesses and program.has_effects:
             raise CannotGeneralise("results of library calls have sizes that cannot be foretold")
+
+
+def _takes_same_way(member: Recorded, newest: Recorded) -> bool:
+    """Whether Python does the same in two calls, whatever the sizes: it saw none, or it is proven how it uses them."""
+    if not member.trace.reads_sizes and not newest.trace.reads_sizes:
+        return True
+    ours, theirs = member.specialisation.sizes, newest.specialisation.sizes
+    return ours is not None and theirs is not None and ours.way == theirs.way
 
 
 def _has_ones(member: Recorded, others: Sequence[Recorded]) -> bool:
@@ -281,9 +289,10 @@ def _unify(members: Sequence[Recorded]) -> Generalised:
             raise CannotGeneralise("Python looks at the value of a number")
     if any(member.specialisation.result_shape != newest.specialisation.result_shape for member in members):
         raise CannotGeneralise("results are nested in another way")
-    unified = generalise(
-        [member.trace for member in members], {leaf: v for leaf, v in values.items() if leaf not in looked_at}
-    )
+    numbers = {leaf: value for leaf, value in values.items() if leaf not in looked_at}
+    are_needed = newest.trace.reads_sizes and any(member.shapes != newest.shapes for member in members)
+    facts = [member.specialisation.sizes for member in members if member.specialisation.sizes] if are_needed else []
+    unified = generalise([member.trace for member in members], numbers, facts)
     specialisation = replace(newest.specialisation, trace=unified.trace, program=None, calls=0, lock=new_lock())
     if specialisation.audits is not None:
         specialisation.audits = Audits()

@@ -21,6 +21,7 @@ from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
 from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.guards.environment import Environment, environment_of
 from ingot.frontend.jit.lowering.program import Program, compile_trace
+from ingot.frontend.jit.proof import SizeFacts
 from ingot.frontend.jit.trace.recorder import Broken, Recording
 from ingot.frontend.jit.trace.trace import Argument, Made, Trace
 from ingot.runtime.compiler import JitCompiler
@@ -58,6 +59,18 @@ class Specialisation:
     """Whether calls like this one are best left to PyTorch as they are."""
     audits: Audits | None = None
     """When Python runs all the same, to be compared with the recording; never, where there is no Python."""
+
+    sizes: SizeFacts | None = None
+    """How Python used the sizes that it read, where that is proven."""
+
+    def allow_open_sizes(self, facts: SizeFacts | None) -> None:
+        """Take note of what is proven of sizes, if it is about the very reads that were recorded."""
+        if facts is None or self.trace is None or self.trace.has_unseen_queries:
+            return
+        queries = self.trace.size_queries
+        seen = [(query.name, self.trace.note(query.register).shape) for query in queries]
+        if seen == [(read.name, read.shape) for read in facts.reads]:
+            self.sizes = facts
 
     def changed(self) -> str | None:
         """What has changed around the function since the recording; None if it still holds."""

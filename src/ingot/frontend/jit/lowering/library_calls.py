@@ -14,6 +14,7 @@ import torch
 
 from ingot.base.sizes import SizeExpression
 from ingot.frontend.jit.rewrites.product_strategies import PACKED_PRODUCT, linear, packed_product
+from ingot.frontend.jit.trace.indexing import part_of_axis
 from ingot.frontend.jit.trace.ssa import Operation, Version
 from ingot.frontend.jit.trace.trace import all_of
 from ingot.runtime.native.pool import empty
@@ -71,11 +72,22 @@ def has_proven_sizes(operation: Operation) -> bool:
         return noted == [(*given[-2][:-1], given[-1][-1])]
     if name == "_scaled_dot_product_flash_attention_for_cpu":
         return noted == [(*given[0][:-1], given[2][-1]), given[0][:-1]]
-    if name == "select" and -2 <= operation.arguments[2] <= 1:  # sizes that stay open are at least 2
+    if name == "slice" and not operation.keywords and len(noted) == 1:  # the ends are open: generalising bounds them
+        return part_of_axis(operation.arguments, given[0], noted[0]) is not None
+    if name == "embedding" and len(given) == 2:
+        return noted == [(*given[1], given[0][1])]
+    if name == "gather" and len(given) == 2:
+        return noted == [given[1]]
+    if name == "select" and _is_there(operation.arguments[2]):
         rest = list(given[0])
         del rest[operation.arguments[1]]
         return noted == [tuple(rest)]
     return name in _LIKE_THE_FIRST and all(sizes == given[0] for sizes in noted)
+
+
+def _is_there(index: Any) -> bool:
+    """Whether an axis has an element: one whose size stays open has two, and an index that does is bounded."""
+    return isinstance(index, SizeExpression) or -2 <= index <= 1
 
 
 _LIKE_THE_FIRST = frozenset({"bernoulli", "native_dropout", "rand_like", "randn_like", "empty_like", "clone"})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.proof import operations
+from ingot.frontend.jit.proof import open_sizes, operations
 from ingot.frontend.jit.proof.guards import ListItems, SetItems, is_plain
 from ingot.frontend.jit.proof.values import (
     MIXED,
@@ -25,6 +25,8 @@ from ingot.frontend.jit.proof.values import (
     Fresh,
     Iterator,
     Known,
+    Open,
+    OpenTuple,
     Raised,
     Tuple,
     Union,
@@ -34,6 +36,7 @@ from ingot.frontend.jit.proof.values import (
     is_tensor,
     is_undetermined,
     known,
+    open_items,
     plain,
     tuple_of,
 )
@@ -81,8 +84,10 @@ def mapping(walker: Walker, value: Value) -> dict[Any, Value]:
 def sequence(walker: Walker, value: Value) -> Sequence[Value] | None:
     """The items of a list or tuple; None for anything else."""
     match value:
-        case Tuple() if value.cls is not slice:
+        case Tuple() | OpenTuple() if value.cls is not slice:
             return value.items
+        case Open() | OpenTuple():
+            return None
         case Fresh() if issubclass(value.cls, list):
             return contents(walker, value)
         case Known():
@@ -177,6 +182,9 @@ def iterate(walker: Walker, value: Value) -> list[Value]:
     """The items that iterating over a value gives."""
     if isinstance(value, Union):
         walker.refuse("iterates over what may be one of several objects")
+    items = open_items(value)
+    if items is not None:
+        return list(items)
     if isinstance(value, Fresh) and value.cls is Iterator:
         held = remaining(walker, value)
         walker.state.items[value.identity] = ()
@@ -255,6 +263,9 @@ def size(walker: Walker, value: Value) -> int | None:
     """How many items a container of Python's own holds; None for anything else."""
     if isinstance(value, View):
         value = value.mapping
+    items = open_items(value)
+    if items is not None:
+        return len(items)
     cls = walker.class_of(value)
     if cls is None or not issubclass(cls, list | tuple | dict | set | frozenset | str | range | bytes):
         return None
@@ -288,6 +299,10 @@ def item(walker: Walker, value: Value, key: Value) -> Value:
         return walker.each(key, lambda one: item(walker, value, one))
     if is_tensor(value):
         return operations.index(walker, value, key)
+    items = open_items(value)
+    if items is not None and plain(key):
+        found = computed(lambda held, where: held[where], items, key.value).value  # type: ignore[attr-defined]
+        return tuple_of(found, walker.class_of(value) or tuple) if isinstance(found, tuple) else found
     if plain(value) and plain(key):
         return computed(lambda held, where: held[where], value.value, key.value)  # type: ignore[attr-defined]
     cls = walker.class_of(value)
@@ -321,6 +336,7 @@ def own_item(walker: Walker, value: Value, key: Value) -> Value:
             return found  # type: ignore[return-value]
         return walker.new_list(found) if walker.class_of(value) is list else tuple_of(list(found))  # type: ignore[arg-type]
     if isinstance(key, Determined) and held and all(plain(one) or isinstance(one, Determined) for one in held):
+        open_sizes.pin(walker, *held)
         return walker.determined()
     return walker.refuse("takes an item at a position that is not known here")
 
@@ -400,10 +416,13 @@ def contains(walker: Walker, value: Value, key: Value) -> bool | None:
     """Whether a container holds something; None if that is not known."""
     if isinstance(value, View) and value.kind == "keys":
         value = value.mapping
+    if isinstance(key, Open) and type(value) is Known and isinstance(value.value, tuple):
+        return any(equal_numbers(walker, key, known(one)) for one in value.value)
     if plain(value) and plain(key):
         return bool(computed(lambda held, one: one in held, value.value, key.value).value)  # type: ignore[attr-defined]
     cls = walker.class_of(value)
     if isinstance(value, Determined) or (plain(value) and isinstance(key, Determined)):
+        open_sizes.pin(walker, value, key)
         return None
     if cls is not None and issubclass(cls, dict) and _is_own(walker, cls, "__contains__"):
         return lookup(walker, value, hashed(walker, key)) is not None
@@ -420,6 +439,13 @@ def contains(walker: Walker, value: Value, key: Value) -> bool | None:
     if method is None:
         walker.refuse("asks whether an object that is not understood contains something")
     return walker.truth(walker.call(method, [key]))
+
+
+def equal_numbers(walker: Walker, one: Value, other: Value) -> bool:
+    """Whether two plain values are equal of which one is an open integer."""
+    if open_sizes.are_open(one, other):
+        return walker.sizes.is_equal(one, other)
+    return bool(one.value == other.value)  # type: ignore[attr-defined]
 
 
 def _is_equal(walker: Walker, one: Value, other: Value) -> bool | None:

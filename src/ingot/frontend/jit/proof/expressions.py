@@ -20,7 +20,6 @@ from ingot.frontend.jit.proof.values import (
     Iterator,
     Known,
     Raised,
-    Tuple,
     Value,
     known,
     plain,
@@ -126,9 +125,7 @@ def _subscript(walker: Walker, node: ast.Subscript) -> Value:
 
 def _slice(walker: Walker, node: ast.Slice) -> Value:
     parts = [NONE if part is None else evaluate(walker, part) for part in (node.lower, node.upper, node.step)]
-    if all(map(plain, parts)):
-        return Known(slice(*(part.value for part in parts)))  # type: ignore[attr-defined]
-    return Tuple(parts, slice)
+    return tuple_of(parts, slice)
 
 
 def _elements(walker: Walker, nodes: list[ast.expr]) -> list[Value]:

@@ -7,17 +7,19 @@ with; what an iterator gives is taken ahead of time, and whoever takes from it m
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.proof import containers, methods, operations, operators
+from ingot.frontend.jit.proof import containers, methods, open_sizes, operations, operators
 from ingot.frontend.jit.proof.values import (
     Determined,
     Fresh,
     Iterator,
     Known,
+    Open,
+    OpenTuple,
     Raised,
     Value,
     computed,
@@ -43,6 +45,7 @@ def pure(function: Callable[..., Any], cls: type | None = None) -> Handler:
             real = {name: value.value for name, value in kwargs.items()}  # type: ignore[attr-defined]
             result = computed(lambda *given: function(*given, **real), *(value.value for value in args))  # type: ignore[attr-defined]
             return containers.made_of(walker, result)
+        open_sizes.pin(walker, *values)
         for value in values:
             if isinstance(value, Fresh):
                 value = tuple_of(containers.iterate(walker, value))
@@ -57,7 +60,7 @@ def len_(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
     value = args[0]
     if is_tensor(value):
         operations.guard_methods(walker, (value,), "__len__")
-        shape = operations.metadata(walker, value, "shape")
+        shape = operations.metadata(walker, value, "__len__")
         return containers.item(walker, shape, Known(0))
     size = containers.size(walker, value)
     if size is not None:
@@ -80,6 +83,8 @@ def convert(cls: type) -> Handler:
                 return walker.determined(bool) if outcome is None else Known(outcome)
             if cls is str:
                 return operators.text_of(walker, args[0])
+            if cls is int and isinstance(args[0], Open):
+                return args[0]
             constant = operations.constant_of(walker, args[0])
             if constant is not None and constant.numel() == 1:
                 return computed(cls, constant.item())
@@ -120,6 +125,8 @@ def range_(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
 
 
 def _number(value: Value) -> int | None:
+    if isinstance(value, OpenTuple):
+        return None
     return value.value if isinstance(value, Known) and type(value.value) is int else None
 
 
@@ -196,11 +203,22 @@ def extreme(function: Callable[..., Any]) -> Handler:
             walker.refuse(f"takes the {function.__name__} of objects that are not plain")
         if not items and "default" in kwargs:
             return kwargs["default"]
+        if items and open_sizes.are_open(*items):
+            return _open_extreme(walker, function, items)
         if all(map(plain, items)):
             return computed(function, [value.value for value in items])  # type: ignore[attr-defined]
         return pure(function)(walker, items, {})
 
     return handle
+
+
+def _open_extreme(walker: Walker, function: Callable[..., Any], items: Sequence[Value]) -> Value:
+    """The least or the greatest of open numbers: which of them it is belongs to the way that the call takes."""
+    found, *others = items
+    for item in others:
+        less, more = (item, found) if function is min else (found, item)
+        found = item if walker.sizes.is_less(less, more) else found
+    return found
 
 
 def sum_(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.proof import attributes, containers, operators
+from ingot.frontend.jit.proof import attributes, containers, open_sizes, operators
 from ingot.frontend.jit.proof.values import (
     NONE,
     Determined,
@@ -61,6 +61,7 @@ def _of_plain(method: Any) -> Handler:
             return containers.made_of(walker, computed(lambda *first: method(*first, **named), *real[: len(args)]))
         if isinstance(args[0], Tuple) and method.__name__ in ("index", "count"):
             walker.refuse("looks for an object in a tuple")
+        open_sizes.pin(walker, *args, *kwargs.values())
         for value in (*args, *kwargs.values()):
             inner = containers.iterate(walker, value) if isinstance(value, Fresh) else [value]
             if not all(plain(one) or is_undetermined(one) for one in inner):

@@ -16,9 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.proof import shapes, tables
+from ingot.frontend.jit.proof import indices, open_sizes, shapes, tables
 from ingot.frontend.jit.proof.guards import ABSENT, TensorMetadata, WholeDict, is_plain
-from ingot.frontend.jit.proof.values import Fresh, Known, Tensor, Tuple, Union, Value, known, plain
+from ingot.frontend.jit.proof.values import (
+    Fresh,
+    Known,
+    Open,
+    OpenTuple,
+    Tensor,
+    Tuple,
+    Union,
+    Value,
+    is_tensor,
+    known,
+    plain,
+)
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walker import Walker
@@ -107,6 +119,10 @@ def operate(
             walker.refuse(f"calls {name} with what may be one of several objects")
     if writes or _is_in_place(short):
         walker.writes += 1
+    if short in open_sizes.READERS:
+        found = indices.sizes_of(walker, short, args, kwargs)
+        if found is not None:
+            return found
     call = _Call(walker, name, short)
     constant = call.computed(function, args, kwargs)
     if constant is not None:
@@ -115,6 +131,7 @@ def operate(
         real_args = [call.real(value) for value in args]
         real_kwargs = {key: call.real(value) for key, value in kwargs.items()}
     except _Unknown:
+        open_sizes.pin(walker, *args, *kwargs.values())
         return call.unknown(short)
     call.place_on_meta(real_args, real_kwargs)
     return call.value_of(call.run(function, real_args, real_kwargs))
@@ -137,6 +154,11 @@ class _Call:
     def real(self, value: Value) -> Any:
         """An argument as the operation takes it, with tensors without memory."""
         match value:
+            case Open():
+                return self.hand(value)
+            case OpenTuple():
+                items = [self.real(item) for item in value.items]
+                return slice(*items) if value.cls is slice else tuple(items)
             case Known() if isinstance(value.value, torch.Tensor):
                 return self.real(meta_of(self.walker, value))
             case Known() if is_plain(value.value) or any(value.value is one for one in tables.ARGUMENT_TYPES):
@@ -159,6 +181,14 @@ class _Call:
         if self.walker.class_of(value) is None or not isinstance(value, Known | Fresh):
             raise _Unknown
         return self.walker.refuse(f"calls {self.name} with an object that is not understood")
+
+    def hand(self, value: Open) -> int:
+        """An integer that depends on sizes, as the operation takes it."""
+        if self.short in tables.TAKES_SIZES or self.short in tables.TAKES_NUMBERS:
+            return self.walker.sizes.hand(value, is_number=self.short in tables.TAKES_NUMBERS)
+        if self.short in indices.INDEXING:  # what it means has been noted before
+            return value.concrete
+        return value.value
 
     def place_on_meta(self, args: list[Any], kwargs: dict[str, Any]) -> None:
         """Puts results without memory, too: devices among the arguments are noted and replaced."""
@@ -198,8 +228,8 @@ class _Call:
         if self.short in tables.RANDOM or _is_in_place(self.short) or ("device" in kwargs and constants):
             return None
         try:
-            real_args = [_filled(self.walker, value) for value in args]
-            real_kwargs = {key: _filled(self.walker, value) for key, value in kwargs.items() if key != "device"}
+            real_args = [_filled(self, value) for value in args]
+            real_kwargs = {key: _filled(self, value) for key, value in kwargs.items() if key != "device"}
             given = kwargs.get("device")
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -232,6 +262,8 @@ class _Call:
             is_new = self.short not in tables.MAY_RETURN_ARGUMENT and not any(result is one for one in self.metas)
             return Tensor(result, device, self.has_dtype, is_new=is_new)
         if is_plain(result):
+            if self.metas and self.short not in tables.SAYS_NOTHING_OF_SIZES:
+                self.walker.sizes.forbid(f"{self.name} says something of sizes")
             if self.short in tables.UNSURE or (self.short in tables.BY_DTYPE and not self.has_dtype):
                 return self.walker.determined(type(result))
             return known(result)
@@ -264,22 +296,24 @@ def _flat(walker: Walker, values: list[Value]) -> list[Value]:
     return found
 
 
-def _filled(walker: Walker, value: Value) -> Any:
+def _filled(call: _Call, value: Value) -> Any:
     """An argument with its values."""
+    if isinstance(value, Open):
+        return call.hand(value)
+    if isinstance(value, OpenTuple):
+        items = [_filled(call, item) for item in value.items]
+        return slice(*items) if value.cls is slice else tuple(items)
     if isinstance(value, Known):
         return value.value
     if isinstance(value, Tensor):
         return value.constant
     if isinstance(value, Tuple) and value.cls is slice:
-        return slice(*(_filled(walker, item) for item in value.items))
-    items = walker.sequence(value)
+        return slice(*(_filled(call, item) for item in value.items))
+    items = call.walker.sequence(value)
     if items is None:
         raise _Unknown
-    return (
-        [_filled(walker, item) for item in items]
-        if isinstance(value, Fresh)
-        else tuple(_filled(walker, i) for i in items)
-    )
+    filled = [_filled(call, item) for item in items]
+    return filled if isinstance(value, Fresh) else tuple(filled)
 
 
 # --- attributes and items ---------------------------------------------------------------------------------------------
@@ -296,8 +330,14 @@ def metadata(walker: Walker, value: Value, name: str) -> Value:
         return walker.determined(bool)
     if name == "__class__":
         return known(tensor.cls)
-    if name not in tables.METADATA and name not in tables.VIEWS:
+    is_length = name == "__len__"
+    if name not in tables.METADATA and name not in tables.VIEWS and not is_length:
         walker.refuse(f"reads the attribute {name!r} of a tensor")
+    if name in ("shape", "__len__") and isinstance(value, Tensor) and tensor.meta is not None:
+        return indices.shape_of(walker, value, name)
+    if name in ("shape", "nbytes", "__len__") and isinstance(value, Tensor):
+        walker.sizes.forbid(f"{name} of a tensor is read whose sizes are not known")
+    name = "shape" if is_length else name
     if tensor.meta is None:
         return Tensor(has_dtype=False) if name in tables.VIEWS else walker.determined(tables.METADATA[name])
     if name in tables.METADATA:
@@ -313,7 +353,9 @@ def index(walker: Walker, value: Value, key: Value) -> Value:
     if any(_may_be_mask(walker, part) for part in _flat(walker, [key])):
         walker.refuse("takes elements by a mask: how many there are depends on values")
     if tensor.meta is None:
+        walker.sizes.forbid("a tensor is indexed whose sizes are not known")
         return Tensor(has_dtype=tensor.has_dtype)
+    indices.note(walker, value, tensor.meta, key)
     return operate(walker, torch.Tensor.__getitem__, [value, key], {}, "an index")
 
 
@@ -322,14 +364,17 @@ def store(walker: Walker, value: Value, key: Value, new: Value) -> None:
     has_mask = any(_may_be_mask(walker, part) for part in _flat(walker, [key]))
     if has_mask and not plain(new):
         walker.refuse("sets elements by a mask: how many there are depends on values")
-    if meta_of(walker, value).meta is None:
+    meta = meta_of(walker, value).meta
+    if meta is None:
+        walker.sizes.forbid("a tensor is indexed whose sizes are not known")
         walker.writes += 1
         return
+    indices.note(walker, value, meta, key)
     operate(walker, torch.Tensor.__setitem__, [value, key, new], {}, "an index", writes=True)
 
 
 def _may_be_mask(walker: Walker, part: Value) -> bool:
-    if not isinstance(part, Tensor) and not (isinstance(part, Known) and isinstance(part.value, torch.Tensor)):
+    if not is_tensor(part):
         return False
     tensor = meta_of(walker, part)
     return tensor.meta is None or not tensor.has_dtype or tensor.meta.dtype in (torch.bool, torch.uint8)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.proof import containers, operations
+from ingot.frontend.jit.proof import containers, open_sizes, operations
 from ingot.frontend.jit.proof.guards import is_plain
 from ingot.frontend.jit.proof.values import (
     Bound,
@@ -23,6 +23,8 @@ from ingot.frontend.jit.proof.values import (
     Determined,
     Fresh,
     Known,
+    Open,
+    OpenTuple,
     Super,
     Tensor,
     Tuple,
@@ -30,9 +32,12 @@ from ingot.frontend.jit.proof.values import (
     Value,
     View,
     computed,
+    is_open,
     is_tensor,
     is_undetermined,
+    open_items,
     plain,
+    tuple_of,
 )
 
 if TYPE_CHECKING:
@@ -83,6 +88,10 @@ def binary(walker: Walker, node: type, left: Value, right: Value) -> Value:
         return walker.each(left, lambda one: binary(walker, node, one, right))
     if isinstance(right, Union):
         return walker.each(right, lambda one: binary(walker, node, left, one))
+    if is_open(left) or is_open(right):
+        made = _open_binary(walker, node, left, right)
+        if made is not None:
+            return made
     if plain(left) and plain(right) and not _is_long(node, left, right):
         return computed(function, left.value, right.value)  # type: ignore[attr-defined]
     if (is_tensor(left) or is_tensor(right)) and _is_operand(left) and _is_operand(right):
@@ -92,8 +101,36 @@ def binary(walker: Walker, node: type, left: Value, right: Value) -> Value:
     if sequence is not None:
         return sequence
     if _is_simple(left) and _is_simple(right):
+        open_sizes.pin(walker, left, right)
         return walker.determined()
     return _special(walker, left, right, f"__{name}__", f"__r{name}__")
+
+
+def _open_binary(walker: Walker, node: type, left: Value, right: Value) -> Value | None:
+    """Arithmetic of integers that depend on sizes, and sums of tuples of them; None for anything else."""
+    opened = walker.sizes
+    if open_sizes.are_open(left, right):
+        if node in (ast.Add, ast.Sub, ast.Mult):
+            return {ast.Add: opened.add, ast.Sub: opened.subtract, ast.Mult: opened.multiply}[node](left, right)
+        if node in (ast.FloorDiv, ast.Mod) and type(right) is Known and right.value > 0:
+            return (opened.divide if node is ast.FloorDiv else opened.remainder)(left, right.value)
+    if node is ast.Add and plain(left) and plain(right):
+        ours, theirs = (one for one in (_items(left), _items(right)))
+        if ours is not None and theirs is not None:
+            cls = type(_empty(walker.class_of(left)) + _empty(walker.class_of(right)))
+            return tuple_of([*ours, *theirs], cls)
+    return None
+
+
+def _items(value: Value) -> Sequence[Value] | None:
+    """The items of a plain tuple."""
+    if type(value) is Known and isinstance(value.value, tuple):
+        return [Known(item) for item in value.value]
+    return open_items(value)
+
+
+def _empty(cls: Any) -> Any:
+    return cls([])
 
 
 def _is_operand(value: Value) -> bool:
@@ -161,6 +198,8 @@ def in_place(walker: Walker, node: type, left: Value, right: Value) -> Value:
 
 def unary(walker: Walker, node: type, value: Value) -> Value:
     function, name = _UNARY[node]
+    if isinstance(value, Open) and node is ast.USub:
+        return walker.sizes.multiply(value, Known(-1))
     if isinstance(value, Union):
         return walker.each(value, lambda one: unary(walker, node, one))
     if plain(value):
@@ -199,6 +238,10 @@ def compare(walker: Walker, node: type, left: Value, right: Value) -> Value:
 
 def _ordered(walker: Walker, node: type, left: Value, right: Value) -> Value:
     function, name, reflected = _COMPARE[node]
+    if is_open(left) or is_open(right):
+        outcome = _open_ordered(walker, node, left, right)
+        if outcome is not None:
+            return Known(outcome)
     if plain(left) and plain(right):
         return computed(function, left.value, right.value)  # type: ignore[attr-defined]
     if is_tensor(left) or is_tensor(right):
@@ -207,12 +250,38 @@ def _ordered(walker: Walker, node: type, left: Value, right: Value) -> Value:
             return operations.operate(walker, function, [left, right], {}, f"the operator {name}")
         walker.refuse("compares a tensor with an object that is not understood")
     if _is_simple(left) and _is_simple(right):
+        open_sizes.pin(walker, left, right)
         return walker.determined(bool)
     if node in (ast.Eq, ast.NotEq):
         outcome = equal(walker, left, right)
         if outcome is not None:
             return Known(outcome is (node is ast.Eq))
     return _special(walker, left, right, name, reflected)
+
+
+def _open_ordered(walker: Walker, node: type, left: Value, right: Value) -> bool | None:
+    """A comparison of integers that depend on sizes, or of tuples of them; None for anything else."""
+    opened = walker.sizes
+    if open_sizes.are_open(left, right):
+        match node:
+            case ast.Lt:
+                return opened.is_less(left, right)
+            case ast.Gt:
+                return opened.is_less(right, left)
+            case ast.LtE:
+                return not opened.is_less(right, left)
+            case ast.GtE:
+                return not opened.is_less(left, right)
+        return opened.is_equal(left, right) is (node is ast.Eq)
+    if node not in (ast.Eq, ast.NotEq) or not (plain(left) and plain(right)):
+        return None
+    ours, theirs = _items(left), _items(right)
+    if ours is None or theirs is None:
+        return None
+    is_equal = len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=False):
+        is_equal = is_equal and bool(_ordered(walker, ast.Eq, one, other).value)  # type: ignore[attr-defined]
+    return is_equal is (node is ast.Eq)
 
 
 def equal(walker: Walker, left: Value, right: Value) -> bool | None:
@@ -245,7 +314,9 @@ def _compares_identity(walker: Walker, value: Any) -> bool:
 def _is(walker: Walker, left: Value, right: Value) -> bool | None:
     """Whether two values are the same object. Plain values are not told apart by identity, except for singletons."""
     for one, other in ((left, right), (right, left)):
-        if isinstance(one, Known) and type(one.value) in _SINGLETON_TYPES:
+        if isinstance(one, Known) and not is_open(one) and type(one.value) in _SINGLETON_TYPES:
+            if is_open(other):
+                return False
             if isinstance(other, Known):
                 return one.value is other.value
             if isinstance(other, Determined):
@@ -276,6 +347,10 @@ _SINGLETON_TYPES = (type(None), bool, type(...), type(NotImplemented))
 
 def truth(walker: Walker, value: Value) -> bool | None:
     match value:
+        case Open():
+            return not walker.sizes.is_equal(value, Known(0))
+        case OpenTuple() if value.cls is not slice:
+            return bool(value.items)
         case Known() if is_plain(value.value):
             return bool(value.value)
         case Determined():
@@ -311,6 +386,7 @@ def text_of(walker: Walker, value: Value, is_repr: bool = False) -> Value:
     if plain(value):
         return Known(convert(value.value))  # type: ignore[attr-defined]
     if is_undetermined(value):
+        open_sizes.pin(walker, value)
         return walker.determined(str)
     if isinstance(value, Known) and isinstance(value.value, type) and type(value.value).__repr__ is type.__repr__:
         walker.type_attribute(type(value.value), "__repr__")

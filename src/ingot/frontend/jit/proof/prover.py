@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ingot.frontend.jit.proof import attributes, operations
 from ingot.frontend.jit.proof.guards import Guard, is_plain
+from ingot.frontend.jit.proof.open_sizes import SizeFacts
 from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Refused, Tuple, Union, Value, known, tuple_of
 from ingot.frontend.jit.proof.walker import Walker
 
@@ -40,6 +41,8 @@ class Proof:
     returned: list[Any]
     """Objects in the result that were not made during the call, apart from tensors and plain values: a recording has to
     return the same ones. Lists and dictionaries among the arguments are not known by identity: `...` stands for one."""
+    sizes: SizeFacts | None = None
+    """How the sizes of tensors were used, if all that was seen of them is known as functions of sizes."""
 
     def holds(self) -> bool:
         return all(guard.holds() for guard in self.guards)
@@ -74,7 +77,7 @@ def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof
         return Refusal("calls are nested too deeply", walker.place())
     except Exception as error:  # whatever the walk does not foresee is not proven
         return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
-    return Proof(list(walker.guards.values()), arguments, list(walker.absent), returned)
+    return Proof(list(walker.guards.values()), arguments, list(walker.absent), returned, walker.sizes.facts())
 
 
 def _foreign(walker: Walker, value: Value, seen: set[int]) -> Iterator[Any]:

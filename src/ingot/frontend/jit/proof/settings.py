@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ingot.frontend.jit.proof import containers, operations
+from ingot.frontend.jit.proof import containers, open_sizes, operations
 from ingot.frontend.jit.proof.guards import ContextValue, Switch
 from ingot.frontend.jit.proof.values import (
     MIXED,
@@ -32,7 +32,9 @@ Handler = Callable[[Any, list[Value], Arguments], Value]
 
 
 def has_torch_function(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
-    """Tensors are of PyTorch's own classes, or refused; and whether modes are active is part of the call key."""
+    """Tensors are of PyTorch's own classes, or refused; and whether modes are active is part of the call key.
+    A mode that is active would get the call here."""
+    walker.frame.is_dispatched = True
     for value in args:
         parts = [value] if plain(value) else containers.sequence(walker, value) or [value]
         for part in parts:
@@ -67,6 +69,7 @@ def make_setting(cls: type) -> Handler:
         for value in (*args, *kwargs.values()):
             if not plain(value) and not isinstance(value, Determined):
                 walker.refuse(f"calls {cls.__name__} with an object that is not understood")
+        open_sizes.pin(walker, *args, *kwargs.values())
         return walker.new(cls, attributes={})
 
     return handle

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ingot.frontend.jit.proof import attributes, containers, contexts, expressions, operators
+from ingot.frontend.jit.proof import attributes, containers, contexts, expressions, open_sizes, operators
 from ingot.frontend.jit.proof.guards import ABSENT
 from ingot.frontend.jit.proof.values import (
     NONE,
@@ -117,6 +117,7 @@ def _unpack(walker: Walker, targets: list[ast.expr], value: Value) -> None:
     if isinstance(value, Tensor) and value.meta is None and not stars:
         items: list[Value] = [Tensor(has_dtype=value.has_dtype) for _ in targets]
     elif walker.class_of(value) is not None and is_undetermined(value) and not stars:
+        open_sizes.pin(walker, value)
         items = [walker.determined() for _ in targets]
     else:
         items = walker.iterate(value)

@@ -75,6 +75,24 @@ EXACT = frozenset([torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32
 ARGUMENT_TYPES = (int, float, bool, complex, str)
 """Classes that operations take as arguments."""
 
+TAKES_SIZES = words(
+    """
+    view reshape expand arange zeros ones full empty new_zeros new_ones new_empty new_full repeat
+    """
+)
+"""Operations that keep the integers they are given as they are: sizes, none of which may be negative, and bounds."""
+TAKES_NUMBERS = words(
+    """
+    add sub mul truediv div iadd isub imul itruediv eq ne lt le gt ge rsub
+    """
+)
+"""Operations that compute with an integer they are given."""
+SAYS_NOTHING_OF_SIZES = words(
+    """
+    dim ndimension is_floating_point is_complex is_signed element_size result_type can_cast type is_conj is_neg
+    """
+)
+"""Operations that give a plain value which no size changes."""
 UNSURE = frozenset(["stride", "is_contiguous", "is_non_overlapping_and_dense"])
 """What tensors without memory may answer differently than tensors with memory do."""
 BY_DTYPE = words(

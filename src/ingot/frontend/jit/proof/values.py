@@ -5,6 +5,7 @@ and objects made during the call hold. What always holds: a value stands for the
 call key, as long as the guards hold; only the values inside tensors may differ.
 
     value = Known(object)          an object reached from the function, its arguments and constants by guarded places
+          | Open, OpenTuple        a known integer, or a tuple of some, that depends on sizes (open_sizes.py)
           | Tensor                 a tensor whose values differ from call to call
           | Determined             a plain value that is the same at each call, but not known here
           | Tuple(values)          a tuple made during the call
@@ -21,11 +22,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ingot.base.sizes import Size
 from ingot.frontend.jit.proof.guards import is_plain
+
+if TYPE_CHECKING:
+    from ingot.frontend.jit.proof.open_sizes import OpenSizes
 
 
 class Refused(Exception):
@@ -53,6 +58,35 @@ class Known(Value):
 
     def __init__(self, value: Any, name: str = ""):
         self.value, self.name = value, name
+
+
+class Open(Known):
+    """An integer that depends on sizes: `concrete` is what it is in this call, `size` an expression over the sizes that
+    were read. Asking for its `value` pins it: calls in which it is another one take another way."""
+
+    __slots__ = ("concrete", "size", "tracker")
+
+    def __init__(self, concrete: int, size: Size, tracker: OpenSizes):
+        self.concrete, self.size, self.tracker, self.name = concrete, size, tracker, ""
+
+    @property
+    def value(self) -> int:  # type: ignore[override]
+        self.tracker.pin(self)
+        return self.concrete
+
+
+class OpenTuple(Known):
+    """A tuple, torch.Size or slice with open integers in it. Asking for its `value` pins them."""
+
+    __slots__ = ("cls", "items")
+
+    def __init__(self, items: Sequence[Value], cls: type = tuple):
+        self.items, self.cls, self.name = tuple(items), cls, ""
+
+    @property
+    def value(self) -> Any:  # type: ignore[override]
+        values = [item.value for item in self.items]  # type: ignore[attr-defined]
+        return slice(*values) if self.cls is slice else self.cls(values)
 
 
 class Tensor(Value):
@@ -132,6 +166,8 @@ class Frame:
     """The line of the caller."""
     is_captured: bool = False
     """Whether a function that was made in it may still read its variables."""
+    is_dispatched: bool = False
+    """Whether modes of PyTorch see the call of this function, and nothing of what it does."""
 
 
 class Closure(Value):
@@ -201,21 +237,37 @@ def known(value: Any, name: str = "") -> Known:
     return Known(value, name)
 
 
-def tuple_of(items: Sequence[Value]) -> Value:
+def tuple_of(items: Sequence[Value], cls: type = tuple) -> Value:
     """A tuple made during the call: one that is known, if it holds plain values alone."""
+    if any(map(is_open, items)) and all(map(plain, items)):
+        return OpenTuple(items, cls)
     if all(type(item) is Known and is_plain(item.value) for item in items):
-        return Known(tuple(item.value for item in items))  # type: ignore[attr-defined]
-    return Tuple(items)
+        values = [item.value for item in items]  # type: ignore[attr-defined]
+        return Known(slice(*values) if cls is slice else cls(values))
+    return Tuple(items, cls)
+
+
+def is_open(value: Value) -> bool:
+    """Whether a value is plain, and depends on sizes."""
+    return isinstance(value, Open | OpenTuple)
+
+
+def open_items(value: Value) -> tuple[Value, ...] | None:
+    """The items of a tuple or torch.Size with open integers in it; None for anything else."""
+    return value.items if isinstance(value, OpenTuple) and value.cls is not slice else None
 
 
 def plain(value: Value) -> bool:
-    return type(value) is Known and is_plain(value.value)
+    return is_open(value) or (type(value) is Known and is_plain(value.value))
 
 
 def join(one: Value, other: Value) -> Value:
     """A value that is one of two, always the same one."""
     if one is other:
         return one
+    for value in (one, other):
+        if is_open(value):
+            _ = value.value  # type: ignore[attr-defined]  # pinned: which of the two it is may depend on sizes
     if isinstance(one, Known) and isinstance(other, Known):
         if one.value is other.value:
             return one

@@ -26,6 +26,7 @@ from ingot.frontend.jit.proof.guards import (
     dict_items,
     type_lookup,
 )
+from ingot.frontend.jit.proof.open_sizes import OpenSizes
 from ingot.frontend.jit.proof.source import Source
 from ingot.frontend.jit.proof.values import (
     Closure,
@@ -33,6 +34,8 @@ from ingot.frontend.jit.proof.values import (
     Frame,
     Fresh,
     Known,
+    Open,
+    OpenTuple,
     Raised,
     Refused,
     State,
@@ -72,6 +75,7 @@ class Walker:
         self.absent: dict[tuple[tuple[Any, ...], str], None] = {}
         """Attributes that tensors among the arguments must not have: where the tensor is, and the name."""
         self.metas: dict[int, Tensor] = {}
+        self.sizes = OpenSizes()
         self.is_autocast = any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
         self._steps = STEPS
         self._identities = itertools.count()
@@ -151,6 +155,11 @@ class Walker:
         self.state = functools.reduce(merge, [state for state, _ in results])
         return functools.reduce(join, [value for _, value in results])
 
+    @property
+    def is_within_torch(self) -> bool:
+        """Whether the walk is inside a function of PyTorch's of which modes see the call alone."""
+        return any(frame.is_dispatched for frame in self.stack)
+
     def may_raise(self) -> None:
         """What may raise can be walked only where nobody catches it: then the call raised, and is not recorded."""
         if self.tries:
@@ -205,10 +214,13 @@ class Walker:
         items, attributes = dict(self.state.items), dict(self.state.attributes)
         frames = {identity: dict(names) for identity, names in self.state.frames.items()}
         written = dict(self.state.written)
+        self.sizes.ahead += 1
         try:
             yield
         except Raised:
             self.refuse("has a generator that raises an exception")
+        finally:
+            self.sizes.ahead -= 1
         state = self.state
         is_same = (
             all(state.items.get(identity) is held for identity, held in items.items())
@@ -268,6 +280,10 @@ class Walker:
     def class_of(self, value: Value) -> type | None:
         """The class of a value; None where it is not known."""
         match value:
+            case Open():
+                return int
+            case OpenTuple():
+                return value.cls
             case Known():
                 return type(value.value)
             case Tensor() | Tuple() | Fresh() | Determined():

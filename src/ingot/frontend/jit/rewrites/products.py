@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from ingot.base.sizes import product
 from ingot.frontend.jit.trace.trace import (
     Made,
     TensorMeta,
@@ -42,10 +43,10 @@ _MOST_ROWS = 128
 
 def gather_products(trace: Trace) -> Trace:
     """The trace with its matrix products as calls of linear, and with those together that share weights."""
-    if trace.symbols or not any(event.target in _PRODUCTS for event in trace.events):
+    if not any(event.target in _PRODUCTS for event in trace.events):
         return trace
     trace = _Rewriter(trace).find_linears()
-    while (joined := _Rewriter(trace).join_parts()) is not None:
+    while not trace.symbols and (joined := _Rewriter(trace).join_parts()) is not None:
         trace = joined
     return trace
 
@@ -83,11 +84,11 @@ class _Rewriter:
             return
         weight = turned.arguments[0]
         note = self.trace.note(event.results)
-        if any(self.trace.note(one).shape != (note.shape[1],) for one in bias):
+        if any(self.trace.note(one).sizes != (note.sizes[1],) for one in bias):
             return
         source, result, reader = self._outer(index, source, event.results)
-        expected = (*self.trace.note(source).shape[:-1], note.shape[1])
-        if self.trace.note(result).shape != expected:
+        expected = (*self.trace.note(source).sizes[:-1], note.sizes[1])
+        if self.trace.note(result).sizes != expected:
             return
         arguments = (source, weight, *bias)
         events[index] = dataclasses.replace(event, target=LINEAR, arguments=arguments, results=result)
@@ -100,7 +101,8 @@ class _Rewriter:
         if flattened is None or flattened.target not in _VIEWS or self.uses[result] != 1:
             return source, result, None
         whole = flattened.arguments[0]
-        if self.trace.note(whole).shape[-1:] != self.trace.note(source).shape[-1:]:
+        sizes, flat = self.trace.note(whole).sizes, self.trace.note(source).sizes
+        if sizes[-1:] != flat[-1:] or product(sizes) != product(flat):
             return source, result, None
         for reader in range(index + 1, len(self.trace.events)):
             event = self.trace.events[reader]
@@ -112,8 +114,8 @@ class _Rewriter:
         return source, result, None
 
     def _is_like(self, source: TraceValue, result: TraceValue, matrix: TraceValue) -> bool:
-        leading = self.trace.note(source).shape[:-1]
-        return self.trace.note(result).shape == (*leading, self.trace.note(matrix).shape[1])
+        leading = self.trace.note(source).sizes[:-1]
+        return self.trace.note(result).sizes == (*leading, self.trace.note(matrix).sizes[1])
 
     def _maker(self, register: TraceValue) -> TraceOp | None:
         index = self.makers.get(register)
@@ -151,13 +153,13 @@ class _Rewriter:
         (whole, *dimension) = unbound.arguments
         axis = dimension[0] if dimension else 0
         note = self._product_note(whole, results[0])
-        product = TraceValue(len(self.trace.tensors))
+        whole_product = TraceValue(len(self.trace.tensors))
         tensors = [*self.trace.tensors, note]
         stand_in = torch.empty_strided(note.shape, note.strides, device="meta").unbind(axis)
         for result, view in zip(results, stand_in, strict=True):
             tensors[result.index] = dataclasses.replace(note, shape=tuple(view.shape), strides=view.stride())
-        joined = dataclasses.replace(first, arguments=(whole, *first.arguments[1:]), results=product)
-        split = TraceOp(_aten.unbind.int, (product, axis), {}, results, first.place)
+        joined = dataclasses.replace(first, arguments=(whole, *first.arguments[1:]), results=whole_product)
+        split = TraceOp(_aten.unbind.int, (whole_product, axis), {}, results, first.place)
         rewritten: list[TraceOp] = []
         for index, event in enumerate(self.trace.events):
             rewritten += [joined, split] if index == min(members) else [] if index in members else [event]

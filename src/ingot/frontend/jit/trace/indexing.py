@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ingot.base.sizes import Size, SizeExpression
 from ingot.frontend.jit.trace.trace import SliceBounds, TraceValue
 
 INDEXING: frozenset[Any] = frozenset({torch.Tensor.__getitem__, torch.Tensor.__setitem__})
@@ -36,6 +37,26 @@ def slice_bounds(register: TraceValue, rank: int, index: Any) -> list[SliceBound
             found.append(SliceBounds(register, axis, part.start, part.stop))
         axis += hidden if part is Ellipsis else count or 0
     return found
+
+
+def part_of_axis(
+    arguments: Sequence[Any], source: Sequence[Size], result: Sequence[Size]
+) -> tuple[Size, Size, Size] | None:
+    """Start, end and size of the axis for `aten.slice(tensor, dim, start, end, step)` whose result is as long as they
+    say, by the sizes of tensor and result; None for one that is clamped, or has steps. For sizes that stay open, that
+    is so as long as 0 <= start <= end <= size."""
+    _, dim, start, end, step = (*arguments, *(0, None, None, 1)[len(arguments) - 1 :])
+    if type(step) is not int or step != 1 or type(dim) is not int or not -len(source) <= dim < len(source):
+        return None
+    size = source[dim]
+    start = 0 if start is None else start
+    end = size if end is None or (isinstance(end, int) and end >= _UNBOUNDED) else end
+    if not all(isinstance(one, int | SizeExpression) for one in (start, end)):
+        return None
+    return (start, end, size) if end + start * -1 == result[dim] else None
+
+
+_UNBOUNDED = 2**62
 
 
 def _axes_of(part: Any) -> int | None:

@@ -10,6 +10,9 @@ READS_SIZES = frozenset(
 )
 """Questions whose answer depends on sizes or strides."""
 
+SAYS_SIZES = frozenset({"shape", "size", "numel", "nelement", "__len__", "__getitem__"})
+"""Those whose answer is made of sizes alone, and indexing."""
+
 READS_MEMORY = frozenset(
     {
         "numpy",

@@ -33,11 +33,12 @@ from ingot.frontend.jit.trace.attachment import Attachment, mode_counts
 from ingot.frontend.jit.trace.effects import EffectMonitor
 from ingot.frontend.jit.trace.indexing import INDEXING, slice_bounds
 from ingot.frontend.jit.trace.places import definition_of, user_place
-from ingot.frontend.jit.trace.queries import READS_MEMORY, READS_SIZES, is_oblivious
+from ingot.frontend.jit.trace.queries import READS_MEMORY, READS_SIZES, SAYS_SIZES, is_oblivious
 from ingot.frontend.jit.trace.trace import (
     Argument,
     Made,
     Origin,
+    SizeQuery,
     Surrounding,
     TensorMeta,
     Trace,
@@ -249,12 +250,23 @@ class Recording:
             self.stop(f"{name} looks at a tensor's memory, which generated code does not pass through Python")
         elif name in READS_SIZES or (isinstance(function, types.FunctionType) and not is_oblivious(name, args, kwargs)):
             self.trace.reads_sizes = True
+            self._note_query(name, args)
+
+    def _note_query(self, name: str, args: Sequence[Any]) -> None:
+        tensor = args[0] if args else None
+        if name not in SAYS_SIZES or not isinstance(tensor, torch.Tensor):
+            self.trace.has_unseen_queries = True
+            return
+        register = self._find(tensor)
+        if register is not None and not isinstance(self.trace.note(register).origin, Surrounding):
+            self.trace.size_queries.append(SizeQuery(name, register))
 
     def on_index(self, tensor: Any, index: Any) -> None:
         """Python is about to index a tensor."""
         register = self._find(tensor) if isinstance(tensor, torch.Tensor) else None
         if register is None or self.broken is not None:  # tensors around the function have one size
             return
+        self._note_query("__getitem__", [tensor])
         bounds = slice_bounds(register, tensor.dim(), index)
         if bounds is None:
             self.trace.reads_sizes = True

@@ -147,6 +147,14 @@ class SliceBounds:
     stop: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class SizeQuery:
+    """Python asked a tensor of the call for its sizes, or indexed it."""
+
+    name: str
+    register: TraceValue
+
+
 @dataclass(slots=True)
 class Trace:
     """One recorded call."""
@@ -159,6 +167,10 @@ class Trace:
     """The tensors of the surroundings that were used, in the order of first use."""
     reads_sizes: bool = False
     """Whether Python looked at sizes or strides, so that other sizes might have taken another way."""
+    size_queries: list[SizeQuery] = field(default_factory=list)
+    """How Python looked at sizes, in order."""
+    has_unseen_queries: bool = False
+    """Whether it looked at them in ways that are not among these."""
     reads_constants: bool = False
     """Whether Python read the value of a tensor that is the same at every call like this, but not at others."""
     casts: bool = False
