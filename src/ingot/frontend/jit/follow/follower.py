@@ -12,7 +12,7 @@ import torch
 
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.follow import interrupts, visibility
-from ingot.frontend.jit.follow.following import ACTIVE, Following, State
+from ingot.frontend.jit.follow.following import ACTIVE, Following, State, take_off
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
 from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
@@ -79,8 +79,8 @@ class Follower:
         height, is_grad_enabled = torch._C._len_torch_function_stack(), torch.is_grad_enabled()
         try:
             return self._follow(following, args, kwargs), following.is_busy
-        except KeyboardInterrupt:
-            interrupts.clean_up(height, following.trap.key)
+        except KeyboardInterrupt as error:
+            interrupts.clean_up(error, height, following.trap.key)
             torch._C._set_grad_enabled(is_grad_enabled)  # it may have come while what is pending was about to run
             raise
 
@@ -89,8 +89,11 @@ class Follower:
         visibility.begin(following)
         try:
             try:
-                with following:
+                try:
+                    torch._C._push_on_torch_function_stack(following)
                     result = self._function(*args, **kwargs)
+                finally:
+                    take_off(following)
             finally:
                 following.flush()
         finally:

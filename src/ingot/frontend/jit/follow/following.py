@@ -29,6 +29,7 @@ from ingot.frontend.jit.follow.native_steps import give_role, native_step
 from ingot.frontend.jit.follow.observing import observe
 from ingot.frontend.jit.follow.outside import Outside, is_anything_around
 from ingot.frontend.jit.follow.pending import Pending
+from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.steps import Metadata, Node, Outcome, Skeletons, Unknown, Wait
 from ingot.frontend.jit.follow.trap import Trap
 from ingot.runtime.native.following.answering import MOST_BYTES, MOST_VALUES
@@ -61,8 +62,10 @@ class Following(NativeMode):
         self._settings = -1
         self._call = CallState(native.roles, self)
         self._needed = (ctypes.c_int64 * (MOST_VALUES + 4096))()
-        self._has_begun = False
-        """Whether what writes tensors from outside may have begun to do so."""
+        self.thread = 0
+        """Which thread the call is followed on."""
+        self._begun: list[Segment] = []
+        """The segment that has begun to run in this flush: it is done, however the flush ends."""
         self.is_busy = False
         """Whether something was learned or compiled, which later calls like this one need not repeat."""
         native.attach(self, self._call, self._look)
@@ -100,8 +103,11 @@ class Following(NativeMode):
                         self._call.node = place
                     raise
         if role is Role.PYTHON:
-            with self:
+            try:
+                torch._C._push_on_torch_function_stack(self)
                 return live(func)(*args, **(kwargs or {}))
+            finally:
+                take_off(self)
         self.flush(func)
         return func(*args, **(kwargs or {}))
 
@@ -279,7 +285,7 @@ class Following(NativeMode):
             node = self._follower.node_at(place) if place else pending.node
             if not pending.values:
                 return
-            self._has_begun = False
+            self._begun.clear()
             try:
                 self._restart()
                 if cause is not None and node.unwritten:
@@ -287,7 +293,7 @@ class Following(NativeMode):
                 self._run_pending(node, pending)
             except KeyboardInterrupt:
                 self._restart()
-                if not (self._has_begun and node.writes_outside):  # which cannot be done twice
+                if not self._begun:  # what has begun is done
                     self._run_pending(node, pending)
                 raise
 
@@ -302,15 +308,12 @@ class Following(NativeMode):
         if segment is None:
             return
         assert self._state is not None, "without a state nothing is pending"
-        with Outside(self._state[0], self._state[1]):
-            self._has_begun = True
-            recorded, before = segment.recorded, segment.recorded.python_calls
-            segment.run(
-                *[values[number] for number in segment.inputs],
-                *pending.numbers,
-                *[values[number] for number in segment.destinations],
-            )
-            self.is_busy |= recorded.python_calls != before
+        recorded, before = segment.recorded, segment.recorded.python_calls
+        inputs = [values[number] for number in segment.inputs]
+        destinations = [values[number] for number in segment.destinations]
+        given = *inputs, *pending.numbers, *destinations
+        Outside(self._state[0], self._state[1]).call(segment.run, given, self._begun)
+        self.is_busy |= recorded.python_calls != before
 
 
 @cache
@@ -319,6 +322,22 @@ def _references_to_new() -> int:
     tensor = torch.empty(1)
     storage = tensor.untyped_storage()
     return sys.getrefcount(storage)
+
+
+def take_off(mode: NativeMode) -> None:
+    """Take a mode from its stack, once. The function may have left modes of its own above it, and an interrupt inside
+    of torch's functions may have lost it."""
+    count = torch._C._len_torch_function_stack()
+    if count and torch._C._get_function_stack_at(count - 1) is mode:
+        torch._C._pop_torch_function_stack()
+        return
+    modes = [torch._C._get_function_stack_at(place) for place in range(count)]
+    if mode in modes:
+        above = modes[modes.index(mode) + 1 :]
+        for _ in range(len(above) + 1):
+            torch._C._pop_torch_function_stack()
+        for other in above:
+            torch._C._push_on_torch_function_stack(other)
 
 
 def _contained(container: Any, made: list[Any]) -> Any:

@@ -17,12 +17,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any
 
 import torch
 
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
 from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, Reference, Wait
+from ingot.frontend.jit.follow.uninterrupted import uninterrupted
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 
@@ -33,7 +35,7 @@ _set_versions: Any = torch._C._autograd._unsafe_set_version_counter  # type: ign
 class Segment:
     """A compiled function for everything pending, and what to pass to it."""
 
-    recorded: RecordedFunction
+    recorded: SegmentFunction
     inputs: tuple[int, ...]
     """The tensors that it takes, by number."""
     destinations: tuple[int, ...]
@@ -44,15 +46,38 @@ class Segment:
     written: tuple[tuple[int, int], ...]
     """Which inputs are written, by position, and how often."""
 
-    def run(self, *given: Any) -> None:
-        """Do what is pending, given the inputs, the open numbers and the shells."""
+    def run(self, given: tuple[Any, ...], begun: list[Segment]) -> None:
+        """Do what is pending, given the inputs, the open numbers and the shells. Once it has `begun` it is done, also
+        where KeyboardInterrupt is raised: native code is not interrupted, and Python that writes inputs holds it."""
         counted = [(given[position], count) for position, count in self.written]
         counted = [(tensor, tensor._version + count) for tensor, count in counted if not tensor.is_inference()]
-        self.recorded(*given)
+        done: list[Any] = []
+        try:
+            begun.append(self)
+            # As one native call: what has run is in the list.
+            done.extend(starmap(self.recorded, (given,)))
+            self._count_versions(given, counted)
+        except KeyboardInterrupt:
+            if not done:
+                self.recorded(*given)
+            self._count_versions(given, counted)
+            raise
+
+    def _count_versions(self, given: tuple[Any, ...], counted: list[tuple[Any, int]]) -> None:
         if self.versions and not torch.is_inference_mode_enabled():
-            counted += zip(given[len(given) - len(self.versions) :], self.versions, strict=True)
+            counted = [*counted, *zip(given[len(given) - len(self.versions) :], self.versions, strict=True)]
         if counted:  # writing is not counted as eager counts it
             _set_versions(*zip(*counted, strict=True))
+
+
+class SegmentFunction(RecordedFunction):
+    """The recordings of a segment. A call that they do not answer runs in Python, a step at a time: where it writes
+    tensors from before the call, which cannot be done twice, it is done to its end."""
+
+    writes_inputs = False
+
+    def __call__(self, *args: Any) -> Any:
+        return uninterrupted(super().__call__, *args) if self.writes_inputs else super().__call__(*args)
 
 
 @dataclass(slots=True)
@@ -133,12 +158,13 @@ def write_segment(
     body = "\n".join(f"    {line}" for line in (*writer.lines, "return ()"))
     text = f"def segment({', '.join(parameters)}):\n{body}\n"
     exec(compile(text, "<ingot segment>", "exec"), writer.names)  # of what was written above, and nothing else
-    recorded = RecordedFunction(writer.names["segment"], options, compiler, f"a segment of {name}", is_segment=True)
+    recorded = SegmentFunction(writer.names["segment"], options, compiler, f"a segment of {name}", is_segment=True)
     recorded.checks_overlap = False  # what is written is new, or nothing else shares its memory
     recorded.open_numbers(frozenset(numbers))
     written, wholes = _writes(path)
     versions = tuple(written[wholes.get(number, number)] for number in destinations)
     inputs = tuple((index, written[number]) for index, number in enumerate(writer.inputs) if written[number])
+    recorded.writes_inputs = bool(inputs)
     return Segment(recorded, tuple(writer.inputs), tuple(destinations), text, versions, inputs)
 
 

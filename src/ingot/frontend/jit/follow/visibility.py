@@ -18,8 +18,6 @@ from ingot.frontend.jit.follow.following import ACTIVE, Following
 from ingot.frontend.jit.follow.unseen import watch
 
 _ask = overrides.has_torch_function
-_threads: dict[Following, int] = {}
-"""Which thread a call is followed on."""
 
 
 def _ask_unseen(relevant_args: Iterable[Any]) -> bool:
@@ -45,7 +43,7 @@ def prepare() -> None:
 
 def begin(following: Following) -> None:
     """A call is followed from now on."""
-    _threads[following] = threading.get_ident()
+    following.thread = threading.get_ident()
     ACTIVE.append(following)
     if overrides.has_torch_function is _ask:  # nobody else has put something there
         overrides.has_torch_function = _ask_unseen
@@ -54,7 +52,6 @@ def begin(following: Following) -> None:
 def end(following: Following) -> None:
     """A call is not followed any more."""
     ACTIVE.remove(following)
-    _threads.pop(following, None)
     restore()
 
 
@@ -66,4 +63,4 @@ def restore() -> None:
 
 def of_this_thread() -> list[Following]:
     """The calls that this thread follows."""
-    return [following for following in list(ACTIVE) if _threads.get(following) == threading.get_ident()]
+    return [following for following in list(ACTIVE) if following.thread == threading.get_ident()]
