@@ -1,9 +1,9 @@
 """KeyboardInterrupt during calls of jitted functions, and what has to be as before afterwards.
 
 In: a subject (which calls are made) and how many interrupts. Out: how many came, or an exit with what was left behind
-and where the interrupt was. Two ways: at random moments, by a timer, and at chosen points. Python looks for interrupts when a
-function begins, after calls and when a loop goes on: a trace function raises at the n-th of these points, so with all
-numbers every moment at which an interrupt can come has been tried.
+and where the interrupt was. Two ways: at random moments, by a timer, and at chosen points. Python looks for
+interrupts when a function begins, after calls and when a loop goes on: a trace function raises at the n-th of these
+points, so with all numbers every moment at which an interrupt can come has been tried.
 
 Runs as a process of its own (`python -m tests.frontend.jit.interrupting SUBJECT COUNT SEED`): an interrupt that comes
 inside a callback of the garbage collector is printed and forgotten, which is Python's way.

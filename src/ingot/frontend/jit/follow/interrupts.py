@@ -47,8 +47,8 @@ def clean_up(error: KeyboardInterrupt, height: int, key: Any) -> None:
 
 
 def _end_blocks_of_torch(error: KeyboardInterrupt) -> None:
-    """End the blocks in which torch takes a mode off for a moment. One that was interrupted while it began or ended puts
-    the mode back when nothing refers to it any more, the traceback included."""
+    """End the blocks in which torch takes a mode off for a moment. One that was interrupted while it began or ended
+    puts the mode back when nothing refers to it any more, the traceback included."""
     traceback = error.__traceback__
     while traceback is not None:
         frame, traceback = traceback.tb_frame, traceback.tb_next

@@ -1,7 +1,8 @@
 """Calling a function to its end before any signal is answered.
 
 In: a function. Out: its result; signals that came meanwhile are answered when it is over, so that KeyboardInterrupt is
-raised after it instead of in its middle. Python answers signals on its main thread alone: elsewhere there is nothing to hold.
+raised after it instead of in its middle. Python answers signals on its main thread alone: elsewhere there is
+nothing to hold.
 
 For what runs seldom and takes longer than this does, about 20 us: handlers in Python are replaced by one that notes.
 """
