@@ -11,16 +11,19 @@ What always holds: no value is read before it is written. Calls that this mode d
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import forward_ad
 
+from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.tensors import refused_tensor
 from ingot.frontend.jit.follow import metadata_rules
 from ingot.frontend.jit.follow.functions import Role, may_write, role_of
@@ -44,6 +47,24 @@ ACTIVE: list[Following] = []
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+_PLAIN_CALL = object()
+"""Instead of a result: the call is to run as PyTorch runs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lesson:
+    """Instead of a result: a call is to run as PyTorch runs it, and to be observed."""
+
+    child: Node
+    metadata: Any
+    operands: list[Any]
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result, outcome = observe(function, args, kwargs, self.operands)
+        self.child.outcomes[self.metadata] = self.child.known = outcome
+        return result
+
+
 class _NotFollowed(Exception):
     """A tensor that no step may take: the call runs by itself."""
 
@@ -57,7 +78,9 @@ class Following(NativeMode):
         self.trap = trap
         self._native = native
         self._skeletons = Skeletons(self._number_of)
-        self._lock = threading.RLock()
+        self._lock = new_lock()
+        """Held while pending steps are changed in Python or run, never while the function's own calls run: no thread
+        that holds one waits for another."""
         self._state: State | None = None
         self._settings = -1
         self._call = CallState(native.roles, self)
@@ -96,12 +119,16 @@ class Following(NativeMode):
                 pending, place = self._pending, self._call.node
                 before = pending.node, len(pending.values), len(pending.numbers)
                 try:
-                    return self._operate(func, args, kwargs or {})
+                    answer = self._operate(func, args, kwargs or {})
                 except KeyboardInterrupt:
                     if self._pending is pending:
                         pending.return_to(*before)
                         self._call.node = place
                     raise
+            # Without the lock: the function may read what another thread's call has pending, and wait for that call.
+            if answer is _PLAIN_CALL:
+                return func(*args, **(kwargs or {}))
+            return answer.call(func, args, kwargs or {}) if type(answer) is _Lesson else answer
         if role is Role.PYTHON:
             try:
                 torch._C._push_on_torch_function_stack(self)
@@ -114,6 +141,7 @@ class Following(NativeMode):
     # --- one call -----------------------------------------------------------------------------------------------------
 
     def _operate(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call that can wait; otherwise how it is to run, once this has been left."""
         settings = self._native.settings()
         if settings != self._settings:
             self.flush("another state of torch")
@@ -121,7 +149,7 @@ class Following(NativeMode):
             self.begin()
             self.is_busy = was_busy
         if self._state is None:
-            return function(*args, **kwargs)
+            return _PLAIN_CALL
         pending = self._catch_up()
         known, numbers = len(pending.values), []
         try:
@@ -132,19 +160,19 @@ class Following(NativeMode):
         except Unknown:
             pending.forget_after(known)
             self.flush(function)
-            return function(*args, **kwargs)
+            return _PLAIN_CALL
         except _NotFollowed:
             pending.forget_after(known)
             wait = Wait.ALONE if may_write(function, kwargs) else Wait.NOW
             return self._run_now(function, args, kwargs, wait)
         if not child.operands:  # makes tensors of nothing but numbers: there is nothing to wait for
-            return function(*args, **kwargs)
+            return _PLAIN_CALL
         metadata: Any = tuple([pending.metadata[number] for number in child.operands])
         outcome = child.outcomes.get(metadata)
         if outcome is None:
             outcome = metadata_rules.foretell(function, args, kwargs, child.known, metadata)
             if outcome is None:
-                return self._learn(child, metadata, function, args, kwargs, known)
+                return self._begin_lesson(child, metadata, known)
             child.outcomes[metadata] = child.known = outcome
         if outcome.wait is Wait.SAME:
             self._show(child, outcome, function, known, None)
@@ -206,23 +234,19 @@ class Following(NativeMode):
         elif step is not None:
             self._follower.add_step(place, step, child)
 
-    def _learn(
-        self, child: Node, metadata: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: int
-    ) -> Any:
-        """Run a call as PyTorch runs it, and find out what such calls do."""
+    def _begin_lesson(self, child: Node, metadata: Any, known: int) -> _Lesson:
+        """Nothing is pending; the call that led to a node is to be observed."""
         self.is_busy = True
         operands: list[Any] = [self._pending.values[number] for number in child.operands]
         self._pending.forget_after(known)
         self.flush()
-        result, outcome = observe(function, args, kwargs, operands)
-        child.outcomes[metadata] = child.known = outcome
-        return result
+        return _Lesson(child, metadata, operands)
 
     def _run_now(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wait: Wait) -> Any:
-        """Run a call as PyTorch runs it, after what it needs."""
+        """A call is to run as PyTorch runs it, after what it needs."""
         if wait is Wait.ALONE or wait is Wait.IN_PLACE or self._takes_unwritten((*args, *kwargs.values())):
             self.flush(function)
-        return function(*args, **kwargs)
+        return _PLAIN_CALL
 
     def _takes_unwritten(self, values: Sequence[Any]) -> bool:
         for value in values:
@@ -281,9 +305,14 @@ class Following(NativeMode):
         `cause` is the function or the reason that does not let them wait; None at the end of a call.
         """
         with self._lock:
+            is_owners = self.thread == threading.get_ident()
+            if not is_owners:
+                self._call.hold()  # the call goes on meanwhile; from here on it has to wait for the lock
             pending, place = self._pending, self._call.node
             node = self._follower.node_at(place) if place else pending.node
             if not pending.values:
+                if not is_owners:
+                    self._call.release(self._settings)
                 return
             self._begun.clear()
             try:
@@ -306,14 +335,31 @@ class Following(NativeMode):
             return
         segment = self._follower.segment(node, ctypes.string_at(self._needed, count * 8))
         if segment is None:
+            self._native.release(values)
             return
         assert self._state is not None, "without a state nothing is pending"
         recorded, before = segment.recorded, segment.recorded.python_calls
         inputs = [values[number] for number in segment.inputs]
         destinations = [values[number] for number in segment.destinations]
         given = *inputs, *pending.numbers, *destinations
-        Outside(self._state[0], self._state[1]).call(segment.run, given, self._begun)
+        outside = Outside(self._state[0], self._state[1])
+        try:
+            if _thread._count():  # others could read what is not marked
+                outside.call(self._run_seen, segment, given)
+            else:
+                self._native.release(values)
+                outside.call(segment.run, given, self._begun)
+        finally:
+            self._native.release(values)
         self.is_busy |= recorded.python_calls != before
+
+    def _run_seen(self, segment: Segment, given: tuple[Any, ...]) -> None:
+        """Run a segment while other threads may read what it writes: they wait, for the marks stay. The segment gets
+        other tensors over the same memory. It waits for nobody: what another call has pending for its operands was
+        called later."""
+        with self.trap.excluded():
+            passed = [_unmarked(value, self.trap) if isinstance(value, torch.Tensor) else value for value in given]
+            segment.run(tuple(passed), self._begun)
 
 
 @cache
@@ -322,6 +368,15 @@ def _references_to_new() -> int:
     tensor = torch.empty(1)
     storage = tensor.untyped_storage()
     return sys.getrefcount(storage)
+
+
+def _unmarked(tensor: torch.Tensor, trap: Trap) -> torch.Tensor:
+    """A tensor over the same memory that is not marked."""
+    if not trap.is_set(tensor):
+        return tensor
+    other = tensor.detach()
+    trap.clear(other)
+    return other
 
 
 def take_off(mode: NativeMode) -> None:

@@ -76,10 +76,12 @@ class AnsweringEmitter:
         fits = StepMatchingEmitter(self._library, self._places, self._launcher, self._settings).emit()
         settings = self._state_of_torch(emit_settings(self._library, self._modes, self._settings))
         are_written = self._are_written(self._is_unwritten())
-        take = self._take_step(self._make_shells(), self._view(), self._note_found())
+        note_found = self._note_found()
+        take = self._take_step(self._make_shells(note_found), self._view(), note_found)
         operate = self._operate(settings, fits, take)
         self._handle(self._answer(self._role_of(), are_written, operate, self._call_stand_in()))
         self._settle()
+        self._release()
 
     def _state_of_torch(self, settings: Routine) -> Routine:
         """state_of_torch(): the settings in one word, and whether algorithms are deterministic; negative if somebody is
@@ -315,9 +317,7 @@ class AnsweringEmitter:
         state, step, function, arguments, keywords, found = routine.parameters
         kind = routine.load(step, Step.KIND)
         with routine.when(routine.compare(kind, "<=", Kind.LATER_ELSEWHERE)):
-            routine.call(note_found, state, found)
-            routine.store(routine.load(step, Step.TARGET), state, State.NODE)
-            routine.give_back(routine.call(make_shells, state, step))
+            routine.give_back(routine.call(make_shells, state, step, found))
         with routine.when(routine.compare(kind, "==", Kind.VIEW)):
             routine.give_back(routine.call(view, state, step, function, arguments, keywords))
         first = routine.load(arguments, layout.ITEMS_WORD)
@@ -375,22 +375,35 @@ class AnsweringEmitter:
         routine.give_back(0)
         return routine
 
-    def _make_shells(self) -> Routine:
-        """make_shells(state, step): new tensors that are not written, in the container that the step says."""
+    def _make_shells(self, note_found: Routine) -> Routine:
+        """make_shells(state, step, found): takes a step whose results are new tensors that are not written, and gives
+        them in the container that the step says.
+
+        Objects that come and go may have Python run: finalisers, and other threads meanwhile, which may flush. So all
+        are made first; if there was a flush by then the call is Python's to look at. Noting them has nothing run."""
         make_shell, drop_recent = self._make_shell(), self._drop_recent()
-        routine = self._library.routine("make_shells", 2)
-        state, step = routine.parameters
+        routine = self._library.routine("make_shells", 3)
+        state, step, found = routine.parameters
+        before = routine.load(state, State.FLUSHES)
         routine.call(drop_recent, state)
-        values, prototypes = routine.load(state, State.VALUES), routine.load(step, Step.PROTOTYPES)
-        count = routine.load(step, Step.RESULTS)
+        prototypes, count = routine.load(step, Step.PROTOTYPES), routine.load(step, Step.RESULTS)
         made = routine.stack(count)
         with routine.loop(count) as index:
             shell = routine.call(make_shell, state, step, routine.load(prototypes, index))
             with routine.when(routine.compare(shell, "==", 0)):
                 routine.give_back(_RAISED)
+            routine.store(shell, made, index)
+        with routine.when(routine.compare(routine.load(state, State.FLUSHES), "!=", before)):
+            with routine.loop(count) as index:
+                routine.call(python_function("Py_DecRef"), routine.load(made, index))
+            routine.give_back(0)
+        routine.call(note_found, state, found)
+        values = routine.load(state, State.VALUES)
+        with routine.loop(count) as index:
+            shell = routine.load(made, index)
             self._set_bit(routine, routine.load(shell, self._places.tensors.implementation_word))
             routine.call(python_function("PyList_Append", 32), values, shell)
-            routine.store(shell, made, index)
+        routine.store(routine.load(step, Step.TARGET), state, State.NODE)
         container = routine.load(step, Step.CONTAINER)
         with routine.when(routine.compare(container, "==", Container.NONE)):
             for newer, older in ((2, 3), (1, 2), (0, 1)):
@@ -465,10 +478,7 @@ class AnsweringEmitter:
             routine.store(routine.add(result, layout.ITEMS_WORD * 8), items)
         with routine.when(routine.compare(container, "==", Container.LIST)):
             routine.store(routine.load(result, layout.ITEMS_WORD), items)
-        with routine.when(is_other):  # another thread has read the memory meanwhile, so it is written
-            with routine.loop(count) as index:
-                object_ = routine.load(routine.load(items), index)
-                self._clear_bit(routine, routine.load(object_, self._places.tensors.implementation_word))
+        with routine.when(is_other):  # another thread has begun to write the memory; the mark has readers wait for it
             routine.give_back(result)
         values = routine.load(state, State.VALUES)
         with routine.loop(count) as index:
@@ -481,7 +491,7 @@ class AnsweringEmitter:
 
     def _settle(self) -> None:
         """settle(values, bases, count, needed): lets go of results that nothing else refers to, views before what they
-        are views of, notes for each tensor whether it is a result that is needed, and clears all marks."""
+        are views of, and notes for each tensor whether it is a result that is needed."""
         routine = self._library.routine("settle", 4)
         values, bases, count, needed = routine.parameters
         with routine.loop(count) as index:
@@ -500,8 +510,17 @@ class AnsweringEmitter:
                     routine.call(python_function("Py_IncRef"), id(None))
                     routine.call(python_function("PyList_SetItem", 32), values, number, id(None))
                 with routine.when(routine.opposite(is_dead)):
-                    self._clear_bit(routine, tensor)
                     routine.store(routine.choose(is_result, 1, 0), needed, number)
+        routine.give_back(0)
+
+    def _release(self) -> None:
+        """release(values): clears all marks."""
+        routine = self._library.routine("release", 1)
+        (values,) = routine.parameters
+        with routine.loop(routine.load(values, layout.LENGTH_WORD)) as index:
+            object_ = routine.load(routine.load(values, layout.ITEMS_WORD), index)
+            with routine.when(routine.compare(object_, "!=", id(None))):
+                self._clear_bit(routine, routine.load(object_, self._places.tensors.implementation_word))
         routine.give_back(0)
 
     def _set_bit(self, routine: Routine, tensor: Value) -> None:

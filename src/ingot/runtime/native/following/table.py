@@ -35,6 +35,8 @@ from ingot.runtime.native.records import Placed, TensorGuard
 from ingot.runtime.native.routines import Library
 from ingot.runtime.native.settings import Settings, devices_in_use
 
+_NO_SETTINGS = -2
+"""What torch's settings never are."""
 Words = tuple[int, int, int]
 """The words of an entry."""
 
@@ -49,6 +51,8 @@ class NativeFollowing:
             ctypes.c_int64, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
         )(library.address("settle"))
         """settle(values, bases, count, needed)"""
+        self.release = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object)(library.address("release"))
+        """release(values)"""
         self._roles = (ctypes.c_int64 * (ROLE_PLACES * RoleEntry.words()))()
         self._kept: dict[int, tuple[Any, Any]] = {}
 
@@ -100,6 +104,14 @@ class CallState:
         for recent in (State.RECENT, State.RECENT_SECOND, State.RECENT_THIRD, State.RECENT_FOURTH):
             words[recent] = 0
         words[State.NODE] = 0 if node is None else node.address
+
+    def hold(self) -> None:
+        """Native code answers nothing until the next beginning."""
+        self._words[State.SETTINGS] = _NO_SETTINGS
+
+    def release(self, settings: int) -> None:
+        """Nothing has changed since `hold`."""
+        self._words[State.SETTINGS] = settings
 
     @property
     def node(self) -> int:
