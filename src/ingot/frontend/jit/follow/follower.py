@@ -12,7 +12,7 @@ import torch
 
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.follow import interrupts, visibility
-from ingot.frontend.jit.follow.following import ACTIVE, Following, State, take_off
+from ingot.frontend.jit.follow.following import Following, State, take_off
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
 from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
@@ -202,8 +202,7 @@ def _armed() -> tuple[Trap, NativeFollowing] | None:
 def _read(found: Trap, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operation meets a tensor that is not written yet: it is, now."""
     marked = [tensor for tensor in _tensors_in((*args, *kwargs.values())) if found.is_set(tensor)]
-    for following in list(ACTIVE):
-        following.flush(operator)
+    visibility.flush_all(operator)
     for tensor in marked:
         found.clear(tensor)
     return operator(*args, **kwargs)

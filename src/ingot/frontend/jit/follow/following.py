@@ -87,6 +87,12 @@ class Following(NativeMode):
         self._needed = (ctypes.c_int64 * (MOST_VALUES + 4096))()
         self.thread = 0
         """Which thread the call is followed on."""
+        self.is_orphan = False
+        """Whether this process was forked by another thread than the call's, which is not here."""
+        self._running: tuple[Node, Pending] | None = None
+        """What a flush is running."""
+        self._left: tuple[Node, Pending] | None = None
+        """What another thread was running when this process was forked."""
         self._begun: list[Segment] = []
         """The segment that has begun to run in this flush: it is done, however the flush ends."""
         self.is_busy = False
@@ -305,6 +311,8 @@ class Following(NativeMode):
         `cause` is the function or the reason that does not let them wait; None at the end of a call.
         """
         with self._lock:
+            if self._left is not None:
+                self._run_left()
             is_owners = self.thread == threading.get_ident()
             if not is_owners:
                 self._call.hold()  # the call goes on meanwhile; from here on it has to wait for the lock
@@ -316,6 +324,7 @@ class Following(NativeMode):
                 return
             self._begun.clear()
             try:
+                self._running = node, pending
                 self._restart()
                 if cause is not None and node.unwritten:
                     self._follower.flushes.note(node, cause)
@@ -325,6 +334,20 @@ class Following(NativeMode):
                 if not self._begun:  # what has begun is done
                     self._run_pending(node, pending)
                 raise
+            finally:
+                self._running = None
+
+    def note_fork(self) -> None:
+        """The process was forked by this thread, which runs nothing at the moment: others do not go on here."""
+        self.is_orphan = self.thread != threading.get_ident()
+        self._left, self._running = self._running, None
+
+    def _run_left(self) -> None:
+        """In a forked child, do what another thread of the parent had not finished. What writes tensors from before the
+        call cannot be done twice; where it had begun, the memory is as the fork found it, as with any operation."""
+        left, self._left = self._left, None
+        if left is not None and not (self._begun and left[0].writes_outside):
+            self._run_pending(*left)
 
     def _run_pending(self, node: Node, pending: Pending) -> None:
         """Do what was pending at a node."""

@@ -7,6 +7,8 @@ Everything else in torch asks under a name of its own, and is answered as always
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -31,14 +33,25 @@ def _ask_unseen(relevant_args: Iterable[Any]) -> bool:
         torch._C._push_on_torch_function_stack(mode)
 
 
-def _flush_all() -> None:
+def flush_all(cause: Any = None) -> None:
+    """Run what is pending in all calls, whatever thread they are followed on."""
     for following in list(ACTIVE):
-        following.flush()
+        following.flush(cause)
+        if following.is_orphan:  # its thread will not end it
+            with contextlib.suppress(ValueError):
+                ACTIVE.remove(following)
+            restore()
+
+
+def _find_orphans() -> None:
+    """In a forked child: the calls of other threads end here. What they have pending is run when somebody reads it."""
+    for following in ACTIVE:
+        following.note_fork()
 
 
 def prepare() -> None:
     """See to what is done once: before guards are written, since it changes classes of torch's."""
-    watch(_flush_all)
+    watch(flush_all)
 
 
 def begin(following: Following) -> None:
@@ -64,3 +77,7 @@ def restore() -> None:
 def of_this_thread() -> list[Following]:
     """The calls that this thread follows."""
     return [following for following in list(ACTIVE) if following.thread == threading.get_ident()]
+
+
+if hasattr(os, "register_at_fork"):  # where processes can fork
+    os.register_at_fork(after_in_child=_find_orphans)
