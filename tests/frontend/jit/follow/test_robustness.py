@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -71,3 +73,16 @@ def test_calls_that_settle_are_followed_again():
     for _ in range(400):
         torch.testing.assert_close(jitted(x, 123.0), function(x, 123.0))
     assert any("123.0" in str(key) for key in root.children)
+
+
+def test_memory_is_flat_where_everything_changes():
+    """INGOT_TEST_EXAMPLES is how many calls, 100,000 in a long run: nothing is left of what was dropped."""
+    count = int(os.environ.get("INGOT_TEST_EXAMPLES", "500"))
+    command = [sys.executable, "-m", "tests.frontend.jit.everything_changes", str(count)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300 + count // 10)
+    assert done.returncode == 0, done.stderr
+    compiled, followings, active, objects, megabytes = map(float, done.stdout.split())
+    assert (compiled, followings, active) == (0, 0, 0)
+    if count >= 20_000:  # with few calls most kernels are new
+        assert objects < 1.2 and megabytes < 100, (objects, megabytes)
