@@ -85,4 +85,4 @@ def test_memory_is_flat_where_everything_changes():
     compiled, followings, active, objects, megabytes = map(float, done.stdout.split())
     assert (compiled, followings, active) == (0, 0, 0)
     if count >= 20_000:  # with few calls most kernels are new
-        assert objects < 1.2 and megabytes < 100, (objects, megabytes)
+        assert objects < 1.3 and megabytes < 100, (objects, megabytes)
