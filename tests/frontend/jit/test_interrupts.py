@@ -1,16 +1,14 @@
-"""KeyboardInterrupt at random moments of a recording. INGOT_TEST_EXAMPLES is how many.
+"""KeyboardInterrupt while a function is recorded, at random moments and at chosen ones.
 
-The calls run in a process of its own: an interrupt that comes inside a callback of the garbage collector is printed
-and forgotten, which is Python's way.
+INGOT_TEST_EXAMPLES is how many.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import subprocess
+import signal
 import sys
-import textwrap
 from typing import Any
 
 import pytest
@@ -22,96 +20,24 @@ from ingot.base import collecting
 from ingot.codegen.llvm import unlocked
 from ingot.frontend.jit.trace.effects import EffectMonitor
 from ingot.frontend.jit.trace.recorder import Recording
+from tests.frontend.jit import interrupting
 from tests.frontend.jit.comparing import why_followed
 
 INTERRUPTS = int(os.environ.get("INGOT_TEST_EXAMPLES", "60"))
 
-_PROGRAM = """
-    import gc, random, signal, sys, time, warnings
-    import torch
-    from torch.utils import _python_dispatch
-    import ingot
-    from ingot.base import collecting
-    from ingot.frontend.jit.autotune import eager_comparison
-    from ingot.runtime.native.settings import suspended
-
-    eager_comparison.ROUNDS = 0
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-
-    def state():
-        flags = tuple(value for name, value in vars(_python_dispatch).items() if name.startswith("_is_in_"))
-        return (
-            torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack(), flags, sys.getprofile(),
-            torch.is_autocast_cache_enabled(), torch._C._is_torch_function_enabled(), torch.is_grad_enabled(),
-            gc.isenabled(), collecting._compiling.total, suspended._word[0],
-            str(torch._C._dispatch_tls_local_include_set()), str(torch._C._dispatch_tls_local_exclude_set()),
-        )
-
-    weight = torch.randn(8, 8)
-
-    def function(x):
-        for _ in range(10):
-            x = torch.tanh(x @ weight) * 0.5 + x.sum(-1, keepdim=True) * 0.01
-        return x
-
-    x = torch.randn(4, 8)
-    expected = function(x)
-
-    def calls():
-        compiled = ingot.jit(function)
-        for _ in range(2):
-            compiled(x)
-        return compiled
-
-    is_armed = False
-    def interrupt(*_):
-        if is_armed:
-            raise KeyboardInterrupt
-
-    signal.signal(signal.SIGALRM, interrupt)
-    for _ in range(3):
-        start = time.perf_counter()
-        calls()
-        length = time.perf_counter() - start
-    before = state()
-    choose = random.Random(int(sys.argv[2]))
-    count = 0
-    kept = ingot.jit(function)
-    for attempt in range(int(sys.argv[1])):
-        try:
-            try:
-                is_armed = True
-                signal.setitimer(signal.ITIMER_REAL, choose.uniform(1e-6, length))
-                if attempt % 2:
-                    calls()
-                else:
-                    ingot.reset()
-                    kept(x)
-                    kept(x)
-            finally:
-                is_armed = False
-                signal.setitimer(signal.ITIMER_REAL, 0)
-        except KeyboardInterrupt:
-            count += 1
-        now = state()
-        if now != before:
-            sys.exit(f"attempt {attempt}: {before} became {now}")
-        for compiled in (kept, ingot.jit(function)):
-            for _ in range(3):
-                torch.testing.assert_close(compiled(x), expected)
-        if state() != before:
-            sys.exit(f"after attempt {attempt}: {before} became {state()}")
-    print(count)
-"""
+_HAS_TIMERS = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers that interrupt")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no timers that interrupt")
+@_HAS_TIMERS
 def test_interrupts_leave_nothing_behind():
-    command = [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(INTERRUPTS), str(os.getpid())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120 + 2 * INTERRUPTS)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > INTERRUPTS // 10, "hardly any call was interrupted"
+    assert interrupting.run("recorded", INTERRUPTS) > INTERRUPTS // 10, "hardly any call was interrupted"
+
+
+@_HAS_TIMERS
+@pytest.mark.parametrize("warm", [0, 1], ids=["while recording", "while compiling"])
+def test_interrupts_at_chosen_points_leave_nothing_behind(warm: int):
+    """Other points in every run."""
+    assert interrupting.run("recorded", max(2000 * 60 // INTERRUPTS, 1), warm) > 10
 
 
 # --- at chosen moments ------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.trace.trace import CPU
 from ingot.ir.interpreter import clock
 
@@ -56,6 +57,5 @@ quicker than in a race: its threads take what there is to do as they become free
 
 def prefers_generated(generated: Callable[[], Any], *others: Callable[[], Any]) -> bool:
     """Whether none of the other ways on the CPU is clearly quicker than generated code."""
-    with torch.no_grad():
-        taken, *rest = seconds_of(generated, *others)
+    taken, *rest = without_gradients(seconds_of, generated, *others)
     return min(rest) >= _CLEARLY_QUICKER * taken

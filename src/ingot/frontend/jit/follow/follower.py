@@ -12,7 +12,7 @@ import torch
 
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.follow import interrupts, visibility
-from ingot.frontend.jit.follow.following import ACTIVE, Following, State
+from ingot.frontend.jit.follow.following import Following, State, take_off
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
 from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
@@ -84,8 +84,8 @@ class Follower:
         height, is_grad_enabled = torch._C._len_torch_function_stack(), torch.is_grad_enabled()
         try:
             return self._follow(following, args, kwargs), following.is_busy
-        except KeyboardInterrupt:
-            interrupts.clean_up(height, following.trap.key)
+        except KeyboardInterrupt as error:
+            interrupts.clean_up(error, height, following.trap.key)
             torch._C._set_grad_enabled(is_grad_enabled)  # it may have come while what is pending was about to run
             raise
 
@@ -94,11 +94,11 @@ class Follower:
         visibility.begin(following)
         try:
             try:
-                torch._C._push_on_torch_function_stack(following)
                 try:
+                    torch._C._push_on_torch_function_stack(following)
                     result = self._function(*args, **kwargs)
                 finally:
-                    torch._C._pop_torch_function_stack()
+                    take_off(following)
             finally:
                 following.end()
         finally:
@@ -207,8 +207,7 @@ def _armed() -> tuple[Trap, NativeFollowing] | None:
 def _read(found: Trap, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operation meets a tensor that is not written yet: it is, now."""
     marked = [tensor for tensor in _tensors_in((*args, *kwargs.values())) if found.is_set(tensor)]
-    for following in list(ACTIVE):
-        following.flush(operator)
+    visibility.flush_all(operator)
     for tensor in marked:
         found.clear(tensor)
     return operator(*args, **kwargs)

@@ -11,16 +11,19 @@ What always holds: no value is read before it is written. Calls that this mode d
 
 from __future__ import annotations
 
+import _thread
 import sys
 import threading
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import forward_ad
 
+from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.tensors import refused_tensor
 from ingot.frontend.jit.follow import metadata_rules
 from ingot.frontend.jit.follow.functions import Role, is_quiet, may_write, role_of
@@ -29,6 +32,7 @@ from ingot.frontend.jit.follow.native_steps import give_role, native_step
 from ingot.frontend.jit.follow.observing import observe
 from ingot.frontend.jit.follow.outside import Outside, is_anything_around
 from ingot.frontend.jit.follow.pending import Pending
+from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.steps import Metadata, Node, Outcome, Skeletons, Unknown, Wait
 from ingot.frontend.jit.follow.trap import Trap
 from ingot.runtime.native.following import words
@@ -45,6 +49,24 @@ ACTIVE: list[Following] = []
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+_PLAIN_CALL = object()
+"""Instead of a result: the call is to run as PyTorch runs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lesson:
+    """Instead of a result: a call is to run as PyTorch runs it, and to be observed."""
+
+    child: Node
+    metadata: Any
+    operands: list[Any]
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result, outcome = observe(function, args, kwargs, self.operands)
+        self.child.outcomes[self.metadata] = self.child.known = outcome
+        return result
+
+
 class _NotFollowed(Exception):
     """A tensor that no step may take: the call runs by itself."""
 
@@ -58,12 +80,22 @@ class Following(NativeMode):
         self.trap = trap
         self._native = native
         self._skeletons = Skeletons(self._number_of)
-        self._lock = threading.RLock()
+        self._lock = new_lock()
+        """Held while pending steps are changed in Python or run, never while the function's own calls run: no thread
+        that holds one waits for another."""
         self._state: State | None = None
         self._settings = -1
         self._call = CallState(native.roles, self, partial(_is_quiet, native))
-        self._has_begun = False
-        """Whether what writes tensors from outside may have begun to do so."""
+        self.thread = 0
+        """Which thread the call is followed on."""
+        self.is_orphan = False
+        """Whether this process was forked by another thread than the call's, which is not here."""
+        self._running: tuple[Node, Pending] | None = None
+        """What a flush is running."""
+        self._left: tuple[Node, Pending] | None = None
+        """What another thread was running when this process was forked."""
+        self._begun: list[Segment] = []
+        """The segment that has begun to run in this flush: it is done, however the flush ends."""
         self.is_busy = False
         """Whether something was learned or compiled, which later calls like this one need not repeat."""
         native.attach(self, self._call, self._look)
@@ -101,21 +133,29 @@ class Following(NativeMode):
                 pending, place = self._pending, self._call.node
                 before = pending.node, len(pending.values), len(pending.numbers)
                 try:
-                    return self._operate(func, args, kwargs or {})
+                    answer = self._operate(func, args, kwargs or {})
                 except KeyboardInterrupt:
                     if self._pending is pending:
                         pending.return_to(*before)
                         self._call.node = place
                     raise
+            # Without the lock: the function may read what another thread's call has pending, and wait for that call.
+            if answer is _PLAIN_CALL:
+                return func(*args, **(kwargs or {}))
+            return answer.call(func, args, kwargs or {}) if type(answer) is _Lesson else answer
         if role is Role.PYTHON:
-            with self:
+            try:
+                torch._C._push_on_torch_function_stack(self)
                 return live(func)(*args, **(kwargs or {}))
+            finally:
+                take_off(self)
         self.flush(func)
         return func(*args, **(kwargs or {}))
 
     # --- one call -----------------------------------------------------------------------------------------------------
 
     def _operate(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call that can wait; otherwise how it is to run, once this has been left."""
         settings = self._native.settings()
         if settings != self._settings:
             self.flush("another state of torch")
@@ -123,7 +163,7 @@ class Following(NativeMode):
             self.begin()
             self.is_busy = was_busy
         if self._state is None:
-            return function(*args, **kwargs)
+            return _PLAIN_CALL
         pending = self._catch_up()
         known, numbers = len(pending.values), []
         try:
@@ -134,19 +174,19 @@ class Following(NativeMode):
         except Unknown:
             pending.forget_after(known)
             self.flush(function)
-            return function(*args, **kwargs)
+            return _PLAIN_CALL
         except _NotFollowed:
             pending.forget_after(known)
             wait = Wait.ALONE if may_write(function, kwargs) else Wait.NOW
             return self._run_now(function, args, kwargs, wait)
         if not child.operands:  # makes tensors of nothing but numbers: there is nothing to wait for
-            return function(*args, **kwargs)
+            return _PLAIN_CALL
         metadata: Any = tuple([pending.metadata[number] for number in child.operands])
         outcome = child.outcomes.get(metadata)
         if outcome is None:
             outcome = metadata_rules.foretell(function, args, kwargs, child.known, metadata)
             if outcome is None:
-                return self._learn(child, metadata, function, args, kwargs, known)
+                return self._begin_lesson(child, metadata, known)
             child.outcomes[metadata] = child.known = outcome
         if outcome.wait is Wait.SAME:
             self._show(child, outcome, function, known, None)
@@ -208,23 +248,19 @@ class Following(NativeMode):
         elif step is not None:
             self._follower.add_step(place, step, child)
 
-    def _learn(
-        self, child: Node, metadata: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: int
-    ) -> Any:
-        """Run a call as PyTorch runs it, and find out what such calls do."""
+    def _begin_lesson(self, child: Node, metadata: Any, known: int) -> _Lesson:
+        """Nothing is pending; the call that led to a node is to be observed."""
         self.is_busy = True
         operands: list[Any] = [self._pending.values[number] for number in child.operands]
         self._pending.forget_after(known)
         self.flush()
-        result, outcome = observe(function, args, kwargs, operands)
-        child.outcomes[metadata] = child.known = outcome
-        return result
+        return _Lesson(child, metadata, operands)
 
     def _run_now(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wait: Wait) -> Any:
-        """Run a call as PyTorch runs it, after what it needs."""
+        """A call is to run as PyTorch runs it, after what it needs."""
         if wait is Wait.ALONE or wait is Wait.IN_PLACE or self._takes_unwritten((*args, *kwargs.values())):
             self.flush(function)
-        return function(*args, **kwargs)
+        return _PLAIN_CALL
 
     def _takes_unwritten(self, values: Sequence[Any]) -> bool:
         for value in values:
@@ -286,21 +322,43 @@ class Following(NativeMode):
 
     def _flush(self, cause: Any, go_on: Callable[[], None]) -> None:
         with self._lock:
+            if self._left is not None:
+                self._run_left()
+            is_owners = self.thread == threading.get_ident()
+            if not is_owners:
+                self._call.hold()  # the call goes on meanwhile; from here on it has to wait for the lock
             pending, place = self._pending, self._call.node
             node = self._follower.node_at(place) if place else pending.node
             if not pending.values:
+                if not is_owners:
+                    self._call.release(self._settings)
                 return
-            self._has_begun = False
+            self._begun.clear()
             try:
+                self._running = node, pending
                 go_on()
                 if cause is not None and node.unwritten:
                     self._follower.flushes.note(node, cause)
                 self._run_pending(node, pending)
             except KeyboardInterrupt:
                 go_on()
-                if not (self._has_begun and node.writes_outside):  # which cannot be done twice
+                if not self._begun:  # what has begun is done
                     self._run_pending(node, pending)
                 raise
+            finally:
+                self._running = None
+
+    def note_fork(self) -> None:
+        """The process was forked by this thread, which runs nothing at the moment: others do not go on here."""
+        self.is_orphan = self.thread != threading.get_ident()
+        self._left, self._running = self._running, None
+
+    def _run_left(self) -> None:
+        """In a forked child, do what another thread of the parent had not finished. What writes tensors from before the
+        call cannot be done twice; where it had begun, the memory is as the fork found it, as with any operation."""
+        left, self._left = self._left, None
+        if left is not None and not (self._begun and left[0].writes_outside):
+            self._run_pending(*left)
 
     def _run_pending(self, node: Node, pending: Pending) -> None:
         """Do what was pending at a node."""
@@ -311,20 +369,36 @@ class Following(NativeMode):
             return
         segment = self._follower.segment(node, needed)
         if segment is None:
+            self._native.release(values)
             return
-        given = [values[number] for number in segment.inputs]
+        given: Any = [values[number] for number in segment.inputs]
         given += pending.numbers
         given += [values[number] for number in segment.destinations]
         recorded, before = segment.recorded, segment.recorded.python_calls
-        if self._native.settings_seen() == self._settings and not torch.is_grad_enabled():
-            self._has_begun = True
-            self._native.run(recorded, tuple(given), segment.writes.address)  # nothing is around or has changed
-        else:
-            assert self._state is not None, "without a state nothing is pending"
-            with Outside(self._state[0], self._state[1]):
-                self._has_begun = True
-                self._native.run(recorded, tuple(given), segment.writes.address)
+        try:
+            if _thread._count():  # others could read what is not marked
+                self._outside().call(self._run_seen, segment, given)
+            else:
+                self._native.release(values)
+                if self._native.settings_seen() == self._settings and not torch.is_grad_enabled():
+                    segment.run(self._native, tuple(given), self._begun)  # nothing is around, and nothing has changed
+                else:
+                    self._outside().call(segment.run, self._native, tuple(given), self._begun)
+        finally:
+            self._native.release(values)
         self.is_busy |= recorded.python_calls != before
+
+    def _outside(self) -> Outside:
+        assert self._state is not None, "without a state nothing is pending"
+        return Outside(self._state[0], self._state[1])
+
+    def _run_seen(self, segment: Segment, given: Sequence[Any]) -> None:
+        """Run a segment while other threads may read what it writes: they wait, for the marks stay. The segment gets
+        other tensors over the same memory. It waits for nobody: what another call has pending for its operands was
+        called later."""
+        with self.trap.excluded():
+            passed = [_unmarked(value, self.trap) if isinstance(value, torch.Tensor) else value for value in given]
+            segment.run(self._native, tuple(passed), self._begun)
 
 
 def _is_quiet(native: NativeFollowing, frame: types.FrameType) -> bool:
@@ -340,6 +414,31 @@ def _references_to_new() -> int:
     tensor = torch.empty(1)
     storage = tensor.untyped_storage()
     return sys.getrefcount(storage)
+
+
+def _unmarked(tensor: torch.Tensor, trap: Trap) -> torch.Tensor:
+    """A tensor over the same memory that is not marked."""
+    if not trap.is_set(tensor):
+        return tensor
+    other = tensor.detach()
+    trap.clear(other)
+    return other
+
+
+def take_off(mode: NativeMode) -> None:
+    """Take a mode from its stack, once. The function may have left modes of its own above it, and an interrupt inside
+    of torch's functions may have lost it."""
+    count = torch._C._len_torch_function_stack()
+    if count and torch._C._get_function_stack_at(count - 1) is mode:
+        torch._C._pop_torch_function_stack()
+        return
+    modes = [torch._C._get_function_stack_at(place) for place in range(count)]
+    if mode in modes:
+        above = modes[modes.index(mode) + 1 :]
+        for _ in range(len(above) + 1):
+            torch._C._pop_torch_function_stack()
+        for other in above:
+            torch._C._push_on_torch_function_stack(other)
 
 
 def _contained(container: Any, made: list[Any]) -> Any:

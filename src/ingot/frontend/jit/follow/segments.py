@@ -14,23 +14,26 @@ function whose recording may stand in for its Python: it has none of its own.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any
 
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
 from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, Reference, Wait
+from ingot.frontend.jit.follow.uninterrupted import uninterrupted
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
-from ingot.runtime.native.following.table import Writes
+from ingot.runtime.native.following.table import NativeFollowing, Writes
 
 
 @dataclass(slots=True)
 class Segment:
     """A compiled function for everything pending, and what to pass to it."""
 
-    recorded: RecordedFunction
+    recorded: SegmentFunction
     inputs: tuple[int, ...]
     """The tensors that it takes, by number."""
     destinations: tuple[int, ...]
@@ -39,6 +42,40 @@ class Segment:
     writes: Writes
     """Which arguments are written, and how often their version counters tell that. For shells that is how often they
     are written in place after they were made."""
+
+    def run(self, native: NativeFollowing, given: tuple[Any, ...], begun: list[Segment]) -> None:
+        """Do what is pending, given the inputs, the open numbers and the shells. Once it has `begun` it is done, also
+        where KeyboardInterrupt is raised: native code is not interrupted, and Python that writes inputs holds it."""
+        recorded, thread, done = self.recorded, threading.get_ident(), []
+        recorded.ended.discard(thread)
+        try:
+            begun.append(self)
+            # As one native call: what has run is in the list.
+            done.extend(starmap(native.run, ((recorded, given, self.writes.address),)))
+        except KeyboardInterrupt:
+            if not done and thread not in recorded.ended:
+                native.run(recorded, given, self.writes.address)
+            raise
+
+
+class SegmentFunction(RecordedFunction):
+    """The recordings of a segment. A call that they do not answer runs in Python, a step at a time: where it writes
+    tensors from before the call, which cannot be done twice, it is done to its end."""
+
+    writes_inputs = False
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.ended: set[int] = set()
+        """The threads whose last such call was done to its end, after which an interrupt was raised or not."""
+
+    def __call__(self, *args: Any) -> Any:
+        return uninterrupted(self._to_the_end, *args) if self.writes_inputs else super().__call__(*args)
+
+    def _to_the_end(self, *args: Any) -> Any:
+        result = super().__call__(*args)
+        self.ended.add(threading.get_ident())
+        return result
 
 
 @dataclass(slots=True)
@@ -119,13 +156,14 @@ def write_segment(
     body = "\n".join(f"    {line}" for line in (*writer.lines, "return ()"))
     text = f"def segment({', '.join(parameters)}):\n{body}\n"
     exec(compile(text, "<ingot segment>", "exec"), writer.names)  # of what was written above, and nothing else
-    recorded = RecordedFunction(writer.names["segment"], options, compiler, f"a segment of {name}", is_segment=True)
+    recorded = SegmentFunction(writer.names["segment"], options, compiler, f"a segment of {name}", is_segment=True)
     recorded.checks_overlap = False  # what is written is new, or nothing else shares its memory
     recorded.open_numbers(frozenset(numbers))
     written, wholes = _writes(path)
     counted = [(place, written[number]) for place, number in enumerate(writer.inputs) if written[number]]
     first = len(parameters) - len(destinations)
     counted += [(first + place, written[wholes.get(number, number)]) for place, number in enumerate(destinations)]
+    recorded.writes_inputs = any(place < first for place, _ in counted)
     return Segment(recorded, tuple(writer.inputs), tuple(destinations), text, Writes(counted))
 
 

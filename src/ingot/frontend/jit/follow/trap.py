@@ -52,23 +52,10 @@ class Trap:
     def is_set(self, tensor: torch.Tensor) -> bool:
         return bool(ctypes.c_uint64.from_address(tensor._cdata + self._offset).value & self.bit)
 
-    def excluded(self) -> _Excluded:
-        """A block in which this thread passes marked tensors unseen: for views, which look at no memory."""
-        return _Excluded(self.key)
-
-
-class _Excluded:
-    __slots__ = ("_before", "_key")
-
-    def __init__(self, key: Any):
-        self._key = key
-
-    def __enter__(self) -> None:
-        self._before = torch._C._dispatch_tls_is_dispatch_key_excluded(self._key)
-        torch._C._dispatch_tls_set_dispatch_key_excluded(self._key, True)
-
-    def __exit__(self, *_: object) -> None:
-        torch._C._dispatch_tls_set_dispatch_key_excluded(self._key, self._before)
+    def excluded(self) -> Any:
+        """A block in which this thread passes marked tensors unseen: for views, which look at no memory. It is torch's,
+        in native code: no interrupt comes while it begins or ends."""
+        return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(self.key))
 
 
 def _plain(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -8,37 +8,50 @@ hand the whole call to the mode.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
+from typing import Any
 
 from ingot.frontend.jit.follow.following import ACTIVE, Following
 from ingot.frontend.jit.follow.unseen import watch
 
-_threads: dict[Following, int] = {}
-"""Which thread a call is followed on."""
 
-
-def _flush_all() -> None:
+def flush_all(cause: Any = None) -> None:
+    """Run what is pending in all calls, whatever thread they are followed on."""
     for following in list(ACTIVE):
-        following.flush()
+        following.flush(cause)
+        if following.is_orphan:  # its thread will not end it
+            with contextlib.suppress(ValueError):
+                ACTIVE.remove(following)
+
+
+def _find_orphans() -> None:
+    """In a forked child: the calls of other threads end here. What they have pending is run when somebody reads it."""
+    for following in ACTIVE:
+        following.note_fork()
 
 
 def prepare() -> None:
     """See to what is done once: before guards are written, since it changes classes of torch's."""
-    watch(_flush_all)
+    watch(flush_all)
 
 
 def begin(following: Following) -> None:
     """A call is followed from now on."""
-    _threads[following] = threading.get_ident()
+    following.thread = threading.get_ident()
     ACTIVE.append(following)
 
 
 def end(following: Following) -> None:
     """A call is not followed any more."""
     ACTIVE.remove(following)
-    _threads.pop(following, None)
 
 
 def of_this_thread() -> list[Following]:
     """The calls that this thread follows."""
-    return [following for following in list(ACTIVE) if _threads.get(following) == threading.get_ident()]
+    return [following for following in list(ACTIVE) if following.thread == threading.get_ident()]
+
+
+if hasattr(os, "register_at_fork"):  # where processes can fork
+    os.register_at_fork(after_in_child=_find_orphans)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.proof import attributes, operations
 from ingot.frontend.jit.proof.guards import Guard, is_plain
 from ingot.frontend.jit.proof.open_sizes import SizeFacts
@@ -63,12 +64,8 @@ def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof
     walker = Walker()
     arguments: list[Argument] = []
     try:
-        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
-            values = [_abstract(walker, value, (index,), arguments) for index, value in enumerate(args)]
-            named = {name: _abstract(walker, value, (name,), arguments) for name, value in kwargs.items()}
-            result = walker.call(known(function, getattr(function, "__name__", "function")), values, named)
-            attributes.check_restored(walker)
-            returned = list(_foreign(walker, result, set()))
+        with torch._C.DisableTorchFunction(), _disable_current_modes():
+            returned = without_gradients(_walk, walker, function, args, kwargs, arguments)
     except Refused as refused:
         return Refusal(refused.reason, refused.place)
     except Raised as raised:
@@ -78,6 +75,16 @@ def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof
     except Exception as error:  # whatever the walk does not foresee is not proven
         return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
     return Proof(list(walker.guards.values()), arguments, list(walker.absent), returned, walker.sizes.facts())
+
+
+def _walk(
+    walker: Walker, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], arguments: list[Argument]
+) -> list[Any]:
+    values = [_abstract(walker, value, (index,), arguments) for index, value in enumerate(args)]
+    named = {name: _abstract(walker, value, (name,), arguments) for name, value in kwargs.items()}
+    result = walker.call(known(function, getattr(function, "__name__", "function")), values, named)
+    attributes.check_restored(walker)
+    return list(_foreign(walker, result, set()))
 
 
 def _foreign(walker: Walker, value: Value, seen: set[int]) -> Iterator[Any]:

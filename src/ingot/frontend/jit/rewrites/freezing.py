@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.rewrites.channels_last import keep_channels_last
 from ingot.frontend.jit.rewrites.frozen import FrozenTrace
 from ingot.frontend.jit.rewrites.packing import pack_convolutions
@@ -25,10 +26,13 @@ _NORMALIZATIONS = {"native_batch_norm": 5, "cudnn_batch_norm": 5, "_native_batch
 
 def freeze(trace: Trace) -> Trace:
     """The trace with its weights taken as they are."""
-    with torch.no_grad():
-        frozen = FrozenTrace.of(trace)
-        _fold_normalizations(frozen)
-        packed = pack_convolutions(frozen)
+    return without_gradients(_freeze, trace)
+
+
+def _freeze(trace: Trace) -> Trace:
+    frozen = FrozenTrace.of(trace)
+    _fold_normalizations(frozen)
+    packed = pack_convolutions(frozen)
     return keep_channels_last(frozen.finish(), packed)
 
 

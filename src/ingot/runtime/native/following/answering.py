@@ -77,7 +77,8 @@ class AnsweringEmitter:
         fits = StepMatchingEmitter(self._library, self._places, self._launcher, self._settings).emit()
         settings = self._state_of_torch(emit_settings(self._library, self._modes, self._settings))
         are_written = self._are_written(self._is_unwritten())
-        take = self._take_step(self._make_shells(), self._view(), self._note_found())
+        note_found = self._note_found()
+        take = self._take_step(self._make_shells(note_found), self._view(), note_found)
         operate = self._operate(settings, fits, take)
         role_of = self._role_of()
         self._handle(self._answer(role_of, are_written, operate, self._call_stand_in()))
@@ -336,9 +337,7 @@ class AnsweringEmitter:
         state, step, function, arguments, keywords, found = routine.parameters
         kind = routine.load(step, Step.KIND)
         with routine.when(routine.compare(kind, "<=", Kind.LATER_ELSEWHERE)):
-            routine.call(note_found, state, found)
-            routine.store(routine.load(step, Step.TARGET), state, State.NODE)
-            routine.give_back(routine.call(make_shells, state, step))
+            routine.give_back(routine.call(make_shells, state, step, found))
         with routine.when(routine.compare(kind, "==", Kind.VIEW)):
             routine.give_back(routine.call(view, state, step, function, arguments, keywords))
         first = routine.load(arguments, layout.ITEMS_WORD)
@@ -392,22 +391,35 @@ class AnsweringEmitter:
         routine.give_back(0)
         return routine
 
-    def _make_shells(self) -> Routine:
-        """make_shells(state, step): new tensors that are not written, in the container that the step says."""
+    def _make_shells(self, note_found: Routine) -> Routine:
+        """make_shells(state, step, found): takes a step whose results are new tensors that are not written, and gives
+        them in the container that the step says.
+
+        Objects that come and go may have Python run: finalisers, and other threads meanwhile, which may flush. So all
+        are made first; if there was a flush by then the call is Python's to look at. Noting them has nothing run."""
         make_shell, drop_recent = self._make_shell(), self._drop_recent()
-        routine = self._library.routine("make_shells", 2)
-        state, step = routine.parameters
+        routine = self._library.routine("make_shells", 3)
+        state, step, found = routine.parameters
+        before = routine.load(state, State.FLUSHES)
         routine.call(drop_recent, state)
-        values, prototypes = routine.load(state, State.VALUES), routine.load(step, Step.PROTOTYPES)
-        count = routine.load(step, Step.RESULTS)
+        prototypes, count = routine.load(step, Step.PROTOTYPES), routine.load(step, Step.RESULTS)
         made = routine.stack(count)
         with routine.loop(count) as index:
             shell = routine.call(make_shell, state, step, routine.load(prototypes, index))
             with routine.when(routine.compare(shell, "==", 0)):
                 routine.give_back(RAISED)
+            routine.store(shell, made, index)
+        with routine.when(routine.compare(routine.load(state, State.FLUSHES), "!=", before)):
+            with routine.loop(count) as index:
+                routine.call(python_function("Py_DecRef"), routine.load(made, index))
+            routine.give_back(0)
+        routine.call(note_found, state, found)
+        values = routine.load(state, State.VALUES)
+        with routine.loop(count) as index:
+            shell = routine.load(made, index)
             self._set_bit(routine, routine.load(shell, self._places.tensors.implementation_word))
             routine.call(python_function("PyList_Append", 32), values, shell)
-            routine.store(shell, made, index)
+        routine.store(routine.load(step, Step.TARGET), state, State.NODE)
         container = routine.load(step, Step.CONTAINER)
         with routine.when(routine.compare(container, "==", Container.NONE)):
             for newer, older in ((2, 3), (1, 2), (0, 1)):
@@ -480,10 +492,7 @@ class AnsweringEmitter:
             routine.store(routine.add(result, layout.ITEMS_WORD * 8), items)
         with routine.when(routine.compare(container, "==", Container.LIST)):
             routine.store(routine.load(result, layout.ITEMS_WORD), items)
-        with routine.when(is_other):  # another thread has read the memory meanwhile, so it is written
-            with routine.loop(count) as index:
-                object_ = routine.load(routine.load(items), index)
-                self._clear_bit(routine, routine.load(object_, self._places.tensors.implementation_word))
+        with routine.when(is_other):  # another thread has begun to write the memory; the mark has readers wait for it
             routine.give_back(result)
         values = routine.load(state, State.VALUES)
         with routine.loop(count) as index:

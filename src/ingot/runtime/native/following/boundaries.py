@@ -3,6 +3,7 @@
     settings()                                  torch's settings in one word; negative where nothing can be followed
     begin(node, values, numbers, settings)      nothing is pending; the lists are the call's from now on
     settle(values, bases)                       which tensors are still needed; lets go of those that are not
+    release(values)                             all tensors may be read
     run(function, values, writes)               calls a function that writes tensors, and counts it as eager does
     elements(values)                            how many elements the tensors in a tuple have, and those in its lists
 
@@ -32,12 +33,13 @@ class BoundaryEmitter:
         self._bit = bit
 
     def emit(self, state_of_torch: Routine) -> None:
-        """Write `ask_settings`, `begin`, `settle`, `run_counted` and `elements`."""
+        """Write `ask_settings`, `begin`, `settle`, `release`, `run_counted` and `elements`."""
         self._run()
         self._settings(state_of_torch)
         self._elements()
         self._begin()
         self._settle()
+        self._release()
 
     def _settings(self, state_of_torch: Routine) -> None:
         routine = self._library.routine("ask_settings", 4)
@@ -60,8 +62,8 @@ class BoundaryEmitter:
         routine.give_back(self._nothing(routine))
 
     def _settle(self) -> None:
-        """Lets go of results that nothing else refers to, views before what they are views of, and clears all marks.
-        Gives a word for each tensor, in bytes: 1 if it is a result that is needed."""
+        """Lets go of results that nothing else refers to, views before what they are views of. Gives a word for each
+        tensor, in bytes: 1 if it is a result that is needed."""
         routine = self._library.routine("settle", 4)
         _, arguments, _, _ = routine.parameters
         values = routine.load(arguments)
@@ -89,9 +91,20 @@ class BoundaryEmitter:
             routine.call(python_function("Py_IncRef"), id(None))
             routine.call(python_function("PyList_SetItem", 32), values, number, id(None))
         with routine.when(routine.opposite(is_dead)):
-            word = self._places.tensors.keys_word
-            routine.store(routine.common_bits(routine.load(tensor, word), ~self._bit), tensor, word)
             routine.store(routine.choose(is_result, 1, 0), needed, number)
+
+    def _release(self) -> None:
+        """Clears all marks."""
+        routine = self._library.routine("release", 4)
+        _, arguments, _, _ = routine.parameters
+        values = routine.load(arguments)
+        with routine.loop(routine.load(values, layout.LENGTH_WORD)) as index:
+            object_ = routine.load(routine.load(values, layout.ITEMS_WORD), index)
+            with routine.when(routine.compare(object_, "!=", id(None))):
+                tensor = routine.load(object_, self._places.tensors.implementation_word)
+                word = self._places.tensors.keys_word
+                routine.store(routine.common_bits(routine.load(tensor, word), ~self._bit), tensor, word)
+        routine.give_back(self._nothing(routine))
 
     def _run(self) -> None:
         """`writes` is the address of a number of pairs: which of the values is written, and how often eager counts it.

@@ -38,6 +38,8 @@ from ingot.runtime.native.records import Placed, TensorGuard
 from ingot.runtime.native.routines import Library
 from ingot.runtime.native.settings import Settings, devices_in_use
 
+_NO_SETTINGS = -2
+"""What torch's settings never are."""
 Words = tuple[int, int, int]
 """The words of an entry."""
 
@@ -58,6 +60,8 @@ class NativeFollowing:
         """run(function, values, writes): calls a function that writes tensors; `Writes` says which."""
         self.elements: Callable[[tuple[Any, ...]], int] = new_builtin(library.address("elements"), "elements")
         """elements(values): how much data a call brings."""
+        self.release: Callable[[list[Any]], None] = new_builtin(library.address("release"), "release")
+        """release(values): all of them may be read."""
         self._roles = (ctypes.c_int64 * (ROLE_PLACES * RoleEntry.words()))()
         self._kept: dict[int, tuple[Any, Any]] = {}
 
@@ -110,6 +114,14 @@ class CallState:
         self._words[State.ROLES] = roles
         self._words[State.MODE] = id(mode)
         self._words[State.CLASSIFY] = id(classify)
+
+    def hold(self) -> None:
+        """Native code answers nothing until the next beginning."""
+        self._words[State.SETTINGS] = _NO_SETTINGS
+
+    def release(self, settings: int) -> None:
+        """Nothing has changed since `hold`."""
+        self._words[State.SETTINGS] = settings
 
     @property
     def node(self) -> int:
