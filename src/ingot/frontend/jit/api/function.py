@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from ingot.base.errors import CaptureError
-from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS, RecordedFunction
+from ingot.frontend.jit.cache.branching_function import BranchingFunction
+from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.follower import Follower
 from ingot.frontend.jit.guards.proven import ProvenGuards
@@ -37,7 +38,7 @@ def _what_a_proof_lacks(proof: Proof) -> str | None:
     return None
 
 
-class CompiledFunction(RecordedFunction):
+class CompiledFunction(BranchingFunction):
     """A function of the user's, compiled by calling it."""
 
     def __init__(self, function: Callable[..., Any], options: Options, compiler: JitCompiler, name: str):
@@ -120,7 +121,8 @@ class CompiledFunction(RecordedFunction):
         """Let a recording stand in for Python where that is proven, or promised with python="skip"."""
         if self.options.python == "skip" or not self.needs_proof:
             return
-        proof = prove(self.function, tuple(args), dict(kwargs))
+        questions = () if made.trace is None else made.trace.questions
+        proof = prove(self.function, tuple(args), dict(kwargs), questions)
         if isinstance(proof, Proof):
             reason = _what_a_proof_lacks(proof)
             if reason is None:

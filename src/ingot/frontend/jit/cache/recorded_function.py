@@ -48,6 +48,9 @@ MOST_ASIDE = 3
 class RecordedFunction(NativeCallable):
     """The specialisations of one function, or of one method of one object."""
 
+    allows_questions = False
+    """Whether recordings go on where Python decides by the value of a tensor."""
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -213,7 +216,7 @@ class RecordedFunction(NativeCallable):
                 program = found.prepare(self.compiler, self.options.freeze, self.options.is_replayed)
             except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
                 return self._abandon(found, error, args, kwargs)
-        if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
+        if program.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         start = time.perf_counter()
         watch = None if trial.is_settled else Stopwatch(trace.device)
@@ -253,7 +256,7 @@ class RecordedFunction(NativeCallable):
         found = general.specialisation
         program, trace = found.program, found.trace
         assert program is not None and trace is not None and found.build_result is not None
-        if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
+        if program.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         self.python_calls += 1
         self._patience.reset()
@@ -311,6 +314,7 @@ class RecordedFunction(NativeCallable):
             self.options.fullgraph,
             Environment() if self.is_segment else None,
             self.reads_attributes,
+            self.allows_questions,
         )
         self._payoff.seconds += made.record_seconds
         made.checks_overlap = self.checks_overlap
@@ -323,10 +327,15 @@ class RecordedFunction(NativeCallable):
         if made.broken is not None:
             self._hand_over(made.broken.reason, made.broken.place)
         with self._lock:
-            self.specialisations[key] = made
+            made = self.latest = self.specialisations[key] = self._take_path(key, made)
             self._recorded.append(key)
-            self._take_general(self._families.add(key, described, key[1], made))
+            if made.trace is None or not made.trace.questions:
+                self._take_general(self._families.add(key, described, key[1], made))
         return result
+
+    def _take_path(self, key: Hashable, made: Specialisation) -> Specialisation:
+        """What stands for calls like the one that was recorded, now that this recording is there: itself."""
+        return made
 
     def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Decide whether a recording may stand in for Python; here it may."""

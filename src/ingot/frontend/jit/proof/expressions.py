@@ -41,7 +41,9 @@ def evaluate(walker: Walker, node: ast.expr) -> Value:
 
 def condition(walker: Walker, node: ast.expr) -> bool | None:
     """Whether an expression counts as true; None if that is not known, but always the same."""
-    return walker.truth(evaluate(walker, node))
+    value = evaluate(walker, node)
+    walker.line = node.lineno  # where Python decides, if the expression is written on several lines
+    return walker.truth(value)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

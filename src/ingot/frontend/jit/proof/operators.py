@@ -291,7 +291,7 @@ def truth(walker: Walker, value: Value) -> bool | None:
         operations.guard_methods(walker, (value,), "__bool__")
         constant = operations.constant_of(walker, value)
         if constant is None or constant.numel() != 1:
-            walker.refuse("decides by the values of a tensor")
+            return walker.answers.decide(walker, operations.meta_of(walker, value).meta)
         return bool(constant)
     size = containers.size(walker, value)
     if size is not None:

@@ -9,14 +9,15 @@ proof, and have to be the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ingot.frontend.jit.proof import attributes, operations
+from ingot.frontend.jit.proof.answers import Answers, Asked
 from ingot.frontend.jit.proof.guards import Guard, is_plain
 from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Refused, Tuple, Union, Value, known, tuple_of
 from ingot.frontend.jit.proof.walker import Walker
@@ -40,6 +41,8 @@ class Proof:
     returned: list[Any]
     """Objects in the result that were not made during the call, apart from tensors and plain values: a recording has to
     return the same ones. Lists and dictionaries among the arguments are not known by identity: `...` stands for one."""
+    keys: list[Hashable] = field(default_factory=list)
+    """Of the guards, in their order: equal ones look at the same place."""
 
     def holds(self) -> bool:
         return all(guard.holds() for guard in self.guards)
@@ -56,8 +59,11 @@ class Refusal:
     """file:line"""
 
 
-def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof | Refusal:
-    walker = Walker()
+def prove(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], questions: Sequence[Asked] = ()
+) -> Proof | Refusal:
+    """With the questions that the call asked of tensors, the proof holds for calls that get the same answers."""
+    walker = Walker(Answers(questions))
     arguments: list[Argument] = []
     try:
         with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
@@ -66,6 +72,8 @@ def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof
             result = walker.call(known(function, getattr(function, "__name__", "function")), values, named)
             attributes.check_restored(walker)
             returned = list(_foreign(walker, result, set()))
+            if walker.answers.are_left:
+                walker.refuse("reads values of tensors where none are seen to be read")
     except Refused as refused:
         return Refusal(refused.reason, refused.place)
     except Raised as raised:
@@ -74,7 +82,7 @@ def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof
         return Refusal("calls are nested too deeply", walker.place())
     except Exception as error:  # whatever the walk does not foresee is not proven
         return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
-    return Proof(list(walker.guards.values()), arguments, list(walker.absent), returned)
+    return Proof(list(walker.guards.values()), arguments, list(walker.absent), returned, list(walker.guards))
 
 
 def _foreign(walker: Walker, value: Value, seen: set[int]) -> Iterator[Any]:

@@ -163,13 +163,17 @@ def either(walker: Walker, actions: list[Callable[[], bool]]) -> bool:
     for action in actions:
         walker.state = before.copy()
         try:
-            if action():
+            with walker.answers.unasked():
+                is_through = action()
+            if is_through:
                 ends.append(walker.state)
             else:
                 leaves = True
         except Raised as raised:
             walker.may_raise()
             error = raised
+    if leaves or error is not None:
+        walker.answers.lose("which way it goes on depends on more than is known")
     if ends:
         walker.state = functools.reduce(merge, ends)
         return True

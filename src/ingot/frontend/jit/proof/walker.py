@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import torch
 
 from ingot.frontend.jit.proof import attributes, calls, containers, expressions, operators, statements
+from ingot.frontend.jit.proof.answers import Answers
 from ingot.frontend.jit.proof.guards import (
     DictEntry,
     DictItems,
@@ -51,8 +52,9 @@ DEPTH = 60
 
 
 class Walker:
-    def __init__(self) -> None:
+    def __init__(self, answers: Answers | None = None) -> None:
         self.state = State()
+        self.answers = Answers() if answers is None else answers
         self.guards: dict[Hashable, Guard] = {}
         self.stack: list[Frame] = []
         self.line = 0
@@ -139,9 +141,11 @@ class Walker:
         for action in actions:
             self.state = before.copy()
             try:
-                value = action()
+                with self.answers.unasked():
+                    value = action()
             except Raised as raised:
                 error = raised
+                self.answers.lose("whether an exception is raised depends on more than is known")
                 self.may_raise()
             else:
                 results.append((self.state, value))
@@ -206,7 +210,8 @@ class Walker:
         frames = {identity: dict(names) for identity, names in self.state.frames.items()}
         written = dict(self.state.written)
         try:
-            yield
+            with self.answers.unasked():
+                yield
         except Raised:
             self.refuse("has a generator that raises an exception")
         state = self.state

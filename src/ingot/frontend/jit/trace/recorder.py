@@ -33,11 +33,13 @@ from ingot.frontend.jit.trace.attachment import Attachment, mode_counts
 from ingot.frontend.jit.trace.effects import EffectMonitor
 from ingot.frontend.jit.trace.indexing import INDEXING, slice_bounds
 from ingot.frontend.jit.trace.places import definition_of, user_place
+from ingot.frontend.jit.trace.questions import ASKS, READS_VALUE
 from ingot.frontend.jit.trace.queries import READS_MEMORY, READS_SIZES, is_oblivious
 from ingot.frontend.jit.trace.trace import (
     Argument,
     Made,
     Origin,
+    Question,
     Surrounding,
     TensorMeta,
     Trace,
@@ -135,11 +137,12 @@ class _IntrospectionMode(TorchFunctionMode):
             recording.stop(why_not)
             with _disable_current_modes():
                 return func(*args, **kwargs)
-        before, recording.handed = recording.handed, handed
+        before = recording.handed, recording.asked_by
+        recording.handed, recording.asked_by = handed, getattr(func, "__name__", "")
         try:
             return func(*args, **kwargs)
         finally:
-            recording.handed = before
+            recording.handed, recording.asked_by = before
 
 
 class Recording:
@@ -151,14 +154,19 @@ class Recording:
         surroundings: Environment,
         strict: bool = False,
         reads_attributes: bool = True,
+        allows_questions: bool = False,
     ):
         """`arguments` are the tensors passed. A strict recording raises an error where others stop. Generated code
-        reads no attributes that somebody has given tensors."""
+        reads no attributes that somebody has given tensors. Where questions are allowed, a recording goes on after
+        Python has decided by a tensor's value: it is then the recording of one path of several."""
         self.trace = Trace(casts=torch._C._is_any_autocast_enabled())
         self.broken: Broken | None = None
         self._surroundings = surroundings
         self._strict = strict
         self._reads_attributes = reads_attributes
+        self._allows_questions = allows_questions
+        self.asked_by = ""
+        """The name of the function of torch that runs now."""
         self._registers: dict[int, tuple[weakref.ref[Any], TraceValue]] = {}
         self._leaf_storages: dict[int, int] = {}
         self._memory = NumberedMemory()
@@ -260,6 +268,8 @@ class Recording:
             if torch.Tag.data_dependent_output in tags_of(target) and self._is_constant(args, kwargs):
                 self.trace.reads_constants = True
                 return target(*args, **kwargs)
+            if self._allows_questions and target is READS_VALUE and self.asked_by in ASKS:
+                return self._ask(args[0])
             view = turned_view(target)
             if view is not None and self._is_own(args[0]):
                 return self._turn(view, target(*args, **kwargs), args, kwargs)
@@ -290,6 +300,14 @@ class Recording:
             self._note_constants(event, is_mutable(target))
             self.trace.events.append(event)
         return result
+
+    def _ask(self, tensor: torch.Tensor) -> Any:
+        """Python decides by the value of a tensor: what follows is the path for this answer."""
+        answer, register = READS_VALUE(tensor), self._operand(tensor)
+        if register is not None:
+            asked = Question(register, len(self.trace.events), self.asked_by, answer, user_place())
+            self.trace.questions.append(asked)
+        return answer
 
     def _is_own(self, tensor: torch.Tensor) -> bool:
         """Whether the call itself has made a tensor."""
