@@ -24,6 +24,7 @@ from ingot.frontend.jit.proof import Proof, Refusal, prove
 from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import is_off
+from ingot.frontend.jit.trace.questions import decided
 from ingot.frontend.jit.trace.recorder import Broken
 from ingot.runtime.compiler import JitCompiler
 
@@ -119,10 +120,15 @@ class CompiledFunction(BranchingFunction):
 
     def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Let a recording stand in for Python where that is proven, or promised with python="skip"."""
-        if self.options.python == "skip" or not self.needs_proof:
-            return
         questions = () if made.trace is None else made.trace.questions
+        is_promised = self.options.python == "skip" or not self.needs_proof
+        if is_promised and not questions:
+            return
         proof = prove(self.function, tuple(args), dict(kwargs), questions)
+        if isinstance(proof, Proof) and made.trace is not None:
+            made.trace.questions = decided(questions, proof.decisions)
+        if is_promised and isinstance(proof, Proof):
+            return
         if isinstance(proof, Proof):
             reason = _what_a_proof_lacks(proof)
             if reason is None:

@@ -1,8 +1,8 @@
 """A recorded function that may decide by the values of tensors.
 
 In: a function and options. Out: what RecordedFunction gives, and where the function decides by a tensor's value,
-recordings of the paths it takes, run without Python. What always holds: an answer that was never seen ends a call without
-Python before it has done anything; the call is then recorded, or Python runs.
+recordings of the paths it takes, run without Python. What always holds: an answer that was never seen ends a call
+before it has done anything; the call is then recorded, or Python runs.
 """
 
 from __future__ import annotations
@@ -16,18 +16,29 @@ from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.autotune.timing import Stopwatch, is_capturing
 from ingot.frontend.jit.cache.paths import Paths
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
+from ingot.frontend.jit.cache.settling import PAID
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.lowering.branches import BranchingProgram, UnseenAnswer
+from ingot.frontend.jit.lowering.pieces import DifferentPaths
 from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.trace.recorder import Broken
 
+_MOST_UNPAID = 4
+"""Kinds of calls with paths that may have answered few calls so far."""
+_REFUSED = 3
+"""What a path that cannot be recorded counts more than one that can: it is met again at the next call like this one."""
 _ANOTHER_PATH = "a value of a tensor led to another path"
 
 
 class BranchingFunction(RecordedFunction):
     """The specialisations of one function, paths among them."""
 
-    allows_questions = True
+    @property
+    def allows_questions(self) -> bool:
+        """Whether to record paths of another kind of call: not while several kinds have hardly been called again, such
+        as those of sizes that change all the time. Following takes such sizes as they come."""
+        kinds = [one for one in list(self.specialisations.values()) if isinstance(one, Paths) and one.trace is not None]
+        return sum(self.calls_of(one) < PAID for one in kinds) < _MOST_UNPAID
 
     def _run(
         self,
@@ -125,11 +136,17 @@ class BranchingFunction(RecordedFunction):
     def _take_path(self, key: Hashable, made: Specialisation) -> Specialisation:
         known = self.specialisations.get(key)
         is_held = isinstance(known, Paths) and known.trace is not None and known.changed() is None
+        if is_held and made.trace is None:
+            known.attempts += _REFUSED  # Python runs where values lead to this path
+            return known
+        if is_held and known.has(made):  # another thread was quicker
+            return known
+        if isinstance(known, Paths):
+            self.native.drop(known)
         if made.trace is None or not made.trace.questions:
-            if is_held and known is not None:
-                self.native.drop(known)
             return made
-        if not is_held or not isinstance(known, Paths):
-            return Paths.of([made], 1)
-        self.native.drop(known)
-        return Paths.of([*known.paths, made], known.attempts)
+        try:
+            return Paths.of([*known.paths, made], known.attempts) if is_held else Paths.of([made], 1)
+        except DifferentPaths as error:
+            made.trace, made.broken = None, Broken(str(error), made.trace.questions[0].place)
+            return made

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -19,7 +20,7 @@ from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.frontend.jit.guards.proven import ProvenGuards
 from ingot.frontend.jit.lowering.branches import BranchingProgram, branching_program
-from ingot.frontend.jit.lowering.pieces import with_common_surroundings
+from ingot.frontend.jit.lowering.pieces import Piece, tree_of, with_common_surroundings
 from ingot.frontend.jit.proof import Proof
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.conditions import Places
@@ -68,13 +69,15 @@ class Paths(Specialisation):
     paths: list[Specialisation] = field(default_factory=list)
     attempts: int = 0
     """How often a path was to be recorded, with those that ended in an exception."""
+    tree: Piece | None = None
     unseen: int = 0
     """Calls that took other paths after the last attempt."""
     _noted: _Unseen = field(default_factory=_Unseen)
 
     @staticmethod
     def of(paths: list[Specialisation], attempts: int) -> Paths:
-        """The specialisation for these paths, the latest of which is the last."""
+        """The specialisation for these paths, the latest of which is the last; DifferentPaths where they contradict
+        each other."""
         latest = paths[-1]
         traces = with_common_surroundings([path.trace for path in paths if path.trace is not None])
         types = {}
@@ -94,6 +97,7 @@ class Paths(Specialisation):
             checks_overlap=latest.checks_overlap,
             paths=paths,
             attempts=attempts,
+            tree=tree_of(traces, latest.passed),
         )
         made._surrounding_types = [types[id(tensor)] for tensor in traces[-1].surroundings]
         for path in paths:
@@ -105,15 +109,20 @@ class Paths(Specialisation):
         with self.lock:
             if self.program is None:
                 start = time.perf_counter()
-                traces = with_common_surroundings([path.trace for path in self.paths if path.trace is not None])
+                assert self.tree is not None
+                traces = [path.trace for path in self.paths if path.trace is not None]
                 builds = [path.build_result for path in self.paths if path.build_result is not None]
-                self.program = branching_program(traces, self.passed, builds, compiler, is_frozen)
+                self.program = branching_program(self.tree, traces, builds, compiler, is_frozen)
                 self.compile_seconds += time.perf_counter() - start
             assert isinstance(self.program, BranchingProgram)
             return self.program
 
     def shares_memory_anew(self, tensors: Sequence[torch.Tensor]) -> bool:
         return any(path.shares_memory_anew(tensors) for path in self.paths)
+
+    def has(self, path: Specialisation) -> bool:
+        """Whether the same was decided on one of its paths."""
+        return _decisions(path) in map(_decisions, self.paths)
 
     def note_unseen(self) -> None:
         self._noted.is_noted = True
@@ -155,6 +164,10 @@ class Paths(Specialisation):
     def comparison(self) -> str:
         eager, program = self._seconds
         return f"eager PyTorch is quicker than the recorded paths, by {program / max(eager, 1e-9):.3g}"
+
+
+def _decisions(path: Specialisation) -> list[Any]:
+    return [] if path.trace is None else [question.decisions for question in path.trace.questions]
 
 
 def _as_it_is(result: object) -> object:

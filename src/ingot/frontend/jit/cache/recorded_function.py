@@ -48,8 +48,10 @@ MOST_ASIDE = 3
 class RecordedFunction(NativeCallable):
     """The specialisations of one function, or of one method of one object."""
 
-    allows_questions = False
-    """Whether recordings go on where Python decides by the value of a tensor."""
+    @property
+    def allows_questions(self) -> bool:
+        """Whether recordings go on where Python asks for the value of a tensor."""
+        return False
 
     def __init__(
         self,

@@ -8,13 +8,15 @@ what Python would do with those answers.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ingot.frontend.jit.lowering.pieces import Piece, tree_of
+from ingot.frontend.jit.lowering.pieces import Choice, Piece
 from ingot.frontend.jit.lowering.program import Program, compile_trace
+from ingot.frontend.jit.proof.answers import FUNCTIONS
 from ingot.frontend.jit.trace.questions import draws, writes_leaves
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
@@ -29,21 +31,28 @@ class UnseenAnswer(Exception):
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A piece, compiled."""
+    """A piece, compiled, or what is decided after it."""
 
-    program: Program
-    function: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
-    path: int
+    after: Node | None = None
+    """What comes next, where nothing is decided."""
+    program: Program | None = None
+    function: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]] | None = None
+    """Runs a piece; None where something is decided."""
+    path: int = 0
     """The first of the paths that it is part of; at the end of a path the only one."""
-    kept: tuple[int, ...] | None
+    kept: tuple[int, ...] | None = None
     """Which of the tensors that earlier pieces have made go on to the next; None if all of them do."""
-    build: Build | None
+    build: Build | None = None
     """At the end of a path: makes the result."""
+    text: str = ""
+    decide: Callable[[Sequence[Any]], bool] | None = None
+    """Decides by the answers so far."""
     following: dict[bool, Node] = field(default_factory=dict)
+    """What comes next, where something is decided."""
 
     def nodes(self) -> Iterator[Node]:
         yield self
-        for node in self.following.values():
+        for node in (*self.following.values(), *([] if self.after is None else [self.after])):
             yield from node.nodes()
 
 
@@ -58,7 +67,7 @@ class Ending:
     """What finding the path has cost."""
 
     def run(self) -> Any:
-        assert self.node.build is not None
+        assert self.node.build is not None and self.node.function is not None
         return self.node.build(self.node.function(self.given, self.surroundings, ()))
 
 
@@ -76,7 +85,8 @@ class BranchingProgram(Program):
     @property
     def parts(self) -> list[Program]:
         assert self.root is not None
-        return list({id(node.program): node.program for node in self.root.nodes()}.values())
+        found = [node.program for node in self.root.nodes() if node.program is not None]
+        return list({id(program): program for program in found}.values())
 
     @property
     def has_effects(self) -> bool:
@@ -99,9 +109,9 @@ class BranchingProgram(Program):
 
 
 def branching_program(
-    paths: Sequence[Trace], arguments: int, builds: Sequence[Build], compiler: JitCompiler, is_frozen: bool
+    tree: Piece, paths: Sequence[Trace], builds: Sequence[Build], compiler: JitCompiler, is_frozen: bool
 ) -> BranchingProgram:
-    """The program of paths whose surroundings are the same list, given so many tensors; `builds` make their results."""
+    """The program of paths that were cut into a tree; `builds` make their results."""
     programs: dict[str, Program] = {}
 
     def compiled(trace: Trace) -> Program:
@@ -110,16 +120,19 @@ def branching_program(
             programs[key] = compile_trace(trace, compiler, is_frozen)
         return programs[key]
 
-    def node_of(piece: Piece, held: int) -> Node:
+    def node_of(piece: Piece | Choice, held: int) -> Node:
+        """The node of a piece that is given so many tensors by earlier ones."""
+        if isinstance(piece, Choice):
+            following = {outcome: node_of(after, held) for outcome, after in piece.following.items()}
+            return Node(text=piece.text, decide=_decision(piece.text), following=following)
         program = compiled(piece.trace)
-        following = {}
-        for answer, after in piece.following.items():
-            following[answer] = node_of(after, len(piece.kept) + len(piece.trace.results) - 1)
+        if piece.after is None:
+            return Node(program=program, function=program.function, path=piece.path, build=builds[piece.path])
+        after = node_of(piece.after, len(piece.kept) + len(piece.trace.results) - 1)
         kept = None if len(piece.kept) == held else piece.kept
-        build = None if following else builds[piece.path]
-        return Node(program, program.function, piece.path, kept, build, following)
+        return Node(after, program, program.function, piece.path, kept)
 
-    root = node_of(tree_of(paths, arguments), 0)
+    root = node_of(tree, 0)
     used = list(programs.values())
     text = "\n".join([*_tree_text(root, used), *(_named(used, part) for part in used)])
     modules = [module for part in used for module in part.modules]
@@ -132,7 +145,7 @@ def branching_program(
     return BranchingProgram(
         text,
         function,
-        root.program.steps,
+        next(iter(programs.values())).steps,
         modules,
         generated=generated,
         root=root,
@@ -142,32 +155,51 @@ def branching_program(
     )
 
 
+def _decision(text: str) -> Callable[[Sequence[Any]], bool]:
+    """An expression of answers r0, r1 ... as a function of the list of them."""
+    indexed = re.sub(r"\br(\d+)\b", r"r[\1]", text)
+    return eval(f"lambda r: bool({indexed})", dict(FUNCTIONS))  # of what a proof wrote, and nothing else
+
+
 def _find(node: Node, arguments: Sequence[Any], surroundings: Sequence[Any]) -> tuple[Node, Sequence[Any]]:
     """The end of the path that the values of tensors lead to, and what its piece is given."""
-    given, held = arguments, ()
-    while node.following:
-        asked, *made = node.function(given, surroundings, ())
-        following = node.following.get(bool(asked.item()))
-        if following is None:
-            raise UnseenAnswer
-        kept = node.kept
-        held = (*held, *made) if kept is None else (*[held[slot] for slot in kept], *made)
-        given, node = (*arguments, *held), following
-    return node, given
+    given, held, answers = arguments, (), []
+    while True:
+        if node.decide is not None:
+            try:
+                following = node.following.get(node.decide(answers))
+            except Exception:  # Python would have raised it, and will
+                following = None
+            if following is None:
+                raise UnseenAnswer
+        else:
+            following = node.after
+            if following is None:
+                return node, given
+            asked, *made = node.function(given, surroundings, ())  # type: ignore[misc]
+            answers.append(asked.item())
+            kept = node.kept
+            held = (*held, *made) if kept is None else (*[held[slot] for slot in kept], *made)
+            given = (*arguments, *held)
+        node = following
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def _tree_text(node: Node, programs: Sequence[Program], depth: int = 0) -> list[str]:
-    margin, name = "    " * depth, f"program_{programs.index(node.program)}"
-    if not node.following:
+def _tree_text(node: Node, programs: Sequence[Program], asked: int = 0, depth: int = 0) -> list[str]:
+    margin = "    " * depth
+    if node.decide is not None:
+        lines = []
+        for outcome, following in node.following.items():
+            lines.append(f"{margin}if {node.text} is {outcome}:")
+            lines += _tree_text(following, programs, asked, depth + 1)
+        return lines
+    assert node.program is not None
+    name = f"program_{programs.index(node.program)}"
+    if node.after is None:
         return [f"{margin}return {name}"]
-    lines = [f"{margin}run {name}"]
-    for answer, following in node.following.items():
-        lines += [f"{margin}if {'it is true' if answer else 'it is false'}:"]
-        lines += _tree_text(following, programs, depth + 1)
-    return lines
+    return [f"{margin}r{asked} = {name}", *_tree_text(node.after, programs, asked + 1, depth)]
 
 
 def _named(programs: Sequence[Program], part: Program) -> str:

@@ -3,12 +3,12 @@
 In: traces of calls with the same arguments that took different paths. Out: a tree of pieces. A piece is what happens up
 to the next question, or to the end:
 
-    piece 1: t = x.exp(); s = t.sum(); ask s > 0
-        yes: piece 2: return t * 2
-        no:  piece 3: return x
+    piece 1: t = x.exp(); s = t.sum() > 0; ask s
+    if r0:   piece 2: return t * 2
+    else:    piece 3: return x
 
-What always holds: paths that were given the same answers so far share their pieces; a piece gives what the paths through
-it need later, and nothing else. A piece's arguments are those of the call, and after them what earlier pieces have made.
+What always holds: paths on which the same was decided so far share their pieces; a piece gives what the paths through
+it need later, and nothing else. A piece's arguments are those of the call, then what earlier pieces have made.
 """
 
 from __future__ import annotations
@@ -47,8 +47,16 @@ class Piece:
     """The first of the paths that it is part of."""
     kept: tuple[int, ...] = ()
     """Which of the tensors that earlier pieces have made are needed after it."""
-    following: dict[bool, Piece] = field(default_factory=dict)
-    """What comes next, by the answer; empty at the end of a path."""
+    after: Choice | Piece | None = None
+    """What comes next; None at the end of a path."""
+
+
+@dataclass(eq=False, slots=True)
+class Choice:
+    """What Python decides by the answers so far."""
+
+    text: str
+    following: dict[bool, Choice | Piece] = field(default_factory=dict)
 
 
 def tree_of(paths: Sequence[Trace], arguments: int) -> Piece:
@@ -74,11 +82,24 @@ class _Cutter:
         new = [register for register in made if register in needed and register not in held]
         asked = first.questions[depth].register
         piece = Piece(_trace_of(first, start, events, held, self.arguments, [asked, *new]), through[0], kept)
-        for answer in (True, False):
-            along = [path for path in through if bool(self.paths[path].questions[depth].answer) is answer]
-            if along:
-                piece.following[answer] = self.cut(along, depth + 1, [*(held[slot] for slot in kept), *new])
+        piece.after = self._choose(through, depth, 0, [*(held[slot] for slot in kept), *new])
         return piece
+
+    def _choose(self, through: Sequence[int], depth: int, position: int, held: Sequence[TraceValue]) -> Choice | Piece:
+        """What is decided next after a question, or the piece after it."""
+        decided = {path: self.paths[path].questions[depth].decisions[position : position + 1] for path in through}
+        texts = {text for ((text, _),) in filter(None, decided.values())} | {"" for one in decided.values() if not one}
+        if len(texts) > 1:
+            raise DifferentPaths("the same answers of tensors were followed by different decisions")
+        (text,) = texts
+        if not text:
+            return self.cut(through, depth + 1, held)
+        choice = Choice(text)
+        for outcome in (True, False):
+            along = [path for path, ((_, one),) in decided.items() if one is outcome]
+            if along:
+                choice.following[outcome] = self._choose(along, depth, position + 1, held)
+        return choice
 
     def _compare(self, through: Sequence[int], depth: int) -> None:
         texts = {_text(self.paths[path], depth) for path in through}

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ingot.frontend.jit.proof import attributes, operations
+from ingot.frontend.jit.proof import answers, attributes, operations
 from ingot.frontend.jit.proof.answers import Answers, Asked
 from ingot.frontend.jit.proof.guards import Guard, is_plain
-from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Refused, Tuple, Union, Value, known, tuple_of
+from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Read, Refused, Tuple, Union, Value, known, tuple_of
 from ingot.frontend.jit.proof.walker import Walker
 
 
@@ -43,6 +43,8 @@ class Proof:
     return the same ones. Lists and dictionaries among the arguments are not known by identity: `...` stands for one."""
     keys: list[Hashable] = field(default_factory=list)
     """Of the guards, in their order: equal ones look at the same place."""
+    decisions: list[list[tuple[str, bool]]] = field(default_factory=list)
+    """For each question of the call, what was decided by the answers: it holds for calls that decide the same."""
 
     def holds(self) -> bool:
         return all(guard.holds() for guard in self.guards)
@@ -62,7 +64,7 @@ class Refusal:
 def prove(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], questions: Sequence[Asked] = ()
 ) -> Proof | Refusal:
-    """With the questions that the call asked of tensors, the proof holds for calls that get the same answers."""
+    """With the questions that the call asked of tensors, the proof holds for calls that take the same path."""
     walker = Walker(Answers(questions))
     arguments: list[Argument] = []
     try:
@@ -82,12 +84,15 @@ def prove(
         return Refusal("calls are nested too deeply", walker.place())
     except Exception as error:  # whatever the walk does not foresee is not proven
         return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
-    return Proof(list(walker.guards.values()), arguments, list(walker.absent), returned, list(walker.guards))
+    guards, decisions = walker.guards, walker.answers.decisions
+    return Proof(list(guards.values()), arguments, list(walker.absent), returned, list(guards), decisions)
 
 
 def _foreign(walker: Walker, value: Value, seen: set[int]) -> Iterator[Any]:
     """Objects inside a result that were not made during the call."""
     match value:
+        case Read():
+            answers.refuse_read(walker)
         case Known() if not is_plain(value.value) and not isinstance(value.value, torch.Tensor):
             yield value.value
         case Tuple() | Union():

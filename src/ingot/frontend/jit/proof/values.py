@@ -14,6 +14,7 @@ call key, as long as the guards hold; only the values inside tensors may differ.
           | View(dictionary, kind) keys, values or items of a dictionary
           | Super                  what super() gives
           | Union(values)          one of these, always the same one
+          | Read                   a number that was read from a tensor, which differs from call to call
 """
 
 from __future__ import annotations
@@ -168,6 +169,16 @@ class Union(Value):
 
     def __init__(self, values: Sequence[Value]):
         self.values = tuple(values)
+
+
+class Read(Value):
+    """`text` says how it is computed of numbers r0, r1 ... that were read; `value` is what it was in the recorded call.
+    Nothing may be done with it but computing and deciding, and what is decided is part of the path."""
+
+    __slots__ = ("text", "value")
+
+    def __init__(self, text: str, value: Any):
+        self.text, self.value = text, value
 
 
 class Mixed:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from ingot.frontend.jit.proof import attributes, calls, containers, expressions, operators, statements
+from ingot.frontend.jit.proof import answers, attributes, calls, containers, expressions, operators, statements
 from ingot.frontend.jit.proof.answers import Answers
 from ingot.frontend.jit.proof.guards import (
     DictEntry,
@@ -35,6 +35,7 @@ from ingot.frontend.jit.proof.values import (
     Fresh,
     Known,
     Raised,
+    Read,
     Refused,
     State,
     Tensor,
@@ -52,9 +53,9 @@ DEPTH = 60
 
 
 class Walker:
-    def __init__(self, answers: Answers | None = None) -> None:
+    def __init__(self, given: Answers | None = None) -> None:
         self.state = State()
-        self.answers = Answers() if answers is None else answers
+        self.answers = Answers() if given is None else given
         self.guards: dict[Hashable, Guard] = {}
         self.stack: list[Frame] = []
         self.line = 0
@@ -273,6 +274,8 @@ class Walker:
     def class_of(self, value: Value) -> type | None:
         """The class of a value; None where it is not known."""
         match value:
+            case Read():
+                return answers.refuse_read(self)
             case Known():
                 return type(value.value)
             case Tensor() | Tuple() | Fresh() | Determined():

@@ -33,8 +33,8 @@ from ingot.frontend.jit.trace.attachment import Attachment, mode_counts
 from ingot.frontend.jit.trace.effects import EffectMonitor
 from ingot.frontend.jit.trace.indexing import INDEXING, slice_bounds
 from ingot.frontend.jit.trace.places import definition_of, user_place
-from ingot.frontend.jit.trace.questions import ASKS, READS_VALUE
 from ingot.frontend.jit.trace.queries import READS_MEMORY, READS_SIZES, is_oblivious
+from ingot.frontend.jit.trace.questions import ASKS, READS_VALUE
 from ingot.frontend.jit.trace.trace import (
     Argument,
     Made,

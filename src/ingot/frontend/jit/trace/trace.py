@@ -159,9 +159,13 @@ class Question:
     answer: bool | int | float
     place: str
     """The line of the user's code that asked."""
+    decisions: tuple[tuple[str, bool], ...] = ()
+    """What Python decided by this answer and those before, in order: an expression of answers r0, r1 ..., and whether
+    it was true. A path is what happens while these are the same."""
 
     def __str__(self) -> str:
-        return f"{self.register}.{self.asked_by}() is {self.answer}"
+        decided = [f"{text} is {outcome}" for text, outcome in self.decisions]
+        return f"ask {self.register}: {', '.join(decided) or self.answer}"
 
 
 @dataclass(slots=True)
