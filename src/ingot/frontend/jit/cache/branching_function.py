@@ -134,19 +134,23 @@ class BranchingFunction(RecordedFunction):
         log("fallbacks", f"{self.name}: Python runs: {reason}")
 
     def _take_path(self, key: Hashable, made: Specialisation) -> Specialisation:
-        known = self.specialisations.get(key)
-        is_held = isinstance(known, Paths) and known.trace is not None and known.changed() is None
-        if is_held and made.trace is None:
+        found = self.specialisations.get(key)
+        if isinstance(found, Paths):
+            if found.trace is not None and found.changed() is None:
+                return self._add_path(found, made)
+            self.native.drop(found)
+        return made if made.trace is None or not made.trace.questions else Paths.of([made], 1)
+
+    def _add_path(self, known: Paths, made: Specialisation) -> Specialisation:
+        """Paths that hold, and another recording for calls like theirs."""
+        if made.trace is None:
             known.attempts += _REFUSED  # Python runs where values lead to this path
             return known
-        if is_held and known.has(made):  # another thread was quicker
+        if known.has(made):  # another thread was quicker
             return known
-        if isinstance(known, Paths):
-            self.native.drop(known)
-        if made.trace is None or not made.trace.questions:
-            return made
+        self.native.drop(known)
         try:
-            return Paths.of([*known.paths, made], known.attempts) if is_held else Paths.of([made], 1)
+            return Paths.of([*known.paths, made], known.attempts)
         except DifferentPaths as error:
-            made.trace, made.broken = None, Broken(str(error), made.trace.questions[0].place)
+            made.trace, made.broken = None, Broken(str(error), "")
             return made

@@ -31,6 +31,9 @@ _CONVERSIONS = {"__bool__": "bool(r{})", "__float__": "float(r{})", "__int__": "
 """What methods of tensors make of a value."""
 
 
+_READS = "reads the value of a tensor, which is not an operation on tensors alone"
+
+
 class Asked(Protocol):
     """A question as a recording knows it."""
 
@@ -68,7 +71,7 @@ class Answers:
     def ask(self, walker: Walker, asked_by: str, size: int | None) -> Read:
         """What a method made of the value of a tensor, of so many elements if that is known."""
         if not self.are_left:
-            walker.refuse("reads the value of a tensor, or decides by it")
+            walker.refuse("decides by the values of a tensor" if asked_by == "__bool__" else _READS)
         self._check(walker)
         number = len(self.decisions)
         asked = self._questions[number]
