@@ -265,3 +265,18 @@ def test_what_can_be_inspected():
     compiled = compare(two_ways, flipping(20))
     assert "if bool(r0) is True:" in compiled.inspect("program")
     assert "bool(r0) is" in compiled.inspect("trace")
+
+
+def test_conditions_on_several_lines():
+    def function(x: Tensor) -> Tensor:
+        if (
+            x.sum() > 0
+            and x
+            .abs()
+            .max()
+            .item() > 1
+        ):  # fmt: skip
+            return x * 2
+        return (lambda y: y - 1 if y.min() < -2 else y + 1)(x)
+
+    assert compare(function, flipping(40)).tier == "skipping"

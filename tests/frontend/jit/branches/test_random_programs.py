@@ -18,7 +18,7 @@ SEEDS = int(os.environ.get("INGOT_BRANCH_SEEDS", "40"))
 CALLS = 24
 
 _EXPRESSIONS = (
-    "{a} * 2", "{a} + {b}", "torch.tanh({a})", "{a} - {b}.mean()", "{a} * {b}", "{a}.abs() + 0.5", "{a}.t().t()",
+    "{a} * 2", "{a} + {b}", "torch.tanh({a})", "{a} - {b}.amax()", "{a} * {b}", "{a}.abs() + 0.5", "{a}.t().t()",
     "torch.relu({a})", "torch.where({a} > 0, {a}, {b})", "{a}[:] * SCALE",
 )  # fmt: skip
 _WRITES = ("{a} = {a} * 1; {a}.add_(1)", "{a} = {a} * 1; {a}[0].mul_(2)", "{a} = {b} + 0; view = {a}[1]; view.zero_()")
@@ -84,7 +84,8 @@ def _function(seed: int) -> tuple[Any, str]:
 
 def _arguments(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     shift = torch.randint(-1, 2, (), generator=generator)
-    return tuple((torch.randn(3, 3, generator=generator) + shift).round(decimals=2) for _ in range(2))  # type: ignore[return-value]
+    # Eighths: sums of them are exact, so that no order of adding decides otherwise than another.
+    return tuple((torch.randn(3, 3, generator=generator) * 8).round() / 8 + shift for _ in range(2))  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -75,8 +75,7 @@ class Answers:
         self._check(walker)
         number = len(self.decisions)
         asked = self._questions[number]
-        is_other_line = asked.place.rpartition(":")[2] != walker.place().rpartition(":")[2]
-        if asked.asked_by != asked_by or is_other_line or size not in (None, 1):
+        if asked.asked_by != asked_by or not walker.is_at(asked.place) or size not in (None, 1):
             walker.refuse("reads the value of a tensor, and the recording does not say of which")
         walker.may_raise()
         self.decisions.append([])

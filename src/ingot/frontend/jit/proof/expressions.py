@@ -41,9 +41,7 @@ def evaluate(walker: Walker, node: ast.expr) -> Value:
 
 def condition(walker: Walker, node: ast.expr) -> bool | None:
     """Whether an expression counts as true; None if that is not known, but always the same."""
-    value = evaluate(walker, node)
-    walker.line = node.lineno  # where Python decides, if the expression is written on several lines
-    return walker.truth(value)
+    return walker.truth(evaluate(walker, node))
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

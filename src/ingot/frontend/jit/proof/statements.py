@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 def run(walker: Walker, body: list[ast.stmt]) -> bool:
     for node in body:
         walker.step(node)
+        walker.frame.lines = node.lineno, node.end_lineno or node.lineno
         action = _STATEMENTS.get(type(node))
         if action is None:
             walker.refuse(f"has a statement that is not understood: {type(node).__name__}")
@@ -199,6 +200,7 @@ def _for(walker: Walker, node: ast.For) -> bool:
 
 def _while(walker: Walker, node: ast.While) -> bool:
     def following(_: int) -> Value | None:
+        walker.frame.lines = node.lineno, node.end_lineno or node.lineno
         outcome = expressions.condition(walker, node.test)
         if outcome is None:
             walker.refuse("repeats a loop for as long as something holds that is not known here")

@@ -129,6 +129,8 @@ class Frame:
     exits: list[tuple[str, State, Any]] = field(default_factory=list)
     first: Value | None = None
     """Its first argument: super() needs it."""
+    lines: tuple[int, int] = (0, 0)
+    """The first and the last line of the statement that runs; zeros where there are no statements."""
     called_at: int = 0
     """The line of the caller."""
     is_captured: bool = False

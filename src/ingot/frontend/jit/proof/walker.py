@@ -94,6 +94,12 @@ class Walker:
             line = frame.called_at
         return f"{self.frame.file}:{self.line}" if self.stack else self.written_at
 
+    def is_at(self, place: str) -> bool:
+        """Whether the statement that the walk is in, outside of PyTorch's own files, has a line."""
+        line = int(place.rpartition(":")[2])
+        first, last = next((frame.lines for frame in reversed(self.stack) if "/torch/" not in frame.file), (0, 0))
+        return first <= line <= last if first else self.place().endswith(f":{line}")
+
     def refuse(self, reason: str) -> NoReturn:
         raise Refused(reason, self.place())
 
