@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ingot.frontend.jit.api.forms import jit
+from ingot.frontend.jit.api.forms import Jitted, jit
 from tests.frontend.jit.branches.deciding import asserted
 from tests.frontend.jit.branches.test_branches import compare, flipping
 
@@ -50,7 +50,7 @@ def test_memory_that_is_shared_only_sometimes():
             x.add_(y)
         return x * y  # y is written, too, where it shares the memory of x
 
-    compiled = jit(function)
+    compiled: Any = jit(function)
     for number in range(60):
         x, other = (torch.arange(8.0) + 1 for _ in range(2))
         y, another = (x[:], other[:]) if number % 5 == 4 else (torch.ones(8), torch.ones(8))
@@ -64,7 +64,7 @@ def test_random_numbers_before_a_decision():
         x = x + torch.rand(())
         return x * 2 if x.sum() > 0 else x - 1
 
-    compiled = jit(function)
+    compiled: Any = jit(function)
     for number, (x,) in enumerate(flipping()):
         torch.manual_seed(number)
         wanted = function(x), torch.rand(())
@@ -77,7 +77,7 @@ def test_random_numbers_after_the_last_decision():
     def function(x: Tensor) -> Tensor:
         return x + torch.rand(()) if x.sum() > 0 else x - 1
 
-    compiled = jit(function)
+    compiled: Any = jit(function)
     for number, (x,) in enumerate(flipping()):
         torch.manual_seed(number)
         wanted = function(x), torch.rand(())
@@ -87,7 +87,8 @@ def test_random_numbers_after_the_last_decision():
 
 
 def test_an_assertion_that_fails_now_and_then():
-    compiled, raised = jit(asserted), 0
+    raised, compiled = 0, jit(asserted)
+    assert isinstance(compiled, Jitted)
     for number in range(80):
         x = torch.full((3,), float("inf") if number % 7 == 3 else 1.0)
         try:
@@ -121,7 +122,7 @@ def test_a_global_that_changes_in_either_branch():
             return x * _SCALE["positive"]
         return x * _SCALE["negative"]
 
-    compiled = jit(function)
+    compiled: Any = jit(function)
     for number, (x,) in enumerate(flipping(120)):
         if number % 20 == 19:
             _SCALE["positive" if number % 40 == 19 else "negative"] += 1.0
@@ -134,7 +135,7 @@ def test_a_global_that_decides_which_path_there_is():
             return x * 2
         return x - 1
 
-    compiled = jit(function)
+    compiled: Any = jit(function)
     for number, (x,) in enumerate(flipping(100)):
         if number % 25 == 24:
             _SCALE["positive"] = -_SCALE["positive"]
@@ -152,7 +153,7 @@ def test_an_operation_of_somebody_elses_before_a_decision():
         y = torch.ops.ingot_branches.noted(x)
         return y * 2 if y.sum() > 0 else y - 1
 
-    compiled = jit(function)
+    compiled: Any = jit(function)
     for (x,) in flipping(30):
         before = len(calls)
         compiled(x)

@@ -91,7 +91,8 @@ def _arguments(generator: torch.Generator) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_branches(seed: int):
     function, text = _function(seed)
-    compiled, generator = jit(function), torch.Generator().manual_seed(seed)
+    compiled: Any = jit(function)
+    generator = torch.Generator().manual_seed(seed)
     for call in range(CALLS):
         if call == 16:
             function.__globals__["SCALE"] = 0.75
@@ -108,7 +109,8 @@ def test_most_random_programs_run_without_Python():
     tiers = []
     for seed in range(20):
         function, _ = _function(seed)
-        compiled, generator = jit(function), torch.Generator().manual_seed(seed)
+        compiled: Any = jit(function)
+        generator = torch.Generator().manual_seed(seed)
         for _ in range(8):
             outcome(compiled, _arguments(generator))
         tiers.append(compiled.tier)

@@ -60,6 +60,8 @@ class Answers:
         """For each question that was asked, what was decided before the next: an expression, and its outcome."""
         self._unasked = 0
         """How many pieces of code are being walked, one inside the other, that may not run, or run later."""
+        self._asked: dict[int, Value] = {}
+        """Values that were asked and went on as values, by their identity."""
         self._lost: str | None = None
         """Why the order of questions is not known any more."""
 
@@ -93,6 +95,16 @@ class Answers:
     def _check(self, walker: Walker) -> None:
         if self._unasked or self._lost is not None:
             walker.refuse(f"decides by the value of a tensor, and {self._lost or 'it is not certain when'}")
+
+    def asked(self, value: Value) -> Value:
+        """The value of `and`, `or` or a chain of comparisons, which was asked to find that out. Whether Python asks it
+        again where the value is tested is up to Python's compiler: that is refused."""
+        self._asked[id(value)] = value
+        return value
+
+    def refuse_asked(self, walker: Walker, value: Value) -> None:
+        if id(value) in self._asked:
+            walker.refuse("decides by the value of a tensor that was asked by 'and', 'or' or a comparison before")
 
     @contextmanager
     def unasked(self) -> Iterator[None]:

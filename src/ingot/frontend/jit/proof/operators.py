@@ -308,6 +308,7 @@ def truth(walker: Walker, value: Value) -> bool | None:
         operations.guard_methods(walker, (value,), "__bool__")
         constant = operations.constant_of(walker, value)
         if constant is None or constant.numel() != 1:
+            walker.answers.refuse_asked(walker, value)
             return walker.answers.decide(walker, operations.read(walker, value, "__bool__"))
         return bool(constant)
     size = containers.size(walker, value)
