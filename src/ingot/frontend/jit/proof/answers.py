@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Read, Tuple, Union, Value, computed
+from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Read, Refused, Tuple, Union, Value, computed
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walker import Walker
@@ -62,6 +62,8 @@ class Answers:
         """How many pieces of code are being walked, one inside the other, that may not run, or run later."""
         self._asked: dict[int, Value] = {}
         """Values that were asked and went on as values, by their identity."""
+        self.read_at: str | None = None
+        """The line of the latest question."""
         self._lost: str | None = None
         """Why the order of questions is not known any more."""
 
@@ -81,6 +83,7 @@ class Answers:
             walker.refuse("reads the value of a tensor, and the recording does not say of which")
         walker.may_raise()
         self.decisions.append([])
+        self.read_at = walker.place()
         convert = FUNCTIONS.get(asked_by.strip("_"), lambda answer: answer)
         return Read(_CONVERSIONS[asked_by].format(number), convert(asked.answer))
 
@@ -151,7 +154,9 @@ def call(walker: Walker, function: Any, operands: Sequence[Value]) -> Read:
 
 
 def refuse_read(walker: Walker) -> NoReturn:
-    walker.refuse("uses a number that was read from a tensor for more than deciding")
+    """Refuse what is done with a number that was read; the line is that of the reading."""
+    reason = "turns a tensor's value into a Python value, and does more with it than decide"
+    raise Refused(reason, walker.answers.read_at or walker.place())
 
 
 def holds_read(walker: Walker, value: Value) -> bool:
