@@ -205,3 +205,8 @@ def test_questions_that_the_walk_does_not_meet_are_refused():
     assert isinstance(prove(_float, (x,), {}, [*questions, *questions]), Refusal)
     assert isinstance(prove(_float, (x,), {}), Refusal)
     assert isinstance(prove(_item, (x,), {}, questions), Refusal)
+
+
+def test_paths_are_not_tried_for_ever():
+    compiled = compare(_handed_to_torch, [(torch.ones(size),) for size in range(2, 20)])
+    assert not compiled._compiled.allows_questions

@@ -127,6 +127,8 @@ class CompiledFunction(BranchingFunction):
         proof = prove(self.function, tuple(args), dict(kwargs), questions)
         if isinstance(proof, Proof) and made.trace is not None:
             made.trace.questions = decided(questions, proof.decisions)
+        if questions:
+            self.refused_paths = 0 if isinstance(proof, Proof) else self.refused_paths + 1
         if is_promised and isinstance(proof, Proof):
             return
         if isinstance(proof, Proof):

@@ -25,6 +25,8 @@ from ingot.frontend.jit.trace.recorder import Broken
 
 _MOST_UNPAID = 4
 """Kinds of calls with paths that may have answered few calls so far."""
+_MOST_REFUSED = 8
+"""Paths in a row that could not be recorded, after which no more are tried."""
 _REFUSED = 3
 """What a path that cannot be recorded counts more than one that can: it is met again at the next call like this one."""
 _ANOTHER_PATH = "a value of a tensor led to another path"
@@ -33,10 +35,15 @@ _ANOTHER_PATH = "a value of a tensor led to another path"
 class BranchingFunction(RecordedFunction):
     """The specialisations of one function, paths among them."""
 
+    refused_paths = 0
+    """Paths in a row of which no proof was found."""
+
     @property
     def allows_questions(self) -> bool:
         """Whether to record paths of another kind of call: not while several kinds have hardly been called again, such
         as those of sizes that change all the time. Following takes such sizes as they come."""
+        if self.refused_paths >= _MOST_REFUSED:
+            return False
         kinds = [one for one in list(self.specialisations.values()) if isinstance(one, Paths) and one.trace is not None]
         return sum(self.calls_of(one) < PAID for one in kinds) < _MOST_UNPAID
 
@@ -104,7 +111,7 @@ class BranchingFunction(RecordedFunction):
         self, key: Any, found: Paths, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
     ) -> None:
         """Let native code answer calls like this one from now on, or Python where that was quicker."""
-        if not found.is_compared:
+        if not found.is_compared or self.specialisations.get(key) is not found:
             return
         if found.prefers_python:
             self._leave_to_python(key, found, found.comparison)
@@ -132,6 +139,10 @@ class BranchingFunction(RecordedFunction):
             found.trace, found.program, found.broken = None, None, Broken(reason, place)
         self._hand_over(reason, place)
         log("fallbacks", f"{self.name}: Python runs: {reason}")
+
+    def forget(self) -> None:
+        super().forget()
+        self.refused_paths = 0
 
     def _take_path(self, key: Hashable, made: Specialisation) -> Specialisation:
         found = self.specialisations.get(key)
