@@ -18,6 +18,7 @@ from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.summary import with_names
+from ingot.frontend.jit.lowering.branches import BranchingProgram
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.partition import Call
 from ingot.frontend.jit.lowering.program import Program
@@ -152,9 +153,11 @@ def _explain_kind(number: int, kind: Specialisation, calls: int, is_eager: bool)
 
 
 def _explain_program(kind: Specialisation, program: Program) -> Iterator[str]:
-    operations = program.steps.versions.operations
+    if isinstance(program, BranchingProgram):
+        yield f"{_count(program.paths, 'path')} by the values of tensors, in {_count(len(program.parts), 'piece')}"
+    operations = [operation for part in program.parts for operation in part.steps.versions.operations]
     found = [kernel for module in program.modules for kernel in module.kernels()]
-    calls = [step.operation for step in program.steps.steps if isinstance(step, Call)]
+    calls = [step.operation for part in program.parts for step in part.steps.steps if isinstance(step, Call)]
     left = [op for op in calls if op.kind is OperationKind.CALL and op not in program.generated]
     made = [_count(len(found), "kernel")]
     kinds = Counter("attention" if "attention" in str(op.target) else "product" for op in program.generated)

@@ -21,7 +21,8 @@ from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.autotune.timing import is_capturing
 from ingot.frontend.jit.cache.auditing import Audited, audit
 from ingot.frontend.jit.cache.audits import Audits
-from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS, RecordedFunction
+from ingot.frontend.jit.cache.branching_function import BranchingFunction
+from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS
 from ingot.frontend.jit.cache.settling import unless_off
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.follower import Follower
@@ -31,6 +32,7 @@ from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.frontend.jit.trace.comparing import Difference
+from ingot.frontend.jit.trace.questions import decided
 from ingot.frontend.jit.trace.recorder import Broken
 from ingot.runtime.compiler import JitCompiler
 
@@ -56,7 +58,7 @@ class Demotion:
     """How many calls recordings had answered."""
 
 
-class CompiledFunction(RecordedFunction):
+class CompiledFunction(BranchingFunction):
     """A function of the user's, compiled by calling it."""
 
     def __init__(self, function: Callable[..., Any], options: Options, compiler: JitCompiler, name: str):
@@ -147,12 +149,19 @@ class CompiledFunction(RecordedFunction):
 
     def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Let a recording stand in for Python where that is proven, or promised with python="skip"."""
-        if not self.needs_proof:
+        questions = () if made.trace is None else made.trace.questions
+        if self.needs_proof:
+            made.audits = Audits()
+        is_promised = self.options.python == "skip" or not self.needs_proof
+        if is_promised and not questions:
             return
-        made.audits = Audits()
-        if self.options.python == "skip":
+        proof = prove(self.function, tuple(args), dict(kwargs), questions)
+        if isinstance(proof, Proof) and made.trace is not None:
+            made.trace.questions = decided(questions, proof.decisions)
+        if questions:
+            self.refused_paths = 0 if isinstance(proof, Proof) else self.refused_paths + 1
+        if is_promised and isinstance(proof, Proof):
             return
-        proof = prove(self.function, tuple(args), dict(kwargs))
         if isinstance(proof, Proof):
             reason = _what_a_proof_lacks(proof)
             if reason is None:
@@ -169,6 +178,7 @@ class CompiledFunction(RecordedFunction):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         described: CallKey,
+        path: Specialisation | None = None,
     ) -> Audited | None:
         audits, number = found.audits, self.calls_of(found)
         if audits is None or number < audits.due:
@@ -177,7 +187,7 @@ class CompiledFunction(RecordedFunction):
         self.native.pause(found)
         if not is_audited:
             return None
-        audited = audit(self.function, args, kwargs, described, found, numbers)
+        audited = audit(self.function, args, kwargs, described, found, numbers, path or found)
         if audited.difference is not None:
             self._demote(audited.difference)
         return audited

@@ -16,6 +16,7 @@ from ingot.base.sizes import SizeExpression
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.lowering.branches import UnseenAnswer
 from ingot.frontend.jit.lowering.partition import Region
 from ingot.frontend.jit.lowering.program import Program, ShapeMismatch
 from ingot.frontend.jit.lowering.regions import build_region
@@ -118,7 +119,7 @@ def call_program(
     """A call of the program, with what has to be done around it."""
     trace, build, function, count = found.trace, found.build_result, program.function, len(tensors)
     assert trace is not None and build is not None
-    mutates = program.steps.versions.mutates_leaves
+    mutates = program.mutates_leaves
     has_effects, surroundings = program.has_effects, trace.surroundings
     errors = IngotError if general is None else (IngotError, ShapeMismatch, RuntimeError, ValueError, TypeError)
 
@@ -128,6 +129,9 @@ def call_program(
             return DECLINED
         try:
             results = function(given, surroundings, leaves[count:])
+        except UnseenAnswer:
+            found.note_unseen()
+            return DECLINED
         except errors:
             if has_effects:
                 raise

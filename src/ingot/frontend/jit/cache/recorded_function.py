@@ -12,8 +12,6 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from ingot.base.collecting import collecting_later
 from ingot.base.errors import CaptureError, IngotError
 from ingot.base.forks import new_lock
@@ -33,6 +31,7 @@ from ingot.frontend.jit.lowering.program import ShapeMismatch
 from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import EVERYTHING, is_off
+from ingot.frontend.jit.trace.places import module_of
 from ingot.frontend.jit.trace.recorder import Broken
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
@@ -48,6 +47,11 @@ MOST_ASIDE = 3
 
 class RecordedFunction(NativeCallable):
     """The specialisations of one function, or of one method of one object."""
+
+    @property
+    def allows_questions(self) -> bool:
+        """Whether recordings go on where Python asks for the value of a tensor."""
+        return False
 
     def __init__(
         self,
@@ -96,7 +100,7 @@ class RecordedFunction(NativeCallable):
         """The keys of the last recordings."""
         self._lock = new_lock()
         EVERYTHING.add(self)
-        self.outermost = _module_of(function)
+        self.outermost = module_of(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_off():
@@ -220,7 +224,7 @@ class RecordedFunction(NativeCallable):
                 program = found.prepare(self.compiler, self.options.freeze, self.options.is_replayed)
             except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
                 return self._abandon(found, error, args, kwargs)
-        if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
+        if program.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         start = time.perf_counter()
         watch = None if trial.is_settled else Stopwatch(trace.device)
@@ -260,7 +264,7 @@ class RecordedFunction(NativeCallable):
         found = general.specialisation
         program, trace = found.program, found.trace
         assert program is not None and trace is not None and found.build_result is not None
-        if program.steps.versions.mutates_leaves and found.shares_memory_anew(described.tensors):
+        if program.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         self.python_calls += 1
         self._patience.reset()
@@ -320,6 +324,7 @@ class RecordedFunction(NativeCallable):
             self.options.fullgraph,
             Environment() if self.is_segment else None,
             self.reads_attributes,
+            self.allows_questions,
         )
         self._payoff.seconds += made.record_seconds
         made.checks_overlap = self.checks_overlap
@@ -332,10 +337,15 @@ class RecordedFunction(NativeCallable):
         if made.broken is not None:
             self._hand_over(made.broken.reason, made.broken.place)
         with self._lock:
-            self.specialisations[key] = made
+            made = self.latest = self.specialisations[key] = self._take_path(key, made)
             self._recorded.append(key)
-            self._take_general(self._families.add(key, described, key[1], made))
+            if made.trace is None or not made.trace.questions:
+                self._take_general(self._families.add(key, described, key[1], made))
         return result
+
+    def _take_path(self, key: Hashable, made: Specialisation) -> Specialisation:
+        """What stands for calls like the one that was recorded, now that this recording is there: itself."""
+        return made
 
     def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Decide whether a recording may stand in for Python; here it may."""
@@ -347,6 +357,7 @@ class RecordedFunction(NativeCallable):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         described: CallKey,
+        path: Specialisation | None = None,
     ) -> Audited | None:
         """Let Python run at a call that a recording would answer, and compare the two; here never."""
 
@@ -487,10 +498,3 @@ class RecordedFunction(NativeCallable):
             return None
         self._warned.add(subject or text)
         return text
-
-
-def _module_of(function: Callable[..., Any]) -> torch.nn.Module | None:
-    """The module whose forward a function is: its hooks run around the function."""
-    owner = getattr(function, "__self__", None)
-    is_forward = getattr(function, "__name__", "") == "forward"
-    return owner if isinstance(owner, torch.nn.Module) and is_forward else None

@@ -22,6 +22,7 @@ from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.guards.environment import Environment, environment_of
 from ingot.frontend.jit.lowering.program import Program, compile_trace
 from ingot.frontend.jit.proof import SizeFacts
+from ingot.frontend.jit.trace.questions import effect_before_questions
 from ingot.frontend.jit.trace.recorder import Broken, Recording
 from ingot.frontend.jit.trace.trace import Argument, Made, Trace
 from ingot.runtime.compiler import JitCompiler
@@ -51,6 +52,8 @@ class Specialisation:
     trial: EagerComparison = field(default_factory=EagerComparison)
     lock: threading.RLock = field(default_factory=new_lock)
     build_result: Callable[[Sequence[Any]], Any] | None = None
+    passed: int = 0
+    """How many tensors are passed, one that is passed twice counted twice."""
     looked_at: frozenset[int] = frozenset()
     """Numbers among the arguments whose value Python asked for, by their place."""
     checks_overlap: bool = True
@@ -87,6 +90,9 @@ class Specialisation:
             if grad_mode and tensor.requires_grad:
                 return f"{self.surroundings.names.get(id(tensor), 'a tensor around it')}.requires_grad"
         return None
+
+    def note_unseen(self) -> None:
+        """Take note that a call without Python ended at an answer which was never seen; paths alone have such."""
 
     def shares_memory_anew(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether tensors of a call share memory, with each other or with those around, that did not before."""
@@ -127,17 +133,19 @@ def record(
     strict: bool,
     environment: Environment | None = None,
     reads_attributes: bool = True,
+    allows_questions: bool = False,
 ) -> tuple[Any, Specialisation]:
     """Call a function eagerly and note down what it does: its result, and the specialisation for calls like this.
 
     `environment` is what the function can reach besides its arguments; left out, it is looked for. Code that reads
-    attributes which somebody has given tensors is not recorded where there are any.
+    attributes which somebody has given tensors is not recorded where there are any. Where questions are allowed, the
+    recording may be that of one path among several.
     """
     start = time.perf_counter()
     surroundings = environment_of(function, described.objects) if environment is None else environment
-    made = Specialisation(surroundings, described.objects)
+    made = Specialisation(surroundings, described.objects, passed=len(described.tensors))
     hooked = surroundings.hooked(outermost)
-    recording = Recording(described.tensors, surroundings, strict, reads_attributes)
+    recording = Recording(described.tensors, surroundings, strict, reads_attributes, allows_questions)
     if hooked is not None:
         recording.stop(f"{hooked} has hooks, which are Python code")
     result = recording.run(function, args, kwargs)
@@ -153,6 +161,9 @@ def record(
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in recording.trace.surroundings):
         recording.stop("its result needs gradients")
     made.broken = recording.broken
+    effect = effect_before_questions(recording.trace)
+    if made.broken is None and effect is not None:
+        made.broken = Broken(*effect)
     if made.broken is None:
         made.trace = recording.trace
         made._surrounding_types = [(t.dtype, t.shape, t.stride(), t.device) for t in made.trace.surroundings]

@@ -72,7 +72,17 @@ class Program:
         """Whether running it twice would be another thing than running it once."""
         calls = [step.operation.event.target for step in self.steps.steps if isinstance(step, Call)]
         draws = any(torch.Tag.nondeterministic_seeded in tags_of(target) for target in calls)
-        return draws or self.steps.versions.mutates_leaves
+        return draws or self.mutates_leaves
+
+    @property
+    def mutates_leaves(self) -> bool:
+        """Whether it writes into memory that existed before the call."""
+        return self.steps.versions.mutates_leaves
+
+    @property
+    def parts(self) -> Sequence[Program]:
+        """The programs that it is made of: itself, where it decides nothing."""
+        return [self]
 
     @property
     def is_single_region(self) -> bool:

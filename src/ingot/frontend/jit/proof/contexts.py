@@ -150,7 +150,8 @@ def _catches(walker: Walker, leave: Value) -> bool:
     before, walker.state = walker.state, walker.state.copy()
     tries, walker.tries = walker.tries, 0
     try:
-        return walker.truth(walker.call(leave, [Determined(), Determined(), Determined()])) is not False
+        with walker.answers.unasked():
+            return walker.truth(walker.call(leave, [Determined(), Determined(), Determined()])) is not False
     except (Refused, Raised):
         return True
     finally:

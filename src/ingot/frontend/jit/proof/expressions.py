@@ -16,6 +16,7 @@ from ingot.frontend.jit.proof.guards import ABSENT, CellContents
 from ingot.frontend.jit.proof.values import (
     NONE,
     Closure,
+    Determined,
     Frame,
     Iterator,
     Known,
@@ -39,8 +40,50 @@ def evaluate(walker: Walker, node: ast.expr) -> Value:
 
 
 def condition(walker: Walker, node: ast.expr) -> bool | None:
-    """Whether an expression counts as true; None if that is not known, but always the same."""
+    """Whether an expression counts as true where Python branches by it; None if that is not known, but always the same.
+    Python asks each operand of `and`, `or` and a chain of comparisons once there; of a value, the result once more.
+    """
+    match node:
+        case ast.UnaryOp(op=ast.Not()):
+            outcome = condition(walker, node.operand)
+            return None if outcome is None else not outcome
+        case ast.BoolOp():
+            walker.step(node)
+            return _boolean_condition(walker, node, 0)
+        case ast.Compare() if len(node.ops) > 1:
+            walker.step(node)
+            return _compare_condition(walker, node, 0, evaluate(walker, node.left))
     return walker.truth(evaluate(walker, node))
+
+
+def _boolean_condition(walker: Walker, node: ast.BoolOp, index: int) -> bool | None:
+    stops = isinstance(node.op, ast.Or)
+    outcome = condition(walker, node.values[index])
+    if index == len(node.values) - 1 or outcome is stops:
+        return outcome
+    if outcome is not None:
+        return _boolean_condition(walker, node, index + 1)
+    return _either(walker, stops, lambda: _boolean_condition(walker, node, index + 1))
+
+
+def _compare_condition(walker: Walker, node: ast.Compare, index: int, left: Value) -> bool | None:
+    right = evaluate(walker, node.comparators[index])
+    outcome = walker.truth(operators.compare(walker, type(node.ops[index]), left, right))
+    if index == len(node.ops) - 1 or outcome is False:
+        return outcome
+    if outcome is not None:
+        return _compare_condition(walker, node, index + 1, right)
+    return _either(walker, False, lambda: _compare_condition(walker, node, index + 1, right))
+
+
+def _either(walker: Walker, outcome: bool, rest: Callable[[], bool | None]) -> bool | None:
+    """An outcome, or that of what comes after, always the same one of them."""
+
+    def other() -> Value:
+        found = rest()
+        return Determined(bool) if found is None else Known(found)
+
+    return walker.truth(walker.fork([lambda: Known(outcome), other]))
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -196,7 +239,7 @@ def _boolean(walker: Walker, node: ast.BoolOp) -> Value:
         outcome = walker.truth(value)
         if outcome is None:
             return walker.fork([lambda: value, lambda: following(index + 1)])
-        return value if outcome is stops else following(index + 1)
+        return walker.answers.asked(value) if outcome is stops else following(index + 1)
 
     return following(0)
 
@@ -210,7 +253,7 @@ def _compare(walker: Walker, node: ast.Compare) -> Value:
         outcome = walker.truth(result)
         if outcome is None:
             return walker.fork([lambda: result, lambda: following(index + 1, right)])
-        return following(index + 1, right) if outcome else result
+        return following(index + 1, right) if outcome else walker.answers.asked(result)
 
     return following(0, evaluate(walker, node.left))
 

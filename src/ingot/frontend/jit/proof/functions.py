@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.proof import containers, methods, open_sizes, operations, operators
+from ingot.frontend.jit.proof import answers, containers, methods, open_sizes, operations, operators
 from ingot.frontend.jit.proof.values import (
     Determined,
     Fresh,
@@ -21,6 +21,7 @@ from ingot.frontend.jit.proof.values import (
     Open,
     OpenTuple,
     Raised,
+    Read,
     Value,
     computed,
     is_tensor,
@@ -45,6 +46,8 @@ def pure(function: Callable[..., Any], cls: type | None = None) -> Handler:
             real = {name: value.value for name, value in kwargs.items()}  # type: ignore[attr-defined]
             result = computed(lambda *given: function(*given, **real), *(value.value for value in args))  # type: ignore[attr-defined]
             return containers.made_of(walker, result)
+        if any(isinstance(value, Read) for value in values):
+            return answers.call(walker, function, values) if not kwargs else answers.refuse_read(walker)
         open_sizes.pin(walker, *values)
         for value in values:
             if isinstance(value, Fresh):
@@ -88,6 +91,9 @@ def convert(cls: type) -> Handler:
             constant = operations.constant_of(walker, args[0])
             if constant is not None and constant.numel() == 1:
                 return computed(cls, constant.item())
+            if is_tensor(args[0]) and cls in (int, float):
+                operations.guard_methods(walker, (args[0],), f"__{cls.__name__}__")
+                return operations.read(walker, args[0], f"__{cls.__name__}__")
             if is_tensor(args[0]):
                 walker.refuse("reads the value of a tensor")
         return pure(cls, cls)(walker, args, kwargs)

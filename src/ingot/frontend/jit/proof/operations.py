@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.proof import indices, open_sizes, shapes, tables
+from ingot.frontend.jit.proof import answers, indices, open_sizes, shapes, tables
 from ingot.frontend.jit.proof.guards import ABSENT, TensorMetadata, WholeDict, is_plain
 from ingot.frontend.jit.proof.values import (
     Fresh,
     Known,
     Open,
     OpenTuple,
+    Read,
     Tensor,
     Tuple,
     Union,
@@ -97,6 +98,12 @@ def guard_methods(walker: Walker, values: Sequence[Value], *names: str) -> None:
                 walker.refuse(f"uses {name} of tensors, which is replaced")
 
 
+def read(walker: Walker, value: Value, method: str) -> Read:
+    """A number that Python reads from a tensor."""
+    meta = meta_of(walker, value).meta
+    return walker.answers.ask(walker, method, None if meta is None else meta.numel())
+
+
 # --- operating --------------------------------------------------------------------------------------------------------
 
 
@@ -109,6 +116,10 @@ def operate(
     writes: bool = False,
 ) -> Value:
     short = getattr(function, "__name__", name).split(".")[0]
+    if short == "item" and len(args) == 1 and not kwargs:
+        return read(walker, args[0], "item")
+    if any(answers.holds_read(walker, value) for value in (*args, *kwargs.values())):
+        answers.refuse_read(walker)
     if short in tables.REFUSED or (short.startswith("_") and not short.startswith(tables.PRIVATE)):
         walker.refuse(f"calls {name}, which is not an operation on tensors alone")
     if "out" in kwargs and not (isinstance(kwargs["out"], Known) and kwargs["out"].value is None):
@@ -349,6 +360,8 @@ def metadata(walker: Walker, value: Value, name: str) -> Value:
 
 def index(walker: Walker, value: Value, key: Value) -> Value:
     tensor = meta_of(walker, value)
+    if answers.holds_read(walker, key):
+        answers.refuse_read(walker)
     guard_methods(walker, (value,), "__getitem__")
     if any(_may_be_mask(walker, part) for part in _flat(walker, [key])):
         walker.refuse("takes elements by a mask: how many there are depends on values")
@@ -360,6 +373,8 @@ def index(walker: Walker, value: Value, key: Value) -> Value:
 
 
 def store(walker: Walker, value: Value, key: Value, new: Value) -> None:
+    if answers.holds_read(walker, key) or answers.holds_read(walker, new):
+        answers.refuse_read(walker)
     guard_methods(walker, (value,), "__setitem__")
     has_mask = any(_may_be_mask(walker, part) for part in _flat(walker, [key]))
     if has_mask and not plain(new):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.proof import containers, open_sizes, operations
+from ingot.frontend.jit.proof import answers, containers, open_sizes, operations
 from ingot.frontend.jit.proof.guards import is_plain
 from ingot.frontend.jit.proof.values import (
     Bound,
@@ -25,6 +25,7 @@ from ingot.frontend.jit.proof.values import (
     Known,
     Open,
     OpenTuple,
+    Read,
     Super,
     Tensor,
     Tuple,
@@ -74,6 +75,9 @@ _COMPARE: dict[type, tuple[Callable[[Any, Any], Any], str, str]] = {
     ast.Gt: (operator.gt, "__gt__", "__lt__"),
     ast.GtE: (operator.ge, "__ge__", "__le__"),
 }
+_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
+_UNARY_SIGNS = {"__neg__": "-", "__pos__": "+", "__invert__": "~"}
+_COMPARISON_SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 NODES = {function: node for node, (function, *_) in (_BINARY | _COMPARE).items()}
 """The operator that a function of the `operator` module stands for."""
 
@@ -94,6 +98,8 @@ def binary(walker: Walker, node: type, left: Value, right: Value) -> Value:
             return made
     if plain(left) and plain(right) and not _is_long(node, left, right):
         return computed(function, left.value, right.value)  # type: ignore[attr-defined]
+    if isinstance(left, Read) or isinstance(right, Read):
+        return answers.compute(walker, function, f"({{}} {_sign(node, walker)} {{}})", [left, right])
     if (is_tensor(left) or is_tensor(right)) and _is_operand(left) and _is_operand(right):
         operations.guard_methods(walker, (left, right), f"__{name}__", f"__r{name}__")
         return operations.operate(walker, function, [left, right], {}, f"the operator {name}")
@@ -131,6 +137,10 @@ def _items(value: Value) -> Sequence[Value] | None:
 
 def _empty(cls: Any) -> Any:
     return cls([])
+
+
+def _sign(node: type, walker: Walker) -> str:
+    return _SIGNS.get(node) or answers.refuse_read(walker)
 
 
 def _is_operand(value: Value) -> bool:
@@ -191,7 +201,7 @@ def in_place(walker: Walker, node: type, left: Value, right: Value) -> Value:
         function = walker.method(left, f"__i{_BINARY[node][1]}__")
         if function is not None:
             return walker.call(function, [right])
-    if plain(left) or isinstance(left, Determined | Tuple):
+    if plain(left) or isinstance(left, Determined | Tuple | Read):
         return binary(walker, node, left, right)
     return walker.refuse("changes an object in place that is not its own")
 
@@ -204,6 +214,8 @@ def unary(walker: Walker, node: type, value: Value) -> Value:
         return walker.each(value, lambda one: unary(walker, node, one))
     if plain(value):
         return computed(function, value.value)  # type: ignore[attr-defined]
+    if isinstance(value, Read):
+        return answers.compute(walker, function, f"({_UNARY_SIGNS[name]}{{}})", [value])
     if is_tensor(value):
         operations.guard_methods(walker, (value,), name)
         return operations.operate(walker, function, [value], {}, f"the operator {name}")
@@ -244,6 +256,9 @@ def _ordered(walker: Walker, node: type, left: Value, right: Value) -> Value:
             return Known(outcome)
     if plain(left) and plain(right):
         return computed(function, left.value, right.value)  # type: ignore[attr-defined]
+    if isinstance(left, Read) or isinstance(right, Read):
+        outcome = answers.compute(walker, function, f"({{}} {_COMPARISON_SIGNS[node]} {{}})", [left, right])
+        return Known(walker.answers.decide(walker, outcome))
     if is_tensor(left) or is_tensor(right):
         if _is_operand(left) and _is_operand(right):
             operations.guard_methods(walker, (left, right), name, reflected)
@@ -355,6 +370,8 @@ def truth(walker: Walker, value: Value) -> bool | None:
             return bool(value.value)
         case Determined():
             return None
+        case Read():
+            return walker.answers.decide(walker, value)
         case Closure() | Bound() | Super():
             return True
         case Tuple():
@@ -366,7 +383,8 @@ def truth(walker: Walker, value: Value) -> bool | None:
         operations.guard_methods(walker, (value,), "__bool__")
         constant = operations.constant_of(walker, value)
         if constant is None or constant.numel() != 1:
-            walker.refuse("decides by the values of a tensor")
+            walker.answers.refuse_asked(walker, value)
+            return walker.answers.decide(walker, operations.read(walker, value, "__bool__"))
         return bool(constant)
     size = containers.size(walker, value)
     if size is not None:

@@ -9,18 +9,19 @@ proof, and have to be the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ingot.frontend.grad_mode import without_gradients
-from ingot.frontend.jit.proof import attributes, operations
+from ingot.frontend.jit.proof import answers, attributes, operations
+from ingot.frontend.jit.proof.answers import Answers, Asked
 from ingot.frontend.jit.proof.guards import Guard, is_plain
 from ingot.frontend.jit.proof.open_sizes import SizeFacts
-from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Refused, Tuple, Union, Value, known, tuple_of
+from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Read, Refused, Tuple, Union, Value, known, tuple_of
 from ingot.frontend.jit.proof.walker import Walker
 
 
@@ -44,6 +45,10 @@ class Proof:
     return the same ones. Lists and dictionaries among the arguments are not known by identity: `...` stands for one."""
     sizes: SizeFacts | None = None
     """How the sizes of tensors were used, if all that was seen of them is known as functions of sizes."""
+    keys: list[Hashable] = field(default_factory=list)
+    """Of the guards, in their order: equal ones look at the same place."""
+    decisions: list[list[tuple[str, bool]]] = field(default_factory=list)
+    """For each question of the call, what was decided by the answers: it holds for calls that decide the same."""
 
     def holds(self) -> bool:
         return all(guard.holds() for guard in self.guards)
@@ -60,8 +65,11 @@ class Refusal:
     """file:line"""
 
 
-def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof | Refusal:
-    walker = Walker()
+def prove(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], questions: Sequence[Asked] = ()
+) -> Proof | Refusal:
+    """With the questions that the call asked of tensors, the proof holds for calls that take the same path."""
+    walker = Walker(Answers(questions))
     arguments: list[Argument] = []
     try:
         with torch._C.DisableTorchFunction(), _disable_current_modes():
@@ -74,7 +82,8 @@ def prove(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof
         return Refusal("calls are nested too deeply", walker.place())
     except Exception as error:  # whatever the walk does not foresee is not proven
         return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
-    return Proof(list(walker.guards.values()), arguments, list(walker.absent), returned, walker.sizes.facts())
+    guards, decisions, sizes = walker.guards, walker.answers.decisions, walker.sizes.facts()
+    return Proof(list(guards.values()), arguments, list(walker.absent), returned, sizes, list(guards), decisions)
 
 
 def _walk(
@@ -84,12 +93,17 @@ def _walk(
     named = {name: _abstract(walker, value, (name,), arguments) for name, value in kwargs.items()}
     result = walker.call(known(function, getattr(function, "__name__", "function")), values, named)
     attributes.check_restored(walker)
-    return list(_foreign(walker, result, set()))
+    returned = list(_foreign(walker, result, set()))
+    if walker.answers.are_left:
+        walker.refuse("reads values of tensors where none are seen to be read")
+    return returned
 
 
 def _foreign(walker: Walker, value: Value, seen: set[int]) -> Iterator[Any]:
     """Objects inside a result that were not made during the call."""
     match value:
+        case Read():
+            answers.refuse_read(walker)
         case Known() if not is_plain(value.value) and not isinstance(value.value, torch.Tensor):
             yield value.value
         case Tuple() | Union():

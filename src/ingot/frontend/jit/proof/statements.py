@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 def run(walker: Walker, body: list[ast.stmt]) -> bool:
     for node in body:
         walker.step(node)
+        walker.frame.lines = node.lineno, node.end_lineno or node.lineno
         action = _STATEMENTS.get(type(node))
         if action is None:
             walker.refuse(f"has a statement that is not understood: {type(node).__name__}")
@@ -164,13 +165,17 @@ def either(walker: Walker, actions: list[Callable[[], bool]]) -> bool:
     for action in actions:
         walker.state = before.copy()
         try:
-            if action():
+            with walker.answers.unasked():
+                is_through = action()
+            if is_through:
                 ends.append(walker.state)
             else:
                 leaves = True
         except Raised as raised:
             walker.may_raise()
             error = raised
+    if leaves or error is not None:
+        walker.answers.lose("which way it goes on depends on more than is known")
     if ends:
         walker.state = functools.reduce(merge, ends)
         return True
@@ -196,6 +201,7 @@ def _for(walker: Walker, node: ast.For) -> bool:
 
 def _while(walker: Walker, node: ast.While) -> bool:
     def following(_: int) -> Value | None:
+        walker.frame.lines = node.lineno, node.end_lineno or node.lineno
         outcome = expressions.condition(walker, node.test)
         if outcome is None:
             walker.refuse("repeats a loop for as long as something holds that is not known here")

@@ -15,6 +15,7 @@ call key, as long as the guards hold; only the values inside tensors may differ.
           | View(dictionary, kind) keys, values or items of a dictionary
           | Super                  what super() gives
           | Union(values)          one of these, always the same one
+          | Read                   a number that was read from a tensor, which differs from call to call
 """
 
 from __future__ import annotations
@@ -162,6 +163,8 @@ class Frame:
     exits: list[tuple[str, State, Any]] = field(default_factory=list)
     first: Value | None = None
     """Its first argument: super() needs it."""
+    lines: tuple[int, int] = (0, 0)
+    """The first and the last line of the statement that runs; zeros where there are no statements."""
     called_at: int = 0
     """The line of the caller."""
     is_captured: bool = False
@@ -204,6 +207,16 @@ class Union(Value):
 
     def __init__(self, values: Sequence[Value]):
         self.values = tuple(values)
+
+
+class Read(Value):
+    """`text` says how it is computed of numbers r0, r1 ... that were read; `value` is what it was in the recorded call.
+    Nothing may be done with it but computing and deciding, and what is decided is part of the path."""
+
+    __slots__ = ("text", "value")
+
+    def __init__(self, text: str, value: Any):
+        self.text, self.value = text, value
 
 
 class Mixed:

@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from ingot.frontend.jit.proof import attributes, calls, containers, expressions, operators, statements
+from ingot.frontend.jit.proof import answers, attributes, calls, containers, expressions, operators, statements
+from ingot.frontend.jit.proof.answers import Answers
 from ingot.frontend.jit.proof.guards import (
     DictEntry,
     DictItems,
@@ -37,6 +38,7 @@ from ingot.frontend.jit.proof.values import (
     Open,
     OpenTuple,
     Raised,
+    Read,
     Refused,
     State,
     Tensor,
@@ -54,8 +56,9 @@ DEPTH = 60
 
 
 class Walker:
-    def __init__(self) -> None:
+    def __init__(self, given: Answers | None = None) -> None:
         self.state = State()
+        self.answers = Answers() if given is None else given
         self.guards: dict[Hashable, Guard] = {}
         self.stack: list[Frame] = []
         self.line = 0
@@ -94,6 +97,12 @@ class Walker:
                 return f"{frame.file}:{line}"
             line = frame.called_at
         return f"{self.frame.file}:{self.line}" if self.stack else self.written_at
+
+    def is_at(self, place: str) -> bool:
+        """Whether the statement that the walk is in, outside of PyTorch's own files, has a line."""
+        line = int(place.rpartition(":")[2])
+        first, last = next((frame.lines for frame in reversed(self.stack) if "/torch/" not in frame.file), (0, 0))
+        return first <= line <= last if first else self.place().endswith(f":{line}")
 
     def refuse(self, reason: str) -> NoReturn:
         raise Refused(reason, self.place())
@@ -143,9 +152,11 @@ class Walker:
         for action in actions:
             self.state = before.copy()
             try:
-                value = action()
+                with self.answers.unasked():
+                    value = action()
             except Raised as raised:
                 error = raised
+                self.answers.lose("whether an exception is raised depends on more than is known")
                 self.may_raise()
             else:
                 results.append((self.state, value))
@@ -216,7 +227,8 @@ class Walker:
         written = dict(self.state.written)
         self.sizes.ahead += 1
         try:
-            yield
+            with self.answers.unasked():
+                yield
         except Raised:
             self.refuse("has a generator that raises an exception")
         finally:
@@ -284,6 +296,8 @@ class Walker:
                 return int
             case OpenTuple():
                 return value.cls
+            case Read():
+                return answers.refuse_read(self)
             case Known():
                 return type(value.value)
             case Tensor() | Tuple() | Fresh() | Determined():

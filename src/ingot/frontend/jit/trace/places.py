@@ -42,3 +42,10 @@ def user_place() -> str:
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return "unknown place"
+
+
+def module_of(function: Any) -> torch.nn.Module | None:
+    """The module whose forward a function is: its hooks run around the function."""
+    owner = getattr(function, "__self__", None)
+    is_forward = getattr(function, "__name__", "") == "forward"
+    return owner if isinstance(owner, torch.nn.Module) and is_forward else None

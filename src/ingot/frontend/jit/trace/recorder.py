@@ -14,7 +14,6 @@ import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -34,10 +33,13 @@ from ingot.frontend.jit.trace.effects import EffectMonitor
 from ingot.frontend.jit.trace.indexing import INDEXING, slice_bounds
 from ingot.frontend.jit.trace.places import definition_of, user_place
 from ingot.frontend.jit.trace.queries import READS_MEMORY, READS_SIZES, SAYS_SIZES, is_oblivious
+from ingot.frontend.jit.trace.questions import ASKS, READS_VALUE
+from ingot.frontend.jit.trace.refusals import refusal, turned_view
 from ingot.frontend.jit.trace.trace import (
     Argument,
     Made,
     Origin,
+    Question,
     SizeQuery,
     Surrounding,
     TensorMeta,
@@ -137,11 +139,12 @@ class _IntrospectionMode(TorchFunctionMode):
             recording.stop(why_not)
             with _disable_current_modes():
                 return func(*args, **kwargs)
-        before, recording.handed = recording.handed, handed
+        before = recording.handed, recording.asked_by
+        recording.handed, recording.asked_by = handed, getattr(func, "__name__", "")
         try:
             return func(*args, **kwargs)
         finally:
-            recording.handed = before
+            recording.handed, recording.asked_by = before
 
 
 class Recording:
@@ -153,14 +156,19 @@ class Recording:
         surroundings: Environment,
         strict: bool = False,
         reads_attributes: bool = True,
+        allows_questions: bool = False,
     ):
         """`arguments` are the tensors passed. A strict recording raises an error where others stop. Generated code
-        reads no attributes that somebody has given tensors."""
+        reads no attributes that somebody has given tensors. Where questions are allowed, a recording goes on after
+        Python has decided by a tensor's value: it is then the recording of one path of several."""
         self.trace = Trace(casts=torch._C._is_any_autocast_enabled())
         self.broken: Broken | None = None
         self._surroundings = surroundings
         self._strict = strict
         self._reads_attributes = reads_attributes
+        self._allows_questions = allows_questions
+        self.asked_by = ""
+        """The name of the function of torch that runs now."""
         self._registers: dict[int, tuple[weakref.ref[Any], TraceValue]] = {}
         self._leaf_storages: dict[int, int] = {}
         self._memory = NumberedMemory()
@@ -279,6 +287,8 @@ class Recording:
             if torch.Tag.data_dependent_output in tags_of(target) and self._is_constant(args, kwargs):
                 self.trace.reads_constants = True
                 return target(*args, **kwargs)
+            if self._allows_questions and target is READS_VALUE and self.asked_by in ASKS:
+                return self._ask(args[0])
             view = turned_view(target)
             if view is not None and self._is_own(args[0]):
                 return self._turn(view, target(*args, **kwargs), args, kwargs)
@@ -309,6 +319,14 @@ class Recording:
             self._note_constants(event, bool(written_arguments(target, event.arguments, event.keywords)))
             self.trace.events.append(event)
         return result
+
+    def _ask(self, tensor: torch.Tensor) -> Any:
+        """Python decides by the value of a tensor: what follows is the path for this answer."""
+        answer, register = READS_VALUE(tensor), self._operand(tensor)
+        if register is not None:
+            asked = Question(register, len(self.trace.events), self.asked_by, answer, user_place())
+            self.trace.questions.append(asked)
+        return answer
 
     def _is_own(self, tensor: torch.Tensor) -> bool:
         """Whether the call itself has made a tensor."""
@@ -448,47 +466,7 @@ def _with_device(keywords: dict[str, Any], result: Any) -> dict[str, Any]:
     return keywords | {"device": result.device}
 
 
-def refusal(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """Why an operation ends a recording, if it does."""
-    if kwargs.get("generator") is not None or any(isinstance(given, torch.Generator) for given in args):
-        return "random numbers are drawn from a generator of its own"
-    tags = tags_of(target)
-    if torch.Tag.data_dependent_output in tags:
-        return f"{target} turns a tensor's value into a Python value, on which the rest may depend"
-    if torch.Tag.dynamic_output_shape in tags and not _has_fixed_shape(target, args):
-        return f"the shape of what {target} returns depends on values"
-    if target.overloadpacket._qualified_op_name in _RESHAPES_IN_PLACE:
-        return f"{target} changes what memory a tensor lies in"
-    if target.overloadpacket._qualified_op_name == "aten::record_stream":
-        return "it tells PyTorch that a tensor is used on another stream"
-    return None
-
-
 _LIFTS = frozenset({"aten::lift", "aten::lift_fresh", "aten::lift_fresh_copy"})
-
-_RESHAPES_IN_PLACE = frozenset(
-    f"aten::{name}" for name in ("set_", "resize_", "resize_as_", "resize", "t_", "transpose_", "squeeze_")
-) | frozenset(f"aten::{name}" for name in ("unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "set_data"))
-
-
-_TURNS_IN_PLACE = frozenset({"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"})
-
-
-@cache
-def turned_view(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
-    """The view that an operation makes of its first argument, where it gives the argument itself another shape."""
-    name = target.overloadpacket.__name__
-    if target.namespace != "aten" or name not in _TURNS_IN_PLACE:
-        return None
-    packet = getattr(torch.ops.aten, name.removesuffix("_"))
-    return getattr(packet, target._overloadname, None) or getattr(packet, "int", None)
-
-
-def _has_fixed_shape(target: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
-    """Indexing has a shape that depends on values only where masks are among the indices."""
-    if target.overloadpacket._qualified_op_name not in ("aten::index", "aten::index_put", "aten::index_put_"):
-        return False
-    return not any(tensor.dtype in (torch.bool, torch.uint8) for tensor in all_of(torch.Tensor, args[1]))
 
 
 def _storage(tensor: torch.Tensor) -> int:

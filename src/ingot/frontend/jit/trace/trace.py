@@ -155,6 +155,27 @@ class SizeQuery:
     register: TraceValue
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A place where Python asked a tensor for its value, and what it was told."""
+
+    register: TraceValue
+    event: int
+    """How many events were recorded before."""
+    asked_by: str
+    """The method of tensors that asked, such as __bool__."""
+    answer: bool | int | float
+    place: str
+    """The line of the user's code that asked."""
+    decisions: tuple[tuple[str, bool], ...] = ()
+    """What Python decided by this answer and those before, in order: an expression of answers r0, r1 ..., and whether
+    it was true. A path is what happens while these are the same."""
+
+    def __str__(self) -> str:
+        decided = [f"{text} is {outcome}" for text, outcome in self.decisions]
+        return f"ask {self.register}: {', '.join(decided) or self.answer}"
+
+
 @dataclass(slots=True)
 class Trace:
     """One recorded call."""
@@ -177,6 +198,8 @@ class Trace:
     """Whether autocast was on around the call: what it cast are events, and nothing is to be cast again."""
     slices: list[SliceBounds] = field(default_factory=list)
     """Parts that Python took of tensors, in order."""
+    questions: list[Question] = field(default_factory=list)
+    """Where Python asked for values, in order: with other answers it might have taken another path."""
     symbols: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Sizes that stay open, by their name: an argument, and the axis of it where the size is read."""
 
@@ -191,7 +214,10 @@ class Trace:
     @property
     def text(self) -> str:
         lines = [f"%{index}: {note}" for index, note in enumerate(self.tensors) if note.is_leaf]
-        lines += [f"{event}  # {', '.join(str(self.note(r)) for r in event.products)}" for event in self.events]
+        asked = {place: [one for one in self.questions if one.event == place] for place in range(len(self.events) + 1)}
+        for index, event in enumerate(self.events):
+            lines += [*map(str, asked[index]), f"{event}  # {', '.join(str(self.note(r)) for r in event.products)}"]
+        lines += map(str, asked[len(self.events)])
         return "\n".join([*lines, f"return {_text(self.results)}"])
 
 

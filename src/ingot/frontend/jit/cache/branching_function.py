@@ -1,0 +1,169 @@
+"""A recorded function that may decide by the values of tensors.
+
+In: a function and options. Out: what RecordedFunction gives, and where the function decides by a tensor's value,
+recordings of the paths it takes, run without Python. What always holds: an answer that was never seen ends a call
+before it has done anything; the call is then recorded, or Python runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from ingot.base.collecting import collecting_later
+from ingot.base.errors import IngotError
+from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.autotune.timing import Stopwatch, is_capturing
+from ingot.frontend.jit.cache.paths import Paths
+from ingot.frontend.jit.cache.recorded_function import RecordedFunction
+from ingot.frontend.jit.cache.settling import PAID
+from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.lowering.branches import BranchingProgram, UnseenAnswer
+from ingot.frontend.jit.lowering.pieces import DifferentPaths
+from ingot.frontend.jit.settings.logs import log
+from ingot.frontend.jit.trace.recorder import Broken
+
+_MOST_UNPAID = 4
+"""Kinds of calls with paths that may have answered few calls so far."""
+_MOST_REFUSED = 8
+"""Paths in a row that could not be recorded, after which no more are tried."""
+_REFUSED = 3
+"""What a path that cannot be recorded counts more than one that can: it is met again at the next call like this one."""
+_ANOTHER_PATH = "a value of a tensor led to another path"
+
+
+class BranchingFunction(RecordedFunction):
+    """The specialisations of one function, paths among them."""
+
+    refused_paths = 0
+    """Paths in a row of which no proof was found."""
+
+    @property
+    def allows_questions(self) -> bool:
+        """Whether to record paths of another kind of call: not while several kinds have hardly been called again, such
+        as those of sizes that change all the time. Following takes such sizes as they come."""
+        if self.refused_paths >= _MOST_REFUSED:
+            return False
+        kinds = [one for one in list(self.specialisations.values()) if isinstance(one, Paths) and one.trace is not None]
+        return sum(self.calls_of(one) < PAID for one in kinds) < _MOST_UNPAID
+
+    def _run(
+        self,
+        key: Hashable,
+        found: Specialisation,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: CallKey,
+    ) -> Any:
+        if not isinstance(found, Paths) or found.trace is None:
+            return super()._run(key, found, args, kwargs, described)
+        if is_capturing():
+            return self.function(*args, **kwargs)
+        self.python_calls += 1
+        found.calls += 1
+        self.latest = found
+        self._patience.reset()
+        with collecting_later():  # kernels are compiled when they are first called
+            try:
+                program = found.prepare(self.compiler, self.options.freeze)
+            except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
+                return self._abandon(found, error, args, kwargs)
+        if program.mutates_leaves and found.shares_memory_anew(described.tensors):
+            return self.function(*args, **kwargs)
+        return self._run_paths(key, found, program, args, kwargs, described)
+
+    def _run_paths(
+        self,
+        key: Any,
+        found: Paths,
+        program: BranchingProgram,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: CallKey,
+    ) -> Any:
+        assert found.trace is not None
+        if found.take_unseen():
+            return self._run_unseen(key, found, args, kwargs, described)
+        try:
+            ending = program.find(described.tensors, found.trace.surroundings)
+        except UnseenAnswer:
+            return self._run_unseen(key, found, args, kwargs, described)
+        except IngotError as error:
+            return self._abandon(found, error, args, kwargs)
+        path = found.paths[ending.node.path]
+        path.calls += 1
+        if found.is_compared and (audited := self._audit(found, (), args, kwargs, described, path)) is not None:
+            return audited.result  # nothing has happened yet
+        trial, watch = path.trial, Stopwatch(found.trace.device)
+        if trial.is_eagers_turn and not found.is_compared:
+            result = self.function(*args, **kwargs)
+            trial.eager.append(watch.stop())
+            return result
+        try:
+            result = ending.run()
+        except IngotError as error:
+            if program.has_effects:
+                raise
+            return self._abandon(found, error, args, kwargs)
+        trial.note_program(float(watch.stop()) + ending.seconds)
+        self._settle(key, found, args, kwargs, described)
+        return result
+
+    def _settle(
+        self, key: Any, found: Paths, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
+    ) -> None:
+        """Let native code answer calls like this one from now on, or Python where that was quicker."""
+        if not found.is_compared or self.specialisations.get(key) is not found:
+            return
+        if found.prefers_python:
+            self._leave_to_python(key, found, found.comparison)
+        else:
+            self.native.add(key, found, described, args, kwargs)
+
+    def _run_unseen(
+        self, key: Any, found: Paths, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
+    ) -> Any:
+        """A call that leads to a path which was never recorded: nothing has happened yet."""
+        if not found.is_exhausted:
+            found.attempts += 1
+            found.calls -= 1
+            self.python_calls -= 1  # recording counts it
+            return self._record(key, args, kwargs, described, _ANOTHER_PATH)
+        found.unseen += 1
+        if found.is_in_vain(self.calls_of(found)):
+            self._leave_to_python(key, found, "values of tensors lead to more paths than are kept")
+        return self.otherwise(*args, **kwargs)
+
+    def _leave_to_python(self, key: Any, found: Paths, reason: str) -> None:
+        place = "" if found.trace is None else found.trace.questions[0].place
+        with self._lock:
+            self.native.drop(found)
+            found.trace, found.program, found.broken = None, None, Broken(reason, place)
+        self._hand_over(reason, place)
+        log("fallbacks", f"{self.name}: Python runs: {reason}")
+
+    def forget(self) -> None:
+        super().forget()
+        self.refused_paths = 0
+
+    def _take_path(self, key: Hashable, made: Specialisation) -> Specialisation:
+        found = self.specialisations.get(key)
+        if isinstance(found, Paths):
+            if found.trace is not None and found.changed() is None:
+                return self._add_path(found, made)
+            self.native.drop(found)
+        return made if made.trace is None or not made.trace.questions else Paths.of([made], 1)
+
+    def _add_path(self, known: Paths, made: Specialisation) -> Specialisation:
+        """Paths that hold, and another recording for calls like theirs."""
+        if made.trace is None:
+            known.attempts += _REFUSED  # Python runs where values lead to this path
+            return known
+        if known.has(made):  # another thread was quicker
+            return known
+        self.native.drop(known)
+        try:
+            return Paths.of([*known.paths, made], known.attempts)
+        except DifferentPaths as error:
+            made.trace, made.broken = None, Broken(str(error), "")
+            return made

@@ -1,0 +1,177 @@
+"""Paths: recordings of one kind of call that differ in what tensors answered where Python decided by them.
+
+In: recorded paths. Out: one specialisation for all of them, whose program goes the way that values lead. What always
+holds: it answers calls only while the guards of all its paths hold.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.autotune.eager_comparison import CLEARLY
+from ingot.frontend.jit.cache.audits import Audits
+from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.guards.environment import Environment
+from ingot.frontend.jit.guards.guards import Guards
+from ingot.frontend.jit.guards.proven import ProvenGuards
+from ingot.frontend.jit.lowering.branches import BranchingProgram, branching_program
+from ingot.frontend.jit.lowering.pieces import Piece, tree_of, with_common_surroundings
+from ingot.frontend.jit.proof import Proof
+from ingot.runtime.compiler import JitCompiler
+from ingot.runtime.native.conditions import Places
+
+MOST_PATHS = 16
+"""Paths that are recorded for one kind of call; where there are more, its Python runs."""
+_MOST_UNSEEN = 0.25
+"""Share of calls that may take other paths than those recorded, once no more are."""
+_LONG_ENOUGH = 16
+"""Calls after which the comparison with eager calls ends, though some paths were hardly ever taken."""
+
+
+@dataclass(slots=True)
+class JoinedGuards(Guards):
+    """The guards of several recordings."""
+
+    parts: Sequence[Guards] = ()
+
+    def changed(self) -> str | None:
+        return next(filter(None, (part.changed() for part in self.parts)), None)
+
+    def add_to(self, places: Places) -> bool:
+        return all(part.add_to(places) for part in self.parts)
+
+
+def joined(parts: Sequence[Guards]) -> Guards:
+    """Guards that hold where all of these do; places that several look at are looked at once, where that is known."""
+    proven = [part.proof for part in parts if isinstance(part, ProvenGuards)]
+    if len(proven) < len(parts):
+        return JoinedGuards(parts=parts)
+    by_key = {key: guard for proof in proven for key, guard in zip(proof.keys, proof.guards, strict=True)}
+    arguments, absent = ([one for proof in proven for one in getattr(proof, name)] for name in ("arguments", "absent"))
+    return ProvenGuards(proof=Proof(list(by_key.values()), arguments, absent, [], keys=list(by_key)))
+
+
+class _Unseen(threading.local):
+    """Whether the call that a thread makes now has met an answer that was never seen."""
+
+    is_noted = False
+
+
+@dataclass(eq=False, slots=True)
+class Paths(Specialisation):
+    """Recorded paths of one kind of call. It is replaced when a path is added."""
+
+    paths: list[Specialisation] = field(default_factory=list)
+    attempts: int = 0
+    """How often a path was to be recorded, with those that ended in an exception."""
+    tree: Piece | None = None
+    unseen: int = 0
+    """Calls that took other paths after the last attempt."""
+    _noted: _Unseen = field(default_factory=_Unseen)
+
+    @staticmethod
+    def of(paths: list[Specialisation], attempts: int) -> Paths:
+        """The specialisation for these paths, the latest of which is the last; DifferentPaths where they contradict
+        each other."""
+        latest = paths[-1]
+        traces = with_common_surroundings([path.trace for path in paths if path.trace is not None])
+        types = {}
+        for path in reversed(paths):
+            assert path.trace is not None
+            types |= {id(tensor): one for tensor, one in zip(path.trace.surroundings, path._surrounding_types)}  # noqa: B905
+        made = Paths(
+            Environment(watch=joined([path.surroundings.watch for path in paths])),
+            latest.objects,
+            trace=traces[-1],
+            result_shape=latest.result_shape,
+            build_result=_as_it_is,
+            record_seconds=sum(path.record_seconds for path in paths),
+            compile_seconds=sum(path.compile_seconds for path in paths),
+            passed=latest.passed,
+            looked_at=latest.looked_at,
+            checks_overlap=latest.checks_overlap,
+            audits=None if latest.audits is None else Audits(),
+            paths=paths,
+            attempts=attempts,
+            tree=tree_of(traces, latest.passed),
+        )
+        made._surrounding_types = [types[id(tensor)] for tensor in traces[-1].surroundings]
+        for path in paths:
+            made.surroundings.names |= path.surroundings.names
+        made.trial.rounds, made.trial.is_warm = 0, True  # paths are compared one by one
+        return made
+
+    def prepare(self, compiler: JitCompiler, is_frozen: bool = False, is_replayed: bool = False) -> BranchingProgram:
+        with self.lock:
+            if self.program is None:
+                start = time.perf_counter()
+                assert self.tree is not None
+                traces = [path.trace for path in self.paths if path.trace is not None]
+                builds = [path.build_result for path in self.paths if path.build_result is not None]
+                self.program = branching_program(self.tree, traces, builds, compiler, is_frozen)
+                self.compile_seconds += time.perf_counter() - start
+            assert isinstance(self.program, BranchingProgram)
+            return self.program
+
+    def shares_memory_anew(self, tensors: Sequence[torch.Tensor]) -> bool:
+        return any(path.shares_memory_anew(tensors) for path in self.paths)
+
+    def has(self, path: Specialisation) -> bool:
+        """Whether the same was decided on one of its paths."""
+        return _decisions(path) in map(_decisions, self.paths)
+
+    def note_unseen(self) -> None:
+        self._noted.is_noted = True
+
+    def take_unseen(self) -> bool:
+        """Whether the call that this thread makes has met such an answer already; asked once."""
+        noted, self._noted.is_noted = self._noted.is_noted, False
+        return noted
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no more paths are recorded."""
+        return self.attempts >= MOST_PATHS
+
+    def is_in_vain(self, calls: int) -> bool:
+        """Whether too many of so many calls take paths that are not recorded."""
+        return self.unseen > 2 and self.unseen > _MOST_UNSEEN * (calls + self.unseen)
+
+    # --- comparison with eager calls ----------------------------------------------------------------------------------
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether there is nothing left to measure, or not soon."""
+        return self.calls >= _LONG_ENOUGH or all(path.trial.is_settled for path in self.paths)
+
+    @property
+    def prefers_python(self) -> bool:
+        """Whether eager calls were quicker on the whole, over the paths for which both were measured."""
+        eager, program = self._seconds
+        return eager < CLEARLY * program
+
+    @property
+    def _seconds(self) -> tuple[float, float]:
+        trials = [(path.calls, path.trial) for path in self.paths if path.trial.eager and path.trial.program]
+        eager = sum(calls * min(map(float, trial.eager)) for calls, trial in trials)
+        return eager, sum(calls * min(map(float, trial.program)) for calls, trial in trials)
+
+    @property
+    def comparison(self) -> str:
+        eager, program = self._seconds
+        return f"eager PyTorch is quicker than the recorded paths, by {program / max(eager, 1e-9):.3g}"
+
+
+def _decisions(path: Specialisation) -> list[Any]:
+    return [] if path.trace is None else [question.decisions for question in path.trace.questions]
+
+
+def _as_it_is(result: object) -> object:
+    """Programs of paths give what the function returns, not its parts."""
+    return result

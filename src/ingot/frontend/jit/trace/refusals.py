@@ -1,0 +1,55 @@
+"""Operations that end a recording, and those that give a tensor another shape in place.
+
+In: an operation with its arguments. Out: why it ends a recording, or the view that it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+
+from ingot.frontend.jit.trace.trace import all_of, tags_of
+
+
+def refusal(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Why an operation ends a recording, if it does."""
+    if kwargs.get("generator") is not None or any(isinstance(given, torch.Generator) for given in args):
+        return "random numbers are drawn from a generator of its own"
+    tags = tags_of(target)
+    if torch.Tag.data_dependent_output in tags:
+        return f"{target} turns a tensor's value into a Python value, on which the rest may depend"
+    if torch.Tag.dynamic_output_shape in tags and not _has_fixed_shape(target, args):
+        return f"the shape of what {target} returns depends on values"
+    if target.overloadpacket._qualified_op_name in _RESHAPES_IN_PLACE:
+        return f"{target} changes what memory a tensor lies in"
+    if target.overloadpacket._qualified_op_name == "aten::record_stream":
+        return "it tells PyTorch that a tensor is used on another stream"
+    return None
+
+
+_RESHAPES_IN_PLACE = frozenset(
+    f"aten::{name}" for name in ("set_", "resize_", "resize_as_", "resize", "t_", "transpose_", "squeeze_")
+) | frozenset(f"aten::{name}" for name in ("unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "set_data"))
+
+
+_TURNS_IN_PLACE = frozenset({"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"})
+
+
+@cache
+def turned_view(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """The view that an operation makes of its first argument, where it gives the argument itself another shape."""
+    name = target.overloadpacket.__name__
+    if target.namespace != "aten" or name not in _TURNS_IN_PLACE:
+        return None
+    packet = getattr(torch.ops.aten, name.removesuffix("_"))
+    return getattr(packet, target._overloadname, None) or getattr(packet, "int", None)
+
+
+def _has_fixed_shape(target: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
+    """Indexing has a shape that depends on values only where masks are among the indices."""
+    if target.overloadpacket._qualified_op_name not in ("aten::index", "aten::index_put", "aten::index_put_"):
+        return False
+    return not any(tensor.dtype in (torch.bool, torch.uint8) for tensor in all_of(torch.Tensor, args[1]))
