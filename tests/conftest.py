@@ -29,6 +29,12 @@ def audited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr("ingot.frontend.jit.cache.audits.PAUSE", 0)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What recordings may cost does not depend on how busy the machine is that tests run on."""
+    monkeypatch.setattr("ingot.frontend.jit.cache.settling._MOST_SECONDS", 1e9)
+
+
 @pytest.fixture
 def no_trials(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingot.frontend.jit.autotune.eager_comparison.ROUNDS", 0)
