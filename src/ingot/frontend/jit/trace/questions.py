@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.trace.trace import Question, Trace, TraceOp, is_mutable, tags_of, values_in, written_arguments
+from ingot.frontend.jit.trace.trace import Question, Trace, TraceOp, tags_of, values_in, written_arguments
 
 READS_VALUE: Any = torch.ops.aten._local_scalar_dense.default
 """The operation by which every value gets to Python."""
@@ -67,7 +67,5 @@ def _effect(trace: Trace, event: TraceOp, leaves: set[int]) -> str | None:
 
 
 def _writes(trace: Trace, event: TraceOp, leaves: set[int]) -> bool:
-    if not is_mutable(event.target):
-        return False
     written = values_in(written_arguments(event.target, event.arguments, event.keywords))
     return any(trace.note(register).storage in leaves for register in written)
