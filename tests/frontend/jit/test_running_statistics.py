@@ -71,3 +71,14 @@ def test_module_that_learns_and_then_does_not(python, no_trials):
             torch.testing.assert_close(jitted(x), plain(x))
             for mine, eagers in zip(other.buffers(), plain.buffers(), strict=True):
                 torch.testing.assert_close(mine, eagers)
+
+
+def test_frozen_module_that_learns(no_trials):
+    """Statistics that the call itself writes are no constants."""
+    plain, other = (nn.BatchNorm1d(8) for _ in range(2))
+    jitted = ingot.jit(other, freeze=True)
+    with torch.no_grad():
+        for _ in range(6):
+            x = torch.randn(4, 8) + 1
+            torch.testing.assert_close(jitted(x), plain(x))
+            torch.testing.assert_close(other.running_mean, plain.running_mean)

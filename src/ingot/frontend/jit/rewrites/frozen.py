@@ -19,9 +19,9 @@ from ingot.frontend.jit.trace.trace import (
     Trace,
     TraceOp,
     TraceValue,
-    is_mutable,
     renumbered,
     values_in,
+    written_arguments,
 )
 
 _aten: Any = torch.ops.aten
@@ -41,7 +41,7 @@ class FrozenTrace:
         written = {
             trace.note(register).storage
             for event in trace.events
-            if is_mutable(event.target)
+            if written_arguments(event.target, event.arguments, event.keywords)
             for register in event.operands
         }
         weights = {

@@ -26,9 +26,9 @@ from ingot.frontend.jit.trace.trace import (
     Trace,
     TraceOp,
     TraceValue,
-    is_mutable,
     renumbered,
     values_in,
+    written_arguments,
 )
 
 _aten: Any = torch.ops.aten
@@ -64,7 +64,7 @@ class _Rewriter:
             self.uses.update(event.operands)
             for register in event.products:
                 self.makers.setdefault(register, index)
-            if is_mutable(event.target):
+            if written_arguments(event.target, event.arguments, event.keywords):
                 self.written.update(self.trace.note(register).storage for register in event.operands)
         self.uses.update(values_in(self.trace.results))
 
