@@ -22,6 +22,16 @@ def test_models_are_proven(model: Model):
     assert proof.broken() is not None
 
 
+def test_models_are_proven_after_torch_compile_was_used():
+    """It has every module's constructor note something."""
+    torch.compile(lambda x: x * 2, backend="eager")(torch.ones(3))
+    module, inputs = next(model for model in MODELS if model.name == "Llama").make(True)
+    with torch.no_grad():
+        module(**inputs)
+    proof = prove(module, (), inputs)
+    assert isinstance(proof, Proof), proof
+
+
 @pytest.mark.parametrize("case", POINTWISE + REDUCTIONS + SMALL_FUNCTIONS, ids=lambda case: case.name)
 def test_functions_are_proven(case: Case):
     proof = prove(case.eager, tuple(case.tensors(4, 4)), {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,8 @@ def _named(called: Any) -> str:
 
 def call_function(walker: Walker, function: types.FunctionType, args: list[Value], kwargs: Arguments) -> Value:
     walker.guard_function(function)
+    if _is_of_tracing_compiler(function):
+        return known(None)
     opaque = operations.opaque(walker, function, args, kwargs)
     if opaque is not None:
         return opaque
@@ -120,6 +123,14 @@ def call_function(walker: Walker, function: types.FunctionType, args: list[Value
     keyword_defaults = {name: known(value) for name, value in (function.__kwdefaults__ or {}).items()}
     names = bind_arguments(walker, source.node.args, defaults, keyword_defaults, args, kwargs)
     return _run(walker, frame, source, names)
+
+
+def _is_of_tracing_compiler(function: types.FunctionType) -> bool:
+    """Whether a function only notes for torch's own compiler that a module was made. It is called by every module's
+    constructor once that compiler was used; nobody else sees what it notes."""
+    guard = sys.modules.get("torch._dynamo.mutation_guard")
+    tag = getattr(getattr(guard, "GenerationTracker", None), "tag", None)
+    return function is getattr(tag, "__func__", None)
 
 
 def _call_closure(walker: Walker, closure: Closure, args: list[Value], kwargs: Arguments) -> Value:
