@@ -41,7 +41,7 @@ def measure_model(use: Use, settings: Settings) -> Row:
         other.forward = ingot.jit(other.forward)
         ours = partial(use.run, other, inputs, is_small)
         differs = ""
-        for number in range(WARM_CALLS if use.is_exact else 4 * WARM_CALLS):
+        for number in range(WARM_CALLS if use.is_exact else 8 * WARM_CALLS):
             differs = differs or difference(ours(), eager(), use.tolerance, f"call {number}")
         calls: dict[str, Call | Contestant] = {EAGER: eager, JIT: ours}
         remarks, torch_calls = _add_floor(use, eager, calls)

@@ -220,3 +220,32 @@ def test_everything_goes_with_the_function(name: str) -> None:
     del compiled, inner
     gc.collect()
     assert [reference() for reference in references] == [None] * len(references)
+
+
+def test_steps_of_an_optimizer_are_followed_from_the_second_call() -> None:
+    def update(parameters: list[torch.Tensor], step: int) -> None:
+        for parameter in parameters:
+            parameter.mul_(1 - 0.5**step)
+
+    compiled: Any
+    compiled, (mine, eagers) = ingot.jit(update), ([torch.ones(4), torch.ones(3)] for _ in range(2))
+    for step in range(1, 12):
+        compiled(mine, step)
+        update(eagers, step)
+        torch.testing.assert_close(mine, eagers)
+        assert compiled._compiled.recordings == 1
+    assert compiled._compiled.given_up is not None
+
+
+def test_other_numbers_are_recorded() -> None:
+    """Nothing is written, or the number does not count up: a recording for each may pay."""
+
+    def scaled(x: torch.Tensor, power: int) -> torch.Tensor:
+        return x * 2**power
+
+    compiled: Any = None
+    compiled, x = ingot.jit(scaled), torch.ones(3)
+    for _ in range(4):
+        for power in (1, 2):
+            assert compiled(x, power).equal(scaled(x, power))
+    assert compiled._compiled.recordings == 2

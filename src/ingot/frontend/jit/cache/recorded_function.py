@@ -21,11 +21,11 @@ from ingot.frontend.jit.arguments.numbers import MarkedArguments
 from ingot.frontend.jit.autotune.timing import Stopwatch, is_capturing
 from ingot.frontend.jit.cache.auditing import Audited
 from ingot.frontend.jit.cache.native_calls import NativeCalls
-from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, Payoff, unless_off
+from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, Payoff, numbers_in_a_row, unless_off
 from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, ShapeFamilies
 from ingot.frontend.jit.cache.specialisation import Specialisation, record
 from ingot.frontend.jit.guards.environment import Environment
-from ingot.frontend.jit.guards.recompile_reasons import difference, differs_in_numbers
+from ingot.frontend.jit.guards.recompile_reasons import difference
 from ingot.frontend.jit.guards.torch_state import state_of_torch
 from ingot.frontend.jit.lowering.program import ShapeMismatch
 from ingot.frontend.jit.settings.logs import log
@@ -301,8 +301,8 @@ class RecordedFunction(NativeCallable):
         reason: str,
     ) -> Any:
         if self.otherwise is not self.function:
-            is_of_numbers = bool(self._recorded) and differs_in_numbers(self._recorded[-1], key)
-            self._of_numbers = self._of_numbers + 1 if is_of_numbers else 0
+            latest = None if isinstance(self.latest, str) else self.latest
+            self._of_numbers = numbers_in_a_row(self._of_numbers, self._recorded, key, latest)
         if self._hardly_pays(reason):
             return self.otherwise(*args, **kwargs)
         if is_capturing():

@@ -7,16 +7,20 @@ somebody looks again, more and more seldom.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import compiler
 from torch.autograd import forward_ad
 
+from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.guards.recompile_reasons import counts_up, differs_in_numbers
+from ingot.frontend.jit.trace.questions import writes_leaves
+
 FEW_IN_VAIN = 4
 """Calls in a row that were looked at in vain, after which some are not."""
-_FIRST_UNSEEN, _MOST_UNSEEN, _FACTOR = 16, 1024, 4
+_FIRST_UNSEEN, _MOST_UNSEEN, _FACTOR = 16, 4096, 4
 """How many calls are not looked at then: first, at most, and how that grows."""
 PAID = 8
 """Calls that a recording answers to be worth its making."""
@@ -101,6 +105,17 @@ class Payoff:
         """Give recording another chance, a smaller one."""
         self.recorded, self.answered, self.seconds, self.allowed = recorded, answered, 0.0, _FEW_AGAIN
         self.unpaid = _MOST_UNPAID - 2
+
+
+def numbers_in_a_row(so_far: int, recorded: Sequence[Any], key: Any, latest: Specialisation | None) -> int:
+    """How many recordings in a row differ in numbers alone, with the one that is to be made for a key; `latest` is the
+    one before."""
+    if not recorded or not differs_in_numbers(recorded[-1], key):
+        return 0
+    trace = None if latest is None else latest.trace
+    if trace is not None and counts_up(recorded[-1], key) and writes_leaves(trace):
+        return MOST_OF_NUMBERS  # the steps of an optimizer: it will be another number at every call
+    return so_far + 1
 
 
 def unless_off(function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:

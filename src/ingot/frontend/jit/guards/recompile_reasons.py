@@ -37,6 +37,12 @@ def differs_in_numbers(before: Any, now: Any) -> bool:
     return bool(changed) and all(one[0] is other[0] and one[0] in (int, float) for one, other in changed)
 
 
+def counts_up(before: Any, now: Any) -> bool:
+    """Whether one call comes a step after another: a single int differs, by one."""
+    changed = [(one[-1], other[-1]) for one, other in zip(before[0][1:], now[0][1:], strict=True) if one != other]
+    return len(changed) == 1 and type(changed[0][1]) is int and changed[0][1] == changed[0][0] + 1
+
+
 def _differences(before: Any, now: Any, function: Callable[..., Any]) -> Iterator[str]:
     (old, old_state), (new, new_state) = before, now
     for what, one, other in zip(STATES, old_state, new_state, strict=True):
