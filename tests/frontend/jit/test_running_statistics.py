@@ -1,5 +1,7 @@
 """Normalizations that learn write their statistics, although their schemas do not say so."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -46,7 +48,7 @@ def _decides(x, mean, variance):
 @pytest.mark.parametrize("python", ["auto", "run", "skip"])
 @pytest.mark.parametrize("function", [_decides, _read_before, _read_after, _twice, _instance, _does_not_learn])
 def test_statistics_are_read_in_order(function, python, no_trials):
-    jitted = ingot.jit(function, python=python)
+    jitted: Any = ingot.jit(function, python=python)
     mine, eagers = ((torch.zeros(8), torch.ones(8)) for _ in range(2))
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():

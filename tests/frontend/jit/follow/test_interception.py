@@ -1,7 +1,7 @@
 """Functions of torch that native code answers before torch does: they stay what they are to everybody else."""
 
 import threading
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ import ingot
 from tests.frontend.jit.follow.following_checks import followed
 
 _X = torch.randn(4, 6)
+_torch: Any = torch
 
 
 def _body(x):
@@ -22,9 +23,7 @@ def _body(x):
 
 def _follow(function, calls=6):
     jitted = followed(function)
-    for _ in range(calls):
-        result = jitted(_X)
-    return result
+    return [jitted(_X) for _ in range(calls)][-1]
 
 
 class _Names(TorchFunctionMode):
@@ -169,10 +168,10 @@ def test_errors_are_eagers_and_leave_modes_on():
 def test_keywords_and_no_arguments():
     def function(x):
         y = torch.add(input=x, other=x, alpha=2)
-        return torch.sum(input=y, dim=0) + torch.numel(input=x) + torch.mul(y, other=2).mean()
+        return torch.sum(input=y, dim=0) + _torch.numel(input=x) + torch.mul(y, other=2).mean()
 
     torch.testing.assert_close(_follow(function), function(_X))
-    jitted = followed(lambda x: torch.mul())
+    jitted = followed(lambda x: _torch.mul())
     for _ in range(3):
         with pytest.raises(TypeError):
             jitted(_X)
@@ -213,7 +212,7 @@ def test_class_made_later_and_item_access_set_later():
         pass
 
     class Own(torch.Tensor):
-        def __getitem__(self, index):
+        def __getitem__(self, index) -> Any:
             return "own"
 
     torch.testing.assert_close(_X.as_subclass(Later)[1].as_subclass(torch.Tensor), _X[1])
