@@ -392,13 +392,12 @@ class Following(NativeMode):
         assert self._state is not None, "without a state nothing is pending"
         return Outside(self._state[0], self._state[1])
 
-    def _run_seen(self, segment: Segment, given: Sequence[Any]) -> None:
+    def _run_seen(self, segment: Segment, given: list[Any]) -> None:
         """Run a segment while other threads may read what it writes: they wait, for the marks stay. The segment gets
         other tensors over the same memory. It waits for nobody: what another call has pending for its operands was
         called later."""
         with self.trap.excluded():
-            passed = [_unmarked(value, self.trap) if isinstance(value, torch.Tensor) else value for value in given]
-            segment.run(self._native, tuple(passed), self._begun)
+            segment.run(self._native, self._native.aliases(given), self._begun)
 
 
 def _is_quiet(native: NativeFollowing, frame: types.FrameType) -> bool:
@@ -414,15 +413,6 @@ def _references_to_new() -> int:
     tensor = torch.empty(1)
     storage = tensor.untyped_storage()
     return sys.getrefcount(storage)
-
-
-def _unmarked(tensor: torch.Tensor, trap: Trap) -> torch.Tensor:
-    """A tensor over the same memory that is not marked."""
-    if not trap.is_set(tensor):
-        return tensor
-    other = tensor.detach()
-    trap.clear(other)
-    return other
 
 
 def take_off(mode: NativeMode) -> None:

@@ -4,6 +4,8 @@
     begin(node, values, numbers, settings)      nothing is pending; the lists are the call's from now on
     settle(values, bases)                       which tensors are still needed; lets go of those that are not
     release(values)                             all tensors may be read
+    aliases(values)                             the same in a tuple, for tensors that must not be read yet others over
+                                                the same memory, which may be
     run(function, values, writes)               calls a function that writes tensors, and counts it as eager does
     elements(values)                            how many elements the tensors in a tuple have, and those in its lists
 
@@ -20,6 +22,7 @@ from ingot.runtime.native.following.layouts import COUNT_WORD, LOWER_HALF, VERSI
 from ingot.runtime.native.following.words import State
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
 
+_DETACH = torch.Tensor.detach
 MOST_VALUES = 4096
 """Tensors that may be pending; one step more may bring as many again."""
 
@@ -33,7 +36,8 @@ class BoundaryEmitter:
         self._bit = bit
 
     def emit(self, state_of_torch: Routine) -> None:
-        """Write `ask_settings`, `begin`, `settle`, `release`, `run_counted` and `elements`."""
+        """Write `ask_settings`, `begin`, `settle`, `release`, `aliases`, `run_counted` and `elements`."""
+        self._aliases()
         self._run()
         self._settings(state_of_torch)
         self._elements()
@@ -105,6 +109,45 @@ class BoundaryEmitter:
                 word = self._places.tensors.keys_word
                 routine.store(routine.common_bits(routine.load(tensor, word), ~self._bit), tensor, word)
         routine.give_back(self._nothing(routine))
+
+    def _aliases(self) -> None:
+        alias_of = self._alias_of()
+        routine = self._library.routine("aliases", 4)
+        _, arguments, _, _ = routine.parameters
+        values = routine.load(arguments)
+        count = routine.load(values, layout.LENGTH_WORD)
+        made = routine.call(python_function("PyTuple_New"), count)
+        with routine.when(routine.compare(made, "==", 0)):
+            routine.give_back(0)
+        with routine.loop(count) as index:
+            alias = routine.call(alias_of, routine.load(routine.load(values, layout.ITEMS_WORD), index))
+            with routine.when(routine.compare(alias, "==", 0)):
+                routine.call(python_function("Py_DecRef"), made)
+                routine.give_back(0)
+            routine.store(alias, made, routine.add(index, layout.ITEMS_WORD))
+        routine.give_back(made)
+
+    def _alias_of(self) -> Routine:
+        """alias_of(object): the object, or another tensor over a marked one's memory; 0 with Python's error set."""
+        routine = self._library.routine("alias_of", 1)
+        (object_,) = routine.parameters
+        kind, word = routine.load(object_, layout.TYPE_WORD), self._places.tensors.keys_word
+        is_tensor = routine.either(
+            routine.compare(kind, "==", id(torch.Tensor)), routine.compare(kind, "==", id(torch.nn.Parameter))
+        )
+        with routine.when(is_tensor):
+            tensor = routine.load(object_, self._places.tensors.implementation_word)
+            is_marked = routine.compare(routine.common_bits(routine.load(tensor, word), self._bit), "!=", 0)
+            with routine.when(is_marked):
+                alias = routine.call(python_function("PyObject_CallOneArg"), id(_DETACH), object_)
+                with routine.when(routine.compare(alias, "==", 0)):
+                    routine.give_back(0)
+                other = routine.load(alias, self._places.tensors.implementation_word)
+                routine.store(routine.common_bits(routine.load(other, word), ~self._bit), other, word)
+                routine.give_back(alias)
+        routine.call(python_function("Py_IncRef"), object_)
+        routine.give_back(object_)
+        return routine
 
     def _run(self) -> None:
         """`writes` is the address of a number of pairs: which of the values is written, and how often eager counts it.
