@@ -40,6 +40,8 @@ from ingot.runtime.native.records import NumberGuard, TensorGuard
 
 MOST_ATTEMPTS = 4
 """Records that are made for one kind of call; objects that are new at every call would need one each time."""
+_MOST_COMPARED = 32
+"""Arguments that are compared to find out that the original is to be called."""
 _MOST_KINDS = 1024
 """Kinds of calls whose attempts are counted."""
 
@@ -108,6 +110,8 @@ class NativeCalls:
         owner, native = self._owner(), dispatcher()
         if owner is None or native is None:
             return False
+        if found.trace is None and len(described.leaves) > _MOST_COMPARED:
+            return False  # the original may be called without comparing anything
         with self._lock:
             if self._is_closed:
                 return False
