@@ -189,19 +189,26 @@ class Follower:
 
 _MISSING: Any = object()
 _ARMED: list[tuple[Trap, NativeFollowing] | None] = []
+_ARMING = new_lock()
+"""Two threads that follow their first calls at once must not put native code before torch's functions twice."""
 
 
 def _armed() -> tuple[Trap, NativeFollowing] | None:
     """The trap, with every reader of a pending tensor sent to the call it is pending in, and the native routines."""
     if not _ARMED:
-        found = trap()
-        native = None if found is None else native_following(int(found.key), found.bit, Following)
-        if found is None or native is None:
-            _ARMED.append(None)
-        else:
-            found.arm(lambda operator, args, kwargs: _read(found, operator, args, kwargs))
-            _ARMED.append((found, native))
+        with _ARMING:
+            if not _ARMED:
+                _ARMED.append(_arm())
     return _ARMED[0]
+
+
+def _arm() -> tuple[Trap, NativeFollowing] | None:
+    found = trap()
+    native = None if found is None else native_following(int(found.key), found.bit, Following)
+    if found is None or native is None:
+        return None
+    found.arm(lambda operator, args, kwargs: _read(found, operator, args, kwargs))
+    return found, native
 
 
 def _read(found: Trap, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
