@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
-from ingot.runtime.native.following.boundaries import MOST_VALUES, BoundaryEmitter, has_one_reference, is_held_once
+from ingot.runtime.native.following.boundaries import MOST_VALUES, BoundaryEmitter
 from ingot.runtime.native.following.intercepting import RAISED, InterceptingEmitter, ModeStack, call_of_builtins
 from ingot.runtime.native.following.layouts import (
     COUNT_WORD,
@@ -23,6 +23,7 @@ from ingot.runtime.native.following.layouts import (
     FollowingLayout,
 )
 from ingot.runtime.native.following.matching import FOUND_WORDS, Found, StepMatchingEmitter
+from ingot.runtime.native.following.objects import emit_are_written, has_one_reference, is_held_once
 from ingot.runtime.native.following.words import (
     MOST_OUTSIDE,
     ROLE_PLACES,
@@ -76,7 +77,7 @@ class AnsweringEmitter:
         """Write `handle`, and what Python calls where pending steps begin and end."""
         fits = StepMatchingEmitter(self._library, self._places, self._launcher, self._settings).emit()
         settings = self._state_of_torch(emit_settings(self._library, self._modes, self._settings))
-        are_written = self._are_written(self._is_unwritten())
+        are_written = emit_are_written(self._library, self._places, self._bit)
         note_found = self._note_found()
         take = self._take_step(self._make_shells(note_found), self._view(), note_found)
         operate = self._operate(settings, fits, take)
@@ -223,84 +224,6 @@ class AnsweringEmitter:
             )
             routine.give_back(RAISED)
         routine.give_back(result)
-        return routine
-
-    # --- whether tensors are written ----------------------------------------------------------------------------------
-
-    def _is_unwritten(self) -> Routine:
-        """is_unwritten(object): 0 if it is no tensor that is pending; also 1 for what may hold some unseen."""
-        routine = self._library.routine("is_unwritten", 1)
-        (object_,) = routine.parameters
-        type_ = routine.load(object_, layout.TYPE_WORD)
-        is_tensor = routine.either(
-            routine.compare(type_, "==", id(torch.Tensor)), routine.compare(type_, "==", id(torch.nn.Parameter))
-        )
-        with routine.when(is_tensor):
-            tensor = routine.load(object_, self._places.tensors.implementation_word)
-            keys = routine.load(tensor, self._places.tensors.keys_word)
-            marked = routine.common_bits(keys, self._bit)
-            routine.give_back(routine.choose(routine.compare(marked, "!=", 0), 1, 0))
-        known = [id(kind) for kind in (int, float, bool, str, type(None), type(Ellipsis), torch.dtype, torch.device)]
-        is_known = routine.compare(type_, "==", known[0])
-        for kind in known[1:]:
-            is_known = routine.either(is_known, routine.compare(type_, "==", kind))
-        routine.give_back(routine.choose(is_known, 0, 1))
-        return routine
-
-    def _are_written(self, is_unwritten: Routine) -> Routine:
-        """are_written(arguments, keywords): whether no tensor among them is pending."""
-        within = self._parts_are_written(is_unwritten)
-        routine = self._library.routine("are_written", 2)
-        arguments, keywords = routine.parameters
-        with routine.loop(routine.load(arguments, layout.LENGTH_WORD)) as index:
-            item = routine.load(arguments, routine.add(index, layout.ITEMS_WORD))
-            is_free = routine.call(within, item)
-            with routine.when(routine.compare(is_free, "==", 0)):
-                routine.give_back(0)
-        with routine.when(routine.compare(keywords, "!=", 0)):
-            position, pair = routine.stack(1), routine.stack(2)
-            routine.store(0, position)
-            size = routine.call(python_function("PyDict_Size"), keywords)
-            with routine.loop(size):
-                following = python_function("PyDict_Next", 32)
-                routine.call(following, keywords, position, pair, routine.add(pair, 8))
-                is_free = routine.call(within, routine.load(pair, 1))
-                with routine.when(routine.compare(is_free, "==", 0)):
-                    routine.give_back(0)
-        routine.give_back(1)
-        return routine
-
-    def _parts_are_written(self, is_unwritten: Routine) -> Routine:
-        """parts_are_written(object): the same for one argument; lists, tuples and slices are looked into once."""
-        routine = self._library.routine("parts_are_written", 1)
-        (object_,) = routine.parameters
-        type_ = routine.load(object_, layout.TYPE_WORD)
-        is_list = routine.compare(type_, "==", id(list))
-        is_tuple = routine.either(routine.compare(type_, "==", id(tuple)), routine.compare(type_, "==", id(torch.Size)))
-        with routine.when(routine.either(is_list, is_tuple)):
-            inline = routine.add(object_, layout.ITEMS_WORD * 8)
-            items = routine.choose(is_list, routine.load(inline), inline)
-            with routine.loop(routine.load(object_, layout.LENGTH_WORD)) as index:
-                part = routine.load(items, index)
-                is_slice = routine.compare(routine.load(part, layout.TYPE_WORD), "==", id(slice))
-                with routine.when(is_slice):
-                    is_free = routine.call(routine, part)
-                    with routine.when(routine.compare(is_free, "==", 0)):
-                        routine.give_back(0)
-                with routine.when(routine.opposite(is_slice)):
-                    is_pending = routine.call(is_unwritten, part)
-                    with routine.when(routine.compare(is_pending, "!=", 0)):
-                        routine.give_back(0)
-            routine.give_back(1)
-        with routine.when(routine.compare(type_, "==", id(slice))):
-            with routine.loop(3) as index:
-                part = routine.load(object_, routine.add(index, 2))
-                is_pending = routine.call(is_unwritten, part)
-                with routine.when(routine.compare(is_pending, "!=", 0)):
-                    routine.give_back(0)
-            routine.give_back(1)
-        is_pending = routine.call(is_unwritten, object_)
-        routine.give_back(routine.choose(routine.compare(is_pending, "==", 0), 1, 0))
         return routine
 
     # --- steps --------------------------------------------------------------------------------------------------------

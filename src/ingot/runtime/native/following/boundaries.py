@@ -18,9 +18,10 @@ import torch
 
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
-from ingot.runtime.native.following.layouts import COUNT_WORD, LOWER_HALF, VERSION_WORD, FollowingLayout
+from ingot.runtime.native.following.layouts import VERSION_WORD, FollowingLayout
+from ingot.runtime.native.following.objects import is_held_once, is_tensor
 from ingot.runtime.native.following.words import State
-from ingot.runtime.native.routines import Condition, Library, Routine, Value
+from ingot.runtime.native.routines import Library, Routine, Value
 
 _DETACH = torch.Tensor.detach
 MOST_VALUES = 4096
@@ -131,11 +132,8 @@ class BoundaryEmitter:
         """alias_of(object): the object, or another tensor over a marked one's memory; 0 with Python's error set."""
         routine = self._library.routine("alias_of", 1)
         (object_,) = routine.parameters
-        kind, word = routine.load(object_, layout.TYPE_WORD), self._places.tensors.keys_word
-        is_tensor = routine.either(
-            routine.compare(kind, "==", id(torch.Tensor)), routine.compare(kind, "==", id(torch.nn.Parameter))
-        )
-        with routine.when(is_tensor):
+        word = self._places.tensors.keys_word
+        with routine.when(is_tensor(routine, object_)):
             tensor = routine.load(object_, self._places.tensors.implementation_word)
             is_marked = routine.compare(routine.common_bits(routine.load(tensor, word), self._bit), "!=", 0)
             with routine.when(is_marked):
@@ -195,11 +193,7 @@ class BoundaryEmitter:
         """elements_of(object): the elements of a tensor, 0 for anything else; others may notice being asked."""
         routine = self._library.routine("elements_of", 1)
         (object_,) = routine.parameters
-        kind = routine.load(object_, layout.TYPE_WORD)
-        is_tensor = routine.either(
-            routine.compare(kind, "==", id(torch.Tensor)), routine.compare(kind, "==", id(torch.nn.Parameter))
-        )
-        with routine.when(is_tensor):
+        with routine.when(is_tensor(routine, object_)):
             tensor = routine.load(object_, self._places.tensors.implementation_word)
             routine.give_back(routine.load(tensor, self._places.elements_word))
         routine.give_back(0)
@@ -227,15 +221,3 @@ class BoundaryEmitter:
     def _nothing(self, routine: Routine) -> int:
         routine.call(python_function("Py_IncRef"), id(None))
         return id(None)
-
-
-def has_one_reference(routine: Routine, counted: Value) -> Condition:
-    """Whether one of torch's objects is held once."""
-    references = routine.common_bits(routine.load(counted, COUNT_WORD), LOWER_HALF)
-    return routine.compare(references, "==", 1)
-
-
-def is_held_once(routine: Routine, object_: Value, tensor: Value) -> Condition:
-    """Whether a tensor is held by one Python reference, and by no other C++ object."""
-    references = routine.common_bits(routine.load(object_, 0), LOWER_HALF)
-    return routine.both(routine.compare(references, "==", 1), has_one_reference(routine, tensor))

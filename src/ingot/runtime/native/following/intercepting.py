@@ -25,8 +25,9 @@ from torch.overrides import TorchFunctionMode
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function, torch_function
 from ingot.runtime.native.following.layouts import FollowingLayout
+from ingot.runtime.native.following.objects import is_tensor
 from ingot.runtime.native.following.words import Role, RoleEntry, State, Words
-from ingot.runtime.native.routines import Condition, Foreign, Library, Routine, Value
+from ingot.runtime.native.routines import Foreign, Library, Routine
 
 RAISED = 1
 """What stands for an exception where 0 means that native code has no answer."""
@@ -175,7 +176,7 @@ class InterceptingEmitter:
         original = routine.load(slot, Slot.ORIGINAL)
         with routine.when(routine.compare(routine.call(followed), "==", 0)):
             routine.give_back(routine.call(original, self_, closure))
-        with routine.when(routine.opposite(self._is_tensor(routine, self_))):
+        with routine.when(routine.opposite(is_tensor(routine, self_))):
             routine.give_back(routine.call(original, self_, closure))
         routine.call(self._stack.set_state, _ALL_OFF)
         result = routine.call(original, self_, closure)
@@ -397,9 +398,3 @@ class InterceptingEmitter:
         routine.call(python_function("Py_DecRef"), answer)
         routine.give_back(routine.choose(routine.compare(answer, "==", id(True)), 1, 0))
         return routine
-
-    def _is_tensor(self, routine: Routine, object_: Value) -> Condition:
-        kind = routine.load(object_, layout.TYPE_WORD)
-        return routine.either(
-            routine.compare(kind, "==", id(torch.Tensor)), routine.compare(kind, "==", id(torch.nn.Parameter))
-        )
