@@ -13,6 +13,7 @@ import torch
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.follow import interrupts, visibility
 from ingot.frontend.jit.follow.following import Following, State, take_off
+from ingot.frontend.jit.follow.native_steps import NativeTree
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
 from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
@@ -20,7 +21,7 @@ from ingot.frontend.jit.follow.trap import Trap, trap
 from ingot.frontend.jit.follow.verdict import Verdict
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
-from ingot.runtime.native.following.table import NativeFollowing, NativeNode, NativeStep, native_following
+from ingot.runtime.native.following.table import NativeFollowing, native_following
 
 MOST_NATIVE_STEPS = 20_000
 """Steps that native code may know of one function; with more, it begins anew."""
@@ -49,10 +50,9 @@ class Follower:
         self._compiler = compiler
         self._name = name
         self._roots: dict[State | None, Node] = {}
-        self._starts: dict[tuple[State | None, int], tuple[Node, int]] = {}
+        self._starts: dict[tuple[State | None, int], tuple[Node, int, NativeTree]] = {}
         """Where calls begin, by torch's state and settings."""
-        self._nodes: dict[int, tuple[NativeNode, Node]] = {}
-        """Nodes by the address that native code knows them by."""
+        self._tree = NativeTree()
         self._idle: list[Following] = []
         """Calls that are over, for those to come."""
         self._lock = new_lock()
@@ -117,37 +117,22 @@ class Follower:
 
     # --- traces -------------------------------------------------------------------------------------------------------
 
-    def start(self, state: State | None, settings: int) -> tuple[Node, int]:
-        """The beginning of all traces in a state of torch, and where native code begins, 0 if it takes no steps."""
+    def start(self, state: State | None, settings: int) -> tuple[Node, int, NativeTree]:
+        """The beginning of all traces in a state of torch, where native code begins, 0 if it takes no steps, and the
+        steps that it knows."""
+        if len(self._tree) > MOST_NATIVE_STEPS:
+            self._forget_native_steps()
         found = self._starts.get((state, settings))
         if found is None:
             root = self._roots.setdefault(state, Node(None, None))
-            found = root, 0 if state is None else self._native_root(root).address
+            found = root, 0 if state is None else self._tree.add_root(root), self._tree
             self._starts[state, settings] = found
         return found
 
-    def _native_root(self, root: Node) -> NativeNode:
-        if len(self._nodes) > MOST_NATIVE_STEPS:
-            self._forget_native_steps()
-        made = NativeNode()
-        self._nodes[made.address] = made, root
-        return made
-
-    def node_at(self, address: int) -> Node:
-        """The node that native code has reached."""
-        return self._nodes[address][1]
-
-    def add_step(self, address: int, step: NativeStep, child: Node) -> int:
-        """Let native code take a step from a node; the address of the node that it leads to."""
-        self._nodes[address][0].add(step)
-        self._nodes[step.target.address] = step.target, child
-        return step.target.address
-
     def _forget_native_steps(self) -> None:
-        for node, _ in self._nodes.values():
-            node.clear()
+        """Begin anew; calls that are on their way keep the steps that they began with."""
+        self._tree = NativeTree()
         self._starts.clear()
-        self._nodes.clear()
 
     def segment(self, node: Node, needed: bytes) -> Segment | None:
         """What runs everything pending at a node, given which tensors are needed; None if there is nothing to run."""

@@ -28,7 +28,7 @@ from ingot.frontend.jit.arguments.tensors import refused_tensor
 from ingot.frontend.jit.follow import metadata_rules
 from ingot.frontend.jit.follow.functions import Role, is_quiet, may_write, role_of
 from ingot.frontend.jit.follow.live_functions import live
-from ingot.frontend.jit.follow.native_steps import give_role, native_step
+from ingot.frontend.jit.follow.native_steps import answer_as_step, answer_at_once, give_role, native_step
 from ingot.frontend.jit.follow.observing import observe
 from ingot.frontend.jit.follow.outside import Outside, is_anything_around
 from ingot.frontend.jit.follow.pending import Pending
@@ -85,7 +85,7 @@ class Following(NativeMode):
         that holds one waits for another."""
         self._state: State | None = None
         self._settings = -1
-        self._call = CallState(native.roles, self, partial(_is_quiet, native))
+        self._call = CallState(native.roles, self, partial(_is_quiet, native), self.flush)
         self.thread = 0
         """Which thread the call is followed on."""
         self.is_orphan = False
@@ -110,7 +110,7 @@ class Following(NativeMode):
     def _restart(self) -> None:
         """Nothing is pending."""
         self._call.node = 0  # native code touches no lists until they are the new ones
-        root, place = self._follower.start(self._state, self._settings)
+        root, place, self._tree = self._follower.start(self._state, self._settings)
         self._pending = pending = Pending(root)
         self._call.begin(place, pending.values, pending.numbers, self._settings)
 
@@ -189,11 +189,13 @@ class Following(NativeMode):
                 return self._begin_lesson(child, metadata, known)
             child.outcomes[metadata] = child.known = outcome
         if outcome.wait is Wait.SAME:
-            self._show(child, outcome, function, known, None)
+            self._show(child, answer_as_step(child, outcome), function, known, None)
             pending.forget_after(known)
             return args[0]
         result = self._take_step(child, outcome, function, args, kwargs, known)
         if result is None:
+            answer = answer_at_once(child, outcome, len(pending.values) - known)
+            self._show(child, answer, function, known, None)
             pending.forget_after(known)
             return self._run_now(function, args, kwargs, outcome.wait)
         pending.numbers += numbers
@@ -203,7 +205,7 @@ class Following(NativeMode):
     def _catch_up(self) -> Pending:
         """What is pending, as far as native code has brought it."""
         pending, place = self._pending, self._call.node
-        pending.catch_up(self._follower.node_at(place) if place else pending.node)
+        pending.catch_up(self._tree.node_at(place) if place else pending.node)
         return pending
 
     def _take_step(
@@ -236,17 +238,16 @@ class Following(NativeMode):
         for tensor in made:
             pending.add(tensor)
         pending.node = child
-        self._show(child, outcome, function, known, container)
+        self._show(child, answer_as_step(child, outcome), function, known, container)
         return result
 
-    def _show(self, child: Node, outcome: Outcome, function: Any, known: int, container: Any) -> None:
-        """Let native code take the step that has just been taken, from now on."""
+    def _show(self, child: Node, answer: Any, function: Any, known: int, container: Any) -> None:
+        """Let native code do what has just been done, from now on: take a step, or run the call."""
         place = self._call.node
-        step = native_step(function, child, outcome, known, self._pending.values, container) if place else None
-        if outcome.wait is not Wait.SAME:
-            self._call.node = 0 if step is None else self._follower.add_step(place, step, child)
-        elif step is not None:
-            self._follower.add_step(place, step, child)
+        step = native_step(function, child, answer, known, self._pending.values, container) if place else None
+        target = 0 if step is None else self._tree.add_step(place, step, child)
+        if self._pending.node is child:
+            self._call.node = target
 
     def _begin_lesson(self, child: Node, metadata: Any, known: int) -> _Lesson:
         """Nothing is pending; the call that led to a node is to be observed."""
@@ -328,7 +329,7 @@ class Following(NativeMode):
             if not is_owners:
                 self._call.hold()  # the call goes on meanwhile; from here on it has to wait for the lock
             pending, place = self._pending, self._call.node
-            node = self._follower.node_at(place) if place else pending.node
+            node = self._tree.node_at(place) if place else pending.node
             if not pending.values:
                 if not is_owners:
                     self._call.release(self._settings)

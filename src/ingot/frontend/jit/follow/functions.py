@@ -132,7 +132,17 @@ _NEVER_WAITS = frozenset(
         *("embedding", "item", "tolist", "__bool__", "__float__", "__int__", "__index__", "nonzero", "multinomial"),
         *("topk", "sort", "argsort", "gather", "index_select", "masked_select", "unique", "isin", "equal", "allclose"),
         *("arange", "zeros", "ones", "full", "empty", "linspace", "eye", "tensor", "as_tensor", "rand", "randn"),
-        *("randint", "randperm", "bernoulli", "rand_like", "randn_like", "empty_like", "new_empty", "new_tensor"),
+        *(
+            "_set_grad_enabled",
+            "randint",
+            "randperm",
+            "bernoulli",
+            "rand_like",
+            "randn_like",
+            "empty_like",
+            "new_empty",
+            "new_tensor",
+        ),
     )
 )
 """Functions whose results are needed at once, or that no value makes pending."""
@@ -179,6 +189,11 @@ def is_always_view(function: Any, args: tuple[Any, ...]) -> bool:
     if name in _VIEWS_OF_ROWS:
         return isinstance(args[0], torch.Tensor) and args[0].is_contiguous()
     return name == "__getitem__" and _is_basic(args[1])
+
+
+def views_by_layout(function: Any) -> bool:
+    """Whether sizes and strides decide if a function gives other names to the memory of its first argument."""
+    return name_of(function) in _VIEWS_OF_ROWS
 
 
 def _is_basic(index: Any) -> bool:

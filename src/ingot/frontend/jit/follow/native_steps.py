@@ -24,7 +24,7 @@ from ingot.frontend.jit.follow.functions import (
 from ingot.frontend.jit.follow.live_functions import live
 from ingot.frontend.jit.follow.steps import Constant, Group, Metadata, Node, OpenNumber, Outcome, Reference, Wait
 from ingot.runtime.native.following import words
-from ingot.runtime.native.following.table import Entries, NativeFollowing, NativeStep
+from ingot.runtime.native.following.table import Entries, NativeFollowing, NativeNode, NativeStep
 from ingot.runtime.native.prototypes import DTYPES, Prototype, prototype, row_major_strides
 
 
@@ -44,6 +44,33 @@ def give_role(native: NativeFollowing, function: Any) -> None:
         name = name_of(function)
         kind = words.Role.VIEW if views_memory(name) else words.Role.OPERATION
         native.give_role(key_of(function), words.Role.NOW if never_waits(name) else kind)
+
+
+class NativeTree:
+    """The steps that native code knows of one function, and the nodes that they lead to."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, tuple[NativeNode, Node]] = {}
+        """By the address that native code knows them by."""
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def add_root(self, root: Node) -> int:
+        """The address of a node that nothing leads to."""
+        made = NativeNode()
+        self._nodes[made.address] = made, root
+        return made.address
+
+    def node_at(self, address: int) -> Node:
+        """The node that native code has reached."""
+        return self._nodes[address][1]
+
+    def add_step(self, address: int, step: NativeStep, child: Node) -> int:
+        """Let native code take a step from a node; the address of the node that it leads to."""
+        self._nodes[address][0].add(step)
+        self._nodes[step.target.address] = step.target, child
+        return step.target.address
 
 
 class _NotNative(Exception):
@@ -96,9 +123,14 @@ class _Writer:
 
 
 def native_step(
-    function: Any, child: Node, outcome: Outcome, known: int, values: Sequence[torch.Tensor | None], container: Any
+    function: Any,
+    child: Node,
+    answer: tuple[words.Kind, Any],
+    known: int,
+    values: Sequence[torch.Tensor | None],
+    container: Any,
 ) -> NativeStep | None:
-    """A native step for calls like one that has just led to a node; `container` holds its results."""
+    """A native step for calls like the one that leads to a node; `container` holds its results."""
     skeleton: Any = child.skeleton
     parts, names = skeleton[1:], ()
     largest = largest_free_number(function)
@@ -109,18 +141,29 @@ def native_step(
         writer = _Writer(known, values, largest)
         for part in parts:
             writer.part(part)
-        kind, results = _answer(child, outcome)
     except _NotNative:
         return None
     holder = {None: words.Container.NONE, tuple: words.Container.TUPLE, list: words.Container.LIST}.get(container)
     if holder is None:
         return None
     count = len(parts) - len(names)
-    return NativeStep(key_of(function), count, names, writer.entries.words, kind, results, holder, writer.entries)
+    return NativeStep(key_of(function), count, names, writer.entries.words, *answer, holder, writer.entries)
 
 
-def _answer(child: Node, outcome: Outcome) -> tuple[words.Kind, Any]:
-    """How native code answers, and with what."""
+def answer_at_once(child: Node, outcome: Outcome, outside: int) -> tuple[words.Kind, Any]:
+    """How native code answers a call that ran at once; it has brought so many tensors from outside."""
+    assert child.parent is not None
+    if outcome.wait is not Wait.IN_PLACE:
+        return (words.Kind.ALONE if outcome.wait is Wait.ALONE else words.Kind.NOW), 0
+    first, bases = child.operands[0], child.parent.bases
+    if first in child.parent.unwritten or (first < len(bases) and bases[first] >= 0):
+        return words.Kind.ALONE, 0
+    child.arrive(outside, 0, outcome.wait, False)  # another time nothing else may see its memory, and it can wait
+    return words.Kind.FIRST_WRITE, 0
+
+
+def answer_as_step(child: Node, outcome: Outcome) -> tuple[words.Kind, Any]:
+    """How native code answers a call that was a step, and with what."""
     if outcome.wait is Wait.VIEW:
         return words.Kind.VIEW, len(child.results)
     if outcome.wait is Wait.SAME:
@@ -129,8 +172,6 @@ def _answer(child: Node, outcome: Outcome) -> tuple[words.Kind, Any]:
         assert child.parent is not None
         is_first = child.operands[0] not in child.parent.unwritten
         return words.Kind.FIRST_WRITE if is_first else words.Kind.IN_PLACE, 0
-    if outcome.wait is not Wait.LATER:
-        raise _NotNative
     prototypes = [_prototype(metadata) for metadata in outcome.results]
     if all(one is not None for one in prototypes):
         return words.Kind.LATER, prototypes

@@ -14,7 +14,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ingot.frontend.jit.arguments.tensors import refused_tensor
-from ingot.frontend.jit.follow.functions import base_name, can_wait, gives_operand, is_always_view, is_view, name_of
+from ingot.frontend.jit.follow.functions import (
+    base_name,
+    can_wait,
+    gives_operand,
+    is_always_view,
+    is_view,
+    name_of,
+    views_by_layout,
+)
 from ingot.frontend.jit.follow.steps import Outcome, Wait, metadata_of
 from ingot.frontend.jit.trace.recorder import as_outside_of_modes, cannot_be_watched
 from ingot.frontend.jit.trace.trace import all_of, written_arguments
@@ -99,7 +107,8 @@ def _outcome(function: Any, args: tuple[Any, ...], result: Any, operands: Sequen
     if results is None:
         return NOW if _is_of_values(result) else ALONE
     if all(is_view(target) for target, _, _, _ in seen):
-        return Outcome(Wait.VIEW, (), container) if is_always_view(function, args) else NOW
+        is_certain = is_always_view(function, args) or views_by_layout(function)
+        return Outcome(Wait.VIEW, (), container) if is_certain else NOW
     is_fresh = all(tensor.untyped_storage()._cdata not in outer for tensor in results)
     if not is_fresh or not _all_wait(seen) or not all(map(_is_whole, results)):
         return NOW

@@ -14,7 +14,8 @@ from torch.autograd import forward_ad
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.following.boundaries import MOST_VALUES, BoundaryEmitter
-from ingot.runtime.native.following.intercepting import RAISED, InterceptingEmitter, ModeStack, call_of_builtins
+from ingot.runtime.native.following.deciding import DecidingEmitter, emit_is_plain
+from ingot.runtime.native.following.intercepting import InterceptingEmitter, ModeStack, call_of_builtins
 from ingot.runtime.native.following.layouts import (
     COUNT_WORD,
     GETTER_ATTRIBUTE_WORD,
@@ -23,11 +24,10 @@ from ingot.runtime.native.following.layouts import (
     FollowingLayout,
 )
 from ingot.runtime.native.following.matching import FOUND_WORDS, Found, StepMatchingEmitter
-from ingot.runtime.native.following.objects import emit_are_written, has_one_reference, is_held_once
+from ingot.runtime.native.following.objects import WRITTEN, emit_are_written, has_one_reference, is_held_once
 from ingot.runtime.native.following.words import (
     MOST_OUTSIDE,
-    ROLE_PLACES,
-    ROLE_PROBES,
+    Answer,
     Container,
     Kind,
     Node,
@@ -79,12 +79,13 @@ class AnsweringEmitter:
         settings = self._state_of_torch(emit_settings(self._library, self._modes, self._settings))
         are_written = emit_are_written(self._library, self._places, self._bit)
         note_found = self._note_found()
-        take = self._take_step(self._make_shells(note_found), self._view(), note_found)
+        take = self._take_step(self._make_shells(note_found), self._view(), note_found, are_written)
         operate = self._operate(settings, fits, take)
-        role_of = self._role_of()
-        self._handle(self._answer(role_of, are_written, operate, self._call_stand_in()))
+        deciding, is_plain = DecidingEmitter(self._library), emit_is_plain(self._library)
+        role_of, decide = deciding.role_of(), deciding.decide(are_written, operate, is_plain)
+        self._handle(self._answer(role_of, decide, self._call_stand_in()))
         intercepting = InterceptingEmitter(self._library, self._places, self._stack)
-        intercepting.emit(are_written, operate, role_of, call_of_builtins())
+        intercepting.emit(decide, role_of, is_plain, call_of_builtins())
         BoundaryEmitter(self._library, self._places, self._bit).emit(settings)
 
     def _state_of_torch(self, settings: Routine) -> Routine:
@@ -124,7 +125,7 @@ class AnsweringEmitter:
             are_plain = routine.compare(routine.call(are_plain_classes, routine.load(arguments, 1)), "!=", 0)
             with routine.when(routine.both(is_tuple, are_plain)):
                 result = routine.call(answer, state, routine.load(arguments, 0), passed, routine.load(given))
-                with routine.when(routine.compare(result, "==", RAISED)):
+                with routine.when(routine.compare(result, "==", Answer.RAISED)):
                     routine.give_back(0)
                 with routine.when(routine.compare(result, "!=", 0)):
                     routine.give_back(result)
@@ -145,7 +146,7 @@ class AnsweringEmitter:
         routine.give_back(1)
         return routine
 
-    def _answer(self, role_of: Routine, are_written: Routine, operate: Routine, call_stand_in: Routine) -> Routine:
+    def _answer(self, role_of: Routine, decide: Routine, call_stand_in: Routine) -> Routine:
         """answer(state, function, arguments, keywords): the result; 0 where Python has to look at the call."""
         routine = self._library.routine("answer", 4)
         state, function, arguments, keywords = routine.parameters
@@ -162,14 +163,17 @@ class AnsweringEmitter:
             with routine.when(routine.compare(code, "!=", routine.load(entry, RoleEntry.CODE))):
                 routine.give_back(0)
             routine.give_back(routine.call(call_stand_in, state, stand_in, arguments, keywords))
-        is_either = routine.either(routine.compare(role, "==", Role.NOW), routine.compare(role, "==", Role.VIEW))
-        with routine.when(is_either):
-            is_free = routine.call(are_written, arguments, keywords)
-            with routine.when(routine.compare(is_free, "!=", 0)):
-                routine.give_back(self._called(routine, function, arguments, keywords))
-        with routine.when(routine.compare(role, "==", Role.NOW)):
-            routine.give_back(0)
-        routine.give_back(routine.call(operate, state, function, key, arguments, keywords))
+        decided = routine.call(decide, state, role, function, key, arguments, keywords)
+        with routine.when(routine.compare(decided, "==", Answer.PLAIN)):
+            routine.give_back(self._called(routine, function, arguments, keywords))
+        with routine.when(routine.compare(decided, "==", Answer.PLAIN_AFTER_FLUSH)):
+            flush = routine.load(state, State.FLUSH)
+            nothing = routine.call(python_function("PyObject_CallOneArg"), flush, function)
+            with routine.when(routine.compare(nothing, "==", 0)):
+                routine.give_back(Answer.RAISED)
+            routine.call(python_function("Py_DecRef"), nothing)
+            routine.give_back(self._called(routine, function, arguments, keywords))
+        routine.give_back(decided)
         return routine
 
     def _key_of(self, routine: Routine, function: Value) -> Value:
@@ -183,23 +187,10 @@ class AnsweringEmitter:
                 routine.store(routine.load(function, GETTER_ATTRIBUTE_WORD), cell)
         return routine.load(cell)
 
-    def _role_of(self) -> Routine:
-        """role_of(table, key): the entry of a function; 0 if it has none."""
-        routine = self._library.routine("role_of", 2)
-        table, key = routine.parameters
-        first = routine.shift_right(key, 4)
-        with routine.loop(ROLE_PROBES) as probe:
-            place = routine.common_bits(routine.add(first, probe), ROLE_PLACES - 1)
-            entry = routine.add(table, routine.multiply(place, RoleEntry.words() * 8))
-            with routine.when(routine.compare(routine.load(entry, RoleEntry.KEY), "==", key)):
-                routine.give_back(entry)
-        routine.give_back(0)
-        return routine
-
     def _called(self, routine: Routine, function: Value, arguments: Value, keywords: Value) -> Value:
         """The result of a Python call, or the word for an exception."""
         result = routine.call(python_function("PyObject_Call"), function, arguments, keywords)
-        return routine.choose(routine.compare(result, "==", 0), RAISED, result)
+        return routine.choose(routine.compare(result, "==", 0), Answer.RAISED, result)
 
     def _call_stand_in(self) -> Routine:
         """call_stand_in(state, function, arguments, keywords): calls it with the mode on."""
@@ -208,7 +199,7 @@ class AnsweringEmitter:
         call = python_function("PyObject_CallOneArg")
         nothing = routine.call(call, id(torch._C._push_on_torch_function_stack), routine.load(state, State.MODE))
         with routine.when(routine.compare(nothing, "==", 0)):
-            routine.give_back(RAISED)
+            routine.give_back(Answer.RAISED)
         routine.call(python_function("Py_DecRef"), nothing)
         result = routine.call(python_function("PyObject_Call"), function, arguments, keywords)
         kept = routine.stack(3)
@@ -222,14 +213,15 @@ class AnsweringEmitter:
             routine.call(
                 python_function("PyErr_Restore"), routine.load(kept), routine.load(kept, 1), routine.load(kept, 2)
             )
-            routine.give_back(RAISED)
+            routine.give_back(Answer.RAISED)
         routine.give_back(result)
         return routine
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _operate(self, settings: Routine, fits: Routine, take: Routine) -> Routine:
-        """operate(state, function, key, arguments, keywords): the result of the step that a call is; 0 if none."""
+        """operate(state, function, key, arguments, keywords): the result of the step that a call is, or a word of
+        `Answer`."""
         routine = self._library.routine("operate", 5)
         state, function, key, arguments, keywords = routine.parameters
         node = routine.load(state, State.NODE)
@@ -254,7 +246,7 @@ class AnsweringEmitter:
             routine.store(routine.load(step, Step.NEXT), cell)
         return routine
 
-    def _take_step(self, make_shells: Routine, view: Routine, note_found: Routine) -> Routine:
+    def _take_step(self, make_shells: Routine, view: Routine, note_found: Routine, are_written: Routine) -> Routine:
         """take_step(state, step, function, arguments, keywords, found)."""
         routine = self._library.routine("take_step", 6)
         state, step, function, arguments, keywords, found = routine.parameters
@@ -263,6 +255,11 @@ class AnsweringEmitter:
             routine.give_back(routine.call(make_shells, state, step, found))
         with routine.when(routine.compare(kind, "==", Kind.VIEW)):
             routine.give_back(routine.call(view, state, step, function, arguments, keywords))
+        with routine.when(routine.compare(kind, "==", Kind.ALONE)):
+            routine.give_back(Answer.PLAIN_AFTER_FLUSH)
+        with routine.when(routine.compare(kind, "==", Kind.NOW)):
+            is_free = routine.compare(routine.call(are_written, arguments, keywords), "==", WRITTEN)
+            routine.give_back(routine.choose(is_free, Answer.PLAIN, Answer.PLAIN_AFTER_FLUSH))
         first = routine.load(arguments, layout.ITEMS_WORD)
         tensor = routine.load(first, self._places.tensors.implementation_word)
         with routine.when(routine.compare(kind, "==", Kind.SAME)):
@@ -273,11 +270,11 @@ class AnsweringEmitter:
             word, byte = divmod(self._places.storages.flag_byte, 8)
             flag = routine.common_bits(routine.load(storage, word), 1 << 8 * byte)
             with routine.when(routine.compare(flag, "==", 0)):
-                routine.give_back(0)
+                routine.give_back(Answer.PLAIN_AFTER_FLUSH)
             is_alone = self._is_private(routine, storage)
             is_own = has_one_reference(routine, tensor)
             with routine.when(routine.opposite(routine.both(is_alone, is_own))):
-                routine.give_back(0)
+                routine.give_back(Answer.PLAIN_AFTER_FLUSH)
             self._set_bit(routine, tensor)
         routine.call(note_found, state, found)
         routine.store(routine.load(step, Step.TARGET), state, State.NODE)
@@ -330,7 +327,7 @@ class AnsweringEmitter:
         with routine.loop(count) as index:
             shell = routine.call(make_shell, state, step, routine.load(prototypes, index))
             with routine.when(routine.compare(shell, "==", 0)):
-                routine.give_back(RAISED)
+                routine.give_back(Answer.RAISED)
             routine.store(shell, made, index)
         with routine.when(routine.compare(routine.load(state, State.FLUSHES), "!=", before)):
             with routine.loop(count) as index:
@@ -356,7 +353,7 @@ class AnsweringEmitter:
             with routine.when(routine.compare(container, "==", kind)):
                 result = routine.call(python_function(create), count)
                 with routine.when(routine.compare(result, "==", 0)):
-                    routine.give_back(RAISED)
+                    routine.give_back(Answer.RAISED)
                 with routine.loop(count) as index:
                     routine.call(python_function(put, 32), result, index, routine.load(made, index))
                 routine.give_back(result)
@@ -404,7 +401,7 @@ class AnsweringEmitter:
         result = routine.call(python_function("PyObject_Call"), function, arguments, keywords)
         routine.call(self._places.set_excluded, self._key, 0)
         with routine.when(routine.compare(result, "==", 0)):
-            routine.give_back(RAISED)
+            routine.give_back(Answer.RAISED)
         is_other = routine.compare(routine.load(state, State.FLUSHES), "!=", before)
         items, count = routine.stack(1), routine.load(step, Step.RESULTS)
         container = routine.load(step, Step.CONTAINER)

@@ -26,13 +26,9 @@ from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function, torch_function
 from ingot.runtime.native.following.layouts import FollowingLayout
 from ingot.runtime.native.following.objects import is_tensor
-from ingot.runtime.native.following.words import Role, RoleEntry, State, Words
+from ingot.runtime.native.following.words import Answer, Role, RoleEntry, State, Words
 from ingot.runtime.native.routines import Foreign, Library, Routine
 
-RAISED = 1
-"""What stands for an exception where 0 means that native code has no answer."""
-_PLAIN = 2
-"""What stands for a call that PyTorch makes as if no mode were there."""
 CALL_WORD, QUICK_CALL_WORD = 16, 7
 """Where a class has the address that its objects are called through, and the distance in bytes at which each object has
 the address of a quicker way."""
@@ -116,7 +112,7 @@ class InterceptingEmitter:
         self._originals = library.memory("questions", 3)
         self._slots = library.memory("slots", SLOTS * Slot.words())
 
-    def emit(self, are_written: Routine, operate: Routine, role_of: Routine, call_original: Foreign) -> None:
+    def emit(self, decide: Routine, role_of: Routine, is_plain: Routine, call_original: Foreign) -> None:
         """Write all routines, and `mode_class`, `questions` and `slots`, which tell where Python writes."""
         for name, address in (
             ("mode_class_address", self._mode_class),
@@ -124,10 +120,9 @@ class InterceptingEmitter:
             ("slots_address", self._slots),
         ):
             self._library.routine(name, 0).give_back(address)
-        followed, is_plain = self._followed(), self._is_plain()
-        answer = self._answer(is_plain, are_written, operate)
-        self._functions(self._intercept(followed, answer), self._read(followed))
-        self._call_builtin(followed, answer, role_of, call_original)
+        followed, flush = self._followed(), self._flush()
+        self._functions(self._intercept(followed, decide, flush), self._read(followed))
+        self._call_builtin(followed, decide, flush, role_of, call_original)
         self._questions(followed, self._is_quiet(role_of), is_plain)
 
     def _followed(self) -> Routine:
@@ -147,6 +142,33 @@ class InterceptingEmitter:
         owner = routine.load(mode, self._places.owner_word)
         capsule = routine.load(owner, layout.ITEMS_WORD)
         routine.give_back(routine.call(python_function("PyCapsule_GetPointer"), capsule, 0))
+        return routine
+
+    def _flush(self) -> Routine:
+        """flush(state, function): runs everything pending, as outside of the mode; RAISED or PLAIN. Modes are switched
+        off when it is called, and afterwards; in between ours alone is gone."""
+        routine = self._library.routine("flush", 2)
+        state, function = routine.parameters
+        routine.call(self._stack.set_state, _ON)
+        mode = routine.call(python_function("PyObject_CallNoArgs"), id(torch._C._pop_torch_function_stack))
+        with routine.when(routine.compare(mode, "==", 0)):
+            routine.call(self._stack.set_state, _ALL_OFF)
+            routine.give_back(Answer.RAISED)
+        result = routine.call(python_function("PyObject_CallOneArg"), routine.load(state, State.FLUSH), function)
+        kept, is_raised = routine.stack(3), routine.compare(result, "==", 0)
+        with routine.when(is_raised):  # pushing must not meet an exception
+            routine.call(python_function("PyErr_Fetch"), kept, routine.add(kept, 8), routine.add(kept, 16))
+        push = id(torch._C._push_on_torch_function_stack)
+        routine.call(python_function("PyObject_CallOneArg"), push, mode)  # gives None, which may be counted once more
+        routine.call(python_function("Py_DecRef"), mode)
+        routine.call(self._stack.set_state, _ALL_OFF)
+        with routine.when(is_raised):
+            routine.call(
+                python_function("PyErr_Restore"), routine.load(kept), routine.load(kept, 1), routine.load(kept, 2)
+            )
+            routine.give_back(Answer.RAISED)
+        routine.call(python_function("Py_DecRef"), result)
+        routine.give_back(Answer.PLAIN)
         return routine
 
     # --- functions ----------------------------------------------------------------------------------------------------
@@ -184,7 +206,7 @@ class InterceptingEmitter:
         routine.give_back(result)
         return routine
 
-    def _intercept(self, followed: Routine, answer: Routine) -> Routine:
+    def _intercept(self, followed: Routine, decide: Routine, flush: Routine) -> Routine:
         """intercept(self, arguments, keywords, slot): the result of a call."""
         whole = self._whole_arguments()
         routine = self._library.routine("intercept", 4)
@@ -198,8 +220,10 @@ class InterceptingEmitter:
         routine.call(self._stack.set_state, _ALL_OFF)
         cell = routine.stack(1)
         role, key = routine.load(slot, Slot.ROLE), routine.load(slot, Slot.KEY)
-        routine.store(routine.call(answer, state, role, key, passed, keywords), cell)
-        runs_plain = routine.compare(routine.load(cell), "==", _PLAIN)
+        routine.store(routine.call(decide, state, role, key, key, passed, keywords), cell)
+        with routine.when(routine.compare(routine.load(cell), "==", Answer.PLAIN_AFTER_FLUSH)):
+            routine.store(routine.call(flush, state, key), cell)
+        runs_plain = routine.compare(routine.load(cell), "==", Answer.PLAIN)
         with routine.when(runs_plain):
             routine.store(routine.call(original, self_, arguments, keywords), cell)
         routine.call(self._stack.set_state, _ON)
@@ -207,31 +231,11 @@ class InterceptingEmitter:
         with routine.when(runs_plain):
             routine.give_back(routine.load(cell))
         result = routine.load(cell)
-        with routine.when(routine.compare(result, "==", RAISED)):
+        with routine.when(routine.compare(result, "==", Answer.RAISED)):
             routine.give_back(0)
         with routine.when(routine.compare(result, "!=", 0)):
             routine.give_back(result)
         routine.give_back(routine.call(original, self_, arguments, keywords))  # torch tells the mode
-        return routine
-
-    def _answer(self, is_plain: Routine, are_written: Routine, operate: Routine) -> Routine:
-        """answer_early(state, role, function, arguments, keywords): the result, or one of the words for other ways."""
-        routine = self._library.routine("answer_early", 5)
-        state, role, key, arguments, keywords = routine.parameters
-        with routine.when(routine.compare(role, "==", Role.METADATA)):
-            with routine.loop(routine.load(arguments, layout.LENGTH_WORD)) as index:
-                one = routine.call(is_plain, routine.load(arguments, routine.add(index, layout.ITEMS_WORD)))
-                with routine.when(routine.compare(one, "==", 0)):
-                    routine.give_back(0)
-            routine.give_back(_PLAIN)
-        is_either = routine.either(routine.compare(role, "==", Role.NOW), routine.compare(role, "==", Role.VIEW))
-        with routine.when(is_either):
-            is_free = routine.call(are_written, arguments, keywords)
-            with routine.when(routine.compare(is_free, "!=", 0)):
-                routine.give_back(_PLAIN)
-        with routine.when(routine.compare(role, "==", Role.NOW)):
-            routine.give_back(0)
-        routine.give_back(routine.call(operate, state, key, key, arguments, keywords))
         return routine
 
     def _whole_arguments(self) -> Routine:
@@ -262,7 +266,9 @@ class InterceptingEmitter:
         routine.give_back(made)
         return routine
 
-    def _call_builtin(self, followed: Routine, answer: Routine, role_of: Routine, call_original: Foreign) -> None:
+    def _call_builtin(
+        self, followed: Routine, decide: Routine, flush: Routine, role_of: Routine, call_original: Foreign
+    ) -> None:
         """call_builtin(function, arguments, count, names): what Python calls builtin functions through; `call_original`
         is what it would have called, with a tuple and a dictionary."""
         gather = self._gather()
@@ -280,10 +286,12 @@ class InterceptingEmitter:
             with routine.when(routine.compare(entry, "!=", 0)):
                 routine.call(self._stack.set_state, _ALL_OFF)
                 role = routine.load(entry, RoleEntry.ROLE)
-                routine.store(routine.call(answer, state, role, function, passed, keywords), cell)
-                with routine.when(routine.compare(routine.load(cell), "==", _PLAIN)):
+                routine.store(routine.call(decide, state, role, function, function, passed, keywords), cell)
+                with routine.when(routine.compare(routine.load(cell), "==", Answer.PLAIN_AFTER_FLUSH)):
+                    routine.store(routine.call(flush, state, function), cell)
+                with routine.when(routine.compare(routine.load(cell), "==", Answer.PLAIN)):
                     plain = routine.call(call_original, function, passed, keywords)
-                    routine.store(routine.choose(routine.compare(plain, "==", 0), RAISED, plain), cell)
+                    routine.store(routine.choose(routine.compare(plain, "==", 0), Answer.RAISED, plain), cell)
                 routine.call(self._stack.set_state, _ON)
         with routine.when(routine.compare(routine.load(cell), "==", 0)):
             routine.store(routine.call(call_original, function, passed, keywords), cell)
@@ -291,7 +299,7 @@ class InterceptingEmitter:
         with routine.when(routine.compare(keywords, "!=", 0)):
             routine.call(python_function("Py_DecRef"), keywords)
         result = routine.load(cell)
-        routine.give_back(routine.choose(routine.compare(result, "==", RAISED), 0, result))
+        routine.give_back(routine.choose(routine.compare(result, "==", Answer.RAISED), 0, result))
 
     def _gather(self) -> Routine:
         """gather(arguments, count, names, given): a tuple of the positional arguments and, if there are named ones, a
@@ -363,17 +371,6 @@ class InterceptingEmitter:
             with routine.when(routine.compare(one, "==", 0)):
                 routine.give_back(0)
         routine.give_back(1)
-        return routine
-
-    def _is_plain(self) -> Routine:
-        """is_plain(object): whether it is of a class that has no `__torch_function__` of its own."""
-        routine = self._library.routine("is_plain", 1)
-        (object_,) = routine.parameters
-        kind = routine.load(object_, layout.TYPE_WORD)
-        for known in (torch.Tensor, torch.nn.Parameter, type(None), int, float, bool, str):
-            with routine.when(routine.compare(kind, "==", id(known))):
-                routine.give_back(1)
-        routine.give_back(0)
         return routine
 
     def _is_quiet(self, role_of: Routine) -> Routine:

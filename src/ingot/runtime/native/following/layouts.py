@@ -27,6 +27,8 @@ _STORAGE_WORDS, _TENSOR_WORDS = 16, 24
 """Words that a storage and a tensor have at least."""
 SLICE_WORD = 2
 """Where a slice has its three parts."""
+DEVICE_WORD, DEVICE_MASK = 2, 0xFFFF
+"""Where a device has its type and index, a byte each."""
 
 
 class NativeMode(TorchFunctionMode):
@@ -68,7 +70,7 @@ class FollowingLayout:
         set_excluded = torch_function("c10", name)
         if tensors is None or storages is None or set_excluded is None:
             return None
-        if not _counts_are_there() or not _slices_are_as_expected():
+        if not (_counts_are_there() and _slices_are_as_expected() and _devices_are_as_expected()):
             return None
         shape: Any = torch.Tensor.shape
         getter, slot = shape.__get__, type(shape).__dict__["__get__"]
@@ -162,6 +164,18 @@ def _code_word() -> int | None:
 def _slices_are_as_expected() -> bool:
     parts = object(), object(), object()
     return _words(id(slice(*parts)), SLICE_WORD + 3)[SLICE_WORD:] == list(map(id, parts))
+
+
+def device_word(device: torch.device) -> int:
+    """What tells a device from others."""
+    return _words(id(device), DEVICE_WORD + 1)[DEVICE_WORD] & DEVICE_MASK
+
+
+def _devices_are_as_expected() -> bool:
+    """Whether equal devices have equal words, and others have others."""
+    names = "cpu", "cpu:0", "cpu:1", "meta", "cuda", "cuda:0", "cuda:1", "mps"
+    words = [device_word(torch.device(name)) for name in names]
+    return len(set(words)) == len(names) and words == [device_word(torch.device(name)) for name in names]
 
 
 def _words(address: int, count: int) -> list[int]:

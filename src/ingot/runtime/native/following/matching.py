@@ -9,7 +9,7 @@ import torch
 
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
-from ingot.runtime.native.following.layouts import SLICE_WORD, FollowingLayout
+from ingot.runtime.native.following.layouts import DEVICE_MASK, DEVICE_WORD, SLICE_WORD, FollowingLayout
 from ingot.runtime.native.following.words import MOST_OUTSIDE, Entry, EntryKind, State, Step, Words
 from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
@@ -138,6 +138,10 @@ class StepMatchingEmitter:
             _require(routine, routine.compare(type_, "==", id(float)))
             bits = routine.load(object_, layout.FLOAT_WORD)
             routine.give_back(_truth(routine, routine.compare(bits, "==", expected)))
+        with self._case(routine, kind, EntryKind.DEVICE):
+            _require(routine, routine.compare(type_, "==", id(torch.device)))
+            device = routine.common_bits(routine.load(object_, DEVICE_WORD), DEVICE_MASK)
+            routine.give_back(_truth(routine, routine.compare(device, "==", expected)))
         with self._case(routine, kind, EntryKind.TEXT):
             with routine.when(routine.compare(object_, "==", expected)):
                 routine.give_back(1)

@@ -12,6 +12,9 @@ from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.following.layouts import COUNT_WORD, LOWER_HALF, FollowingLayout
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
 
+WRITTEN, PENDING, UNKNOWN = range(3)
+"""What is known of objects: no tensor among them is pending; one is; there may be tensors that are not seen."""
+
 
 def is_tensor(routine: Routine, object_: Value) -> Condition:
     """Whether an object is a tensor or parameter, and of no class of somebody's own."""
@@ -34,7 +37,7 @@ def is_held_once(routine: Routine, object_: Value, tensor: Value) -> Condition:
 
 
 def _is_unwritten(library: Library, places: FollowingLayout, bit: int) -> Routine:
-    """is_unwritten(object): 0 if it is no tensor that is pending; also 1 for what may hold some unseen."""
+    """is_unwritten(object): WRITTEN if it is no tensor that is pending, else one of the other words."""
     routine = library.routine("is_unwritten", 1)
     (object_,) = routine.parameters
     type_ = routine.load(object_, layout.TYPE_WORD)
@@ -42,25 +45,26 @@ def _is_unwritten(library: Library, places: FollowingLayout, bit: int) -> Routin
         tensor = routine.load(object_, places.tensors.implementation_word)
         keys = routine.load(tensor, places.tensors.keys_word)
         marked = routine.common_bits(keys, bit)
-        routine.give_back(routine.choose(routine.compare(marked, "!=", 0), 1, 0))
-    known = [id(kind) for kind in (int, float, bool, str, type(None), type(Ellipsis), torch.dtype, torch.device)]
+        routine.give_back(routine.choose(routine.compare(marked, "!=", 0), PENDING, WRITTEN))
+    plain = (int, float, bool, str, type(None), type(Ellipsis))
+    known = [id(kind) for kind in (*plain, torch.dtype, torch.device, torch.layout, torch.memory_format)]
     is_known = routine.compare(type_, "==", known[0])
     for kind in known[1:]:
         is_known = routine.either(is_known, routine.compare(type_, "==", kind))
-    routine.give_back(routine.choose(is_known, 0, 1))
+    routine.give_back(routine.choose(is_known, WRITTEN, UNKNOWN))
     return routine
 
 
 def emit_are_written(library: Library, places: FollowingLayout, bit: int) -> Routine:
-    """are_written(arguments, keywords): whether no tensor among them is pending."""
+    """are_written(arguments, keywords): WRITTEN if no tensor among them is pending, else one of the other words."""
     within = _parts_are_written(library, _is_unwritten(library, places, bit))
     routine = library.routine("are_written", 2)
     arguments, keywords = routine.parameters
     with routine.loop(routine.load(arguments, layout.LENGTH_WORD)) as index:
         item = routine.load(arguments, routine.add(index, layout.ITEMS_WORD))
-        is_free = routine.call(within, item)
-        with routine.when(routine.compare(is_free, "==", 0)):
-            routine.give_back(0)
+        found = routine.call(within, item)
+        with routine.when(routine.compare(found, "!=", WRITTEN)):
+            routine.give_back(found)
     with routine.when(routine.compare(keywords, "!=", 0)):
         position, pair = routine.stack(1), routine.stack(2)
         routine.store(0, position)
@@ -68,10 +72,10 @@ def emit_are_written(library: Library, places: FollowingLayout, bit: int) -> Rou
         with routine.loop(size):
             following = python_function("PyDict_Next", 32)
             routine.call(following, keywords, position, pair, routine.add(pair, 8))
-            is_free = routine.call(within, routine.load(pair, 1))
-            with routine.when(routine.compare(is_free, "==", 0)):
-                routine.give_back(0)
-    routine.give_back(1)
+            found = routine.call(within, routine.load(pair, 1))
+            with routine.when(routine.compare(found, "!=", WRITTEN)):
+                routine.give_back(found)
+    routine.give_back(WRITTEN)
     return routine
 
 
@@ -89,21 +93,20 @@ def _parts_are_written(library: Library, is_unwritten: Routine) -> Routine:
             part = routine.load(items, index)
             is_slice = routine.compare(routine.load(part, layout.TYPE_WORD), "==", id(slice))
             with routine.when(is_slice):
-                is_free = routine.call(routine, part)
-                with routine.when(routine.compare(is_free, "==", 0)):
-                    routine.give_back(0)
+                found = routine.call(routine, part)
+                with routine.when(routine.compare(found, "!=", WRITTEN)):
+                    routine.give_back(found)
             with routine.when(routine.opposite(is_slice)):
-                is_pending = routine.call(is_unwritten, part)
-                with routine.when(routine.compare(is_pending, "!=", 0)):
-                    routine.give_back(0)
-        routine.give_back(1)
+                found = routine.call(is_unwritten, part)
+                with routine.when(routine.compare(found, "!=", WRITTEN)):
+                    routine.give_back(found)
+        routine.give_back(WRITTEN)
     with routine.when(routine.compare(type_, "==", id(slice))):
         with routine.loop(3) as index:
             part = routine.load(object_, routine.add(index, 2))
-            is_pending = routine.call(is_unwritten, part)
-            with routine.when(routine.compare(is_pending, "!=", 0)):
-                routine.give_back(0)
-        routine.give_back(1)
-    is_pending = routine.call(is_unwritten, object_)
-    routine.give_back(routine.choose(routine.compare(is_pending, "==", 0), 1, 0))
+            found = routine.call(is_unwritten, part)
+            with routine.when(routine.compare(found, "!=", WRITTEN)):
+                routine.give_back(found)
+        routine.give_back(WRITTEN)
+    routine.give_back(routine.call(is_unwritten, object_))
     return routine

@@ -17,7 +17,7 @@ from ingot.runtime.native.callables import new_builtin, new_capsule
 from ingot.runtime.native.following.answering import AnsweringEmitter
 from ingot.runtime.native.following.intercepting import ModeStack
 from ingot.runtime.native.following.interception import Interception, can_intercept
-from ingot.runtime.native.following.layouts import FollowingLayout, NativeMode
+from ingot.runtime.native.following.layouts import FollowingLayout, NativeMode, device_word
 from ingot.runtime.native.following.words import (
     ROLE_PLACES,
     ROLE_PROBES,
@@ -38,6 +38,8 @@ from ingot.runtime.native.records import Placed, TensorGuard
 from ingot.runtime.native.routines import Library
 from ingot.runtime.native.settings import Settings, devices_in_use
 
+MOST_STEPS = 64
+"""Steps that may lead on from one node: a call that is none of them is compared with each."""
 _NO_SETTINGS = -2
 """What torch's settings never are."""
 Words = tuple[int, int, int]
@@ -108,14 +110,18 @@ class CallState:
     """begin(node, values, numbers, settings): nothing is pending; the lists are the call's from now on. The node is the
     address of a native one, or 0 where Python takes all steps."""
 
-    def __init__(self, roles: int, mode: Any, classify: Callable[[types.FrameType], bool]):
-        """`classify(frame)` says whether code that asks for modes is to be told of none."""
-        self._classify = classify
+    def __init__(
+        self, roles: int, mode: Any, classify: Callable[[types.FrameType], bool], flush: Callable[[Any], None]
+    ):
+        """`classify(frame)` says whether code that asks for modes is to be told of none; `flush(function)` runs
+        everything pending because of a function."""
+        self._kept = classify, flush
         self._words = (ctypes.c_int64 * State.words())()
         self.address = ctypes.addressof(self._words)
         self._words[State.ROLES] = roles
         self._words[State.MODE] = id(mode)
         self._words[State.CLASSIFY] = id(classify)
+        self._words[State.FLUSH] = id(flush)
 
     def hold(self) -> None:
         """Native code answers nothing until the next beginning."""
@@ -193,7 +199,9 @@ class NativeNode:
         self.steps: list[NativeStep] = []
 
     def add(self, step: NativeStep) -> None:
-        """Make a step the first to compare with."""
+        """Make a step the first to compare with; where there are too many, it is the only one."""
+        if len(self.steps) >= MOST_STEPS:
+            self.clear()
         step.lead_to(self._words[Node.FIRST])
         self.steps.append(step)
         self._words[Node.FIRST] = step.address
@@ -241,6 +249,8 @@ class Entries(Placed):
             self.words.append((EntryKind.INTEGER, value, 0))
         elif type(value) is float:
             self.words.append((EntryKind.FLOAT, _bits(value), 0))
+        elif type(value) is torch.device:
+            self.words.append((EntryKind.DEVICE, device_word(value), 0))
         elif type(value) is str:
             self.keep(value)
             self.words.append((EntryKind.TEXT, id(value), 0))

@@ -41,6 +41,8 @@ class State(Words):
     """The function mode."""
     CLASSIFY = auto()
     """The Python function that says which code is to be told of no mode."""
+    FLUSH = auto()
+    """The Python function that runs everything pending, given the function that does not let it wait."""
     RECENT = auto()
     """The shells made last, by their numbers and 1; 0 for none. Four words, the newest first."""
     RECENT_SECOND = auto()
@@ -55,7 +57,7 @@ class Role(Words):
     METADATA = auto()
     """Calls it."""
     NOW = auto()
-    """Calls it, unless a tensor among its arguments is not written yet."""
+    """Calls it, after everything pending if a tensor among its arguments is not written yet."""
     OPERATION = auto()
     """Compares it with the steps."""
     VIEW = auto()
@@ -66,6 +68,19 @@ class Role(Words):
     """Code that is to be told of no mode."""
     LOUD = auto()
     """Code that is to be told."""
+
+
+class Answer(Words):
+    """What native code says of a call where it does not give the result."""
+
+    NONE = auto()
+    """It has none: Python has to look at the call."""
+    RAISED = auto()
+    """Python's error is set."""
+    PLAIN = auto()
+    """PyTorch makes the call as if no mode were there."""
+    PLAIN_AFTER_FLUSH = auto()
+    """The same, after everything pending."""
 
 
 class RoleEntry(Words):
@@ -121,7 +136,11 @@ class Kind(Words):
     IN_PLACE = auto()
     """On a tensor that is pending already."""
     FIRST_WRITE = auto()
-    """On a tensor from outside."""
+    """On a tensor from outside, where it can wait; otherwise as ALONE."""
+    NOW = auto()
+    """Runs as PyTorch runs it, after everything pending if an argument is pending. Leads nowhere."""
+    ALONE = auto()
+    """Runs as PyTorch runs it, after everything pending. Leads nowhere."""
 
 
 class Container(Words):
@@ -157,6 +176,8 @@ class EntryKind(Words):
     """A slice; its three parts follow."""
     TEXT = auto()
     """A text equal to FIRST."""
+    DEVICE = auto()
+    """A device whose type and index are FIRST; each time somebody asks for one there is another object."""
 
 
 MOST_OUTSIDE = 64
