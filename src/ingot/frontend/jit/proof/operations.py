@@ -270,8 +270,7 @@ class _Call:
                 self.walker.refuse(f"calls {self.name}, which gives a tensor of another kind")
             device = next(iter(self.devices)) if len(self.devices) == 1 else None
             device = device if self.given_device is ABSENT else self.given_device
-            is_new = self.short not in tables.MAY_RETURN_ARGUMENT and not any(result is one for one in self.metas)
-            return Tensor(result, device, self.has_dtype, is_new=is_new)
+            return Tensor(result, device, self.has_dtype, is_new=self.is_new(result))
         if is_plain(result):
             if self.metas and self.short not in tables.SAYS_NOTHING_OF_SIZES:
                 self.walker.sizes.forbid(f"{self.name} says something of sizes")
@@ -283,6 +282,12 @@ class _Call:
         if isinstance(result, list):
             return self.walker.new_list([self.value_of(item) for item in result])
         return self.walker.refuse(f"calls {self.name}, which gives an object that is not understood")
+
+    def is_new(self, result: torch.Tensor) -> bool:
+        """Whether a result is none of the arguments: their dtypes differ, or the operation never gives one of them."""
+        if self.has_dtype and all(result.dtype != one.dtype for one in self.metas):
+            return True
+        return self.short not in tables.MAY_RETURN_ARGUMENT and not any(result is one for one in self.metas)
 
     def unknown(self, short: str) -> Value:
         """The result of an operation that could not be tried: a tensor, if it always gives one."""
