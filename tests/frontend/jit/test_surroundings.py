@@ -150,3 +150,57 @@ def test_functions_found_at_run_time_are_watched() -> None:
     for factor in (2.0, 2.0, 2.0, 3.0, 3.0, 3.0):
         factors[0] = factor
         check(through, lambda: [_x()], 1, compiled=compiled)
+
+
+class _Doubling(collections.OrderedDict[str, float]):
+    """Gives other objects than it holds, and counts how often it was asked."""
+
+    asked = 0
+
+    def __getitem__(self, key: str) -> float:
+        _Doubling.asked += 1
+        return 2 * super().__getitem__(key)
+
+
+_factors = _Doubling(half=0.5)
+
+
+def test_dictionaries_that_look_up_entries_in_their_own_way_are_watched_as_they_are() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * _factors["half"]
+
+    jitted, x = jit(function), _x()
+    before = _Doubling.asked
+    jitted(x)
+    assert _Doubling.asked == before + 1, "only the function itself asked"
+    for _ in range(6):
+        same(jitted(x), function(x))
+    try:
+        _factors["half"] = 2.0
+        same(jitted(x), x * 4.0)
+    finally:
+        _factors["half"] = 0.5
+
+
+class _Window(torch.nn.Module):
+    """Keeps the smallest size that it has seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = 100
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if min(x.shape) < self.window:
+            self.window = min(x.shape)
+        return torch.tanh(x) * self.window
+
+
+def test_attributes_that_a_module_sets_are_set() -> None:
+    ours, eager = _Window(), _Window()
+    ours.forward = jit(ours.forward)  # type: ignore[method-assign]
+    for size in (9, 9, 9, 9, 7, 7, 7, 9, 9, 5, 5, 5, 9):
+        x = torch.randn(size, 11)
+        same(ours(x), eager(x))
+        assert ours.window == eager.window
+        if size == 5:
+            ours.window = eager.window = 6

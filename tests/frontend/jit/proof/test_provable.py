@@ -46,6 +46,28 @@ class Settings:
         return x * self.rate
 
 
+class Named(collections.OrderedDict[str, Any]):
+    """Drops an entry when it is made, as results of models do, and counts entries that it gives."""
+
+    def __init__(self, **entries: Any) -> None:
+        super().__init__(**entries)
+        super().__delitem__("unwanted")
+
+    def __delitem__(self, key: str) -> None:
+        super().__delitem__(key)
+        self["dropped"] = key
+
+
+class Doubling(collections.OrderedDict[str, Any]):
+    """Looks up entries in its own way."""
+
+    def __getitem__(self, key: str) -> Any:
+        return 2 * super().__getitem__(key)
+
+
+FACTORS = Doubling(half=0.5)
+
+
 class Slotted:
     __slots__ = ("rate",)
 
@@ -80,6 +102,18 @@ class Shifted(Affine):
 
 
 SETTINGS, AFFINE, SHIFTED, SLOTTED, MODE = Settings(), Affine(2.0), Shifted(3.0), Slotted(), Mode.FAST
+
+
+@provable()
+def drops_entries_of_an_ordered_dictionary(x):
+    made = Named(kept=x, unwanted=x, other=x * 2)
+    del made["other"]
+    return made["kept"] * len(made["dropped"])
+
+
+@provable()
+def takes_an_entry_by_a_method_of_its_own(x):
+    return x * FACTORS["half"]
 
 
 @provable()

@@ -34,6 +34,35 @@ def _without(x):
 
 
 @provable()
+def asks_a_cast_tensor_for_an_attribute(x):
+    mask = x.to(torch.bool)
+    return x if hasattr(mask, "jax") else x * mask
+
+
+@provable()
+def pools_over_one_axis(x):
+    return F.adaptive_avg_pool1d(x[None] * 2, 2) + 1
+
+
+class _Clamped(nn.Module):
+    """Sets an attribute to what it holds already, once it has been called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = 4
+
+    def forward(self, x):
+        if min(x.shape) <= self.window:
+            self.window = min(x.shape)
+        return x * self.window
+
+
+_CLAMPED = _Clamped()
+_CLAMPED(tensor(3, 4))
+provable.append(Case(_CLAMPED.forward, (tensor(3, 4),)))
+
+
+@provable()
 def null_contexts(x):
     with contextlib.nullcontext():
         return x * 2

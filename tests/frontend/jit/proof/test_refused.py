@@ -396,7 +396,7 @@ HOOKED = nn.Linear(4, 4)
 HOOKED.register_forward_hook(lambda module, args, result: None)
 
 
-@refused(reason="of a module")
+@refused(reason="of an object that it did not make")
 def sets_an_attribute_of_a_module(x):
     PLAIN.calls = 1  # type: ignore[assignment]
     return PLAIN(x)

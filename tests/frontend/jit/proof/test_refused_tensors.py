@@ -15,6 +15,11 @@ refused = Cases()
 ARRAY = numpy.ones(4, dtype=numpy.float32)
 
 
+@refused(reason="reads the attribute 'mark' of a tensor")
+def asks_what_may_be_an_argument_for_an_attribute(x):
+    return x if hasattr(x.to(torch.float32), "mark") else x * 2
+
+
 @refused(reason="values of a tensor")
 def branches_on_values(x):
     return x * 2 if x.sum() > 0 else x

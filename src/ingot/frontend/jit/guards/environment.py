@@ -16,7 +16,7 @@ import os
 import random
 import threading
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -249,11 +249,15 @@ class Environment:
             self.visit(value, f"{name}[{index}]", depth + 1)
 
     def _visit_table(self, table: Any, name: str, depth: int) -> None:
-        if not all(map(_is_plain_key, table)):
+        held = dict(dict.items(table))  # as they are, whatever a subclass makes of them
+        if not all(map(_is_plain_key, held)):
             self.unwatchable = f"{name} has keys that run Python code when they are compared"
             return
+        if type(table).get is not dict.get or type(table).__len__ not in (dict.__len__, OrderedDict.__len__):
+            self.unwatchable = f"{name} is a {type(table).__name__}, which looks up entries in its own way"
+            return
         self.watch.lengths.append((table, len(table), name))
-        self._watch(table, dict(table), name, depth)
+        self._watch(table, held, name, depth)
 
     def _visit_values(self, values: Any, name: str, depth: int) -> None:
         """Containers whose parts have no place of their own."""

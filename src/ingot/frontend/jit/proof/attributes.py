@@ -41,6 +41,7 @@ from ingot.frontend.jit.proof.values import (
     View,
     is_tensor,
     known,
+    plain,
 )
 
 if TYPE_CHECKING:
@@ -118,7 +119,14 @@ def _missing(walker: Walker, value: Value, cls: type, name: str) -> Value:
 
 
 def _of_module(walker: Walker, value: Known, name: str) -> Value:
-    """Parameters, buffers and children, which torch.nn.Module keeps in dictionaries of their own."""
+    found = _registered(walker, value, name)
+    if found is None:
+        raise Raised(AttributeError, f"{type(value.value).__qualname__} has no attribute {name!r}")
+    return found
+
+
+def _registered(walker: Walker, value: Known, name: str) -> Value | None:
+    """A parameter, buffer or child, which torch.nn.Module keeps in dictionaries of their own; None if there is none."""
     for part in ("_parameters", "_buffers", "_modules"):
         table = instance_entry(walker, value, part)
         if not isinstance(table, Known) or type(table.value) not in (dict, OrderedDict):
@@ -126,7 +134,7 @@ def _of_module(walker: Walker, value: Known, name: str) -> Value:
         found = walker.entry(table.value, name, ABSENT, f"{value.name}.{name}")
         if found is not ABSENT:
             return known(found, f"{value.name}.{name}")
-    raise Raised(AttributeError, f"{type(value.value).__qualname__} has no attribute {name!r}")
+    return None
 
 
 # --- instances --------------------------------------------------------------------------------------------------------
@@ -368,7 +376,10 @@ def store(walker: Walker, value: Value, name: str, new: Value) -> None:
     setter = walker.type_attribute(cls, "__setattr__")
     if isinstance(setter, types.FunctionType):
         if isinstance(value, Known) and setter is torch.nn.Module.__setattr__:
-            walker.refuse(f"sets the attribute {name!r} of a module")
+            if not plain(new) or _registered(walker, value, name) is not None:
+                walker.refuse(f"sets the attribute {name!r} of a module")
+            own_store(walker, value, name, new)
+            return
         walker.call(known(setter), [value, Known(name), new])
         return
     if setter is not object.__setattr__:

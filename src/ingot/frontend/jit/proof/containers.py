@@ -393,8 +393,17 @@ def own_store(walker: Walker, value: Fresh, key: Value, new: Value) -> None:
 
 
 def delete_item(walker: Walker, value: Value, key: Value) -> None:
-    if not isinstance(value, Fresh) or value.is_callers or value.cls not in (dict, list):
+    if not isinstance(value, Fresh) or value.is_callers or not issubclass(value.cls, dict | list):
         walker.refuse("deletes an item of an object that it did not make")
+    if _is_own(walker, value.cls, "__delitem__"):
+        own_delete(walker, value, key)
+        return
+    method = walker.method(value, "__delitem__")
+    assert method is not None
+    walker.call(method, [key])
+
+
+def own_delete(walker: Walker, value: Fresh, key: Value) -> None:
     held = contents(walker, value)
     if isinstance(held, dict):
         where = hashed(walker, key)

@@ -216,6 +216,11 @@ def _set_item(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
     return NONE
 
 
+def _delete_item(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
+    containers.own_delete(walker, _own(walker, args[0]), args[1])
+    return NONE
+
+
 def _contains(walker: Walker, args: list[Value], kwargs: Arguments) -> Value:
     return Known(containers.lookup(walker, args[0], containers.hashed(walker, args[1])) is not None)
 
@@ -327,6 +332,7 @@ for _cls in (dict, OrderedDict):
         (_cls.clear, _clear),
         (_cls.__getitem__, _get_item),
         (_cls.__setitem__, _set_item),
+        (_cls.__delitem__, _delete_item),
         (_cls.__contains__, _contains),
         (_cls.__len__, _length),
         (_cls.__iter__, _iterator),

@@ -172,8 +172,13 @@ def _home(called: Any, owner: Any) -> str:
     if named is not None or owner is None:
         return named or "builtins"
     kind = owner if isinstance(owner, type) else type(owner)
-    definer = next((base for base in kind.__mro__ if called.__name__ in base.__dict__), kind)
+    definer = next((base for base in kind.__mro__ if _is_native(base.__dict__.get(called.__name__))), kind)
     return definer.__module__
+
+
+def _is_native(method: Any) -> bool:
+    """Whether a class's attribute can be a built-in method: what a subclass overrides in Python was called by super."""
+    return method is not None and not isinstance(method, types.FunctionType)
 
 
 def _effect(frame: types.FrameType, called: Any) -> str | None:
