@@ -154,7 +154,7 @@ class Follower:
 
     def summary(self) -> Summary:
         """What following has come to so far."""
-        return summary_of(list(self._roots.values()))
+        return summary_of(list(self._roots.values()), self.flushes)
 
     def text(self) -> str:
         """The traces, for people."""

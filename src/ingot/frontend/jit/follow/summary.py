@@ -64,13 +64,14 @@ class Summary:
     """Torch calls that are answered before they run, and run in segments."""
     segments: tuple[Segment, ...]
     eager: tuple[str, ...]
-    """The functions of torch whose calls run at once."""
+    """The functions of torch whose calls run at once, as far as something was pending or they are part of a trace."""
 
 
-def summary_of(roots: Iterable[Node]) -> Summary:
+def summary_of(roots: Iterable[Node], flushes: Flushes) -> Summary:
     """What there is in these traces."""
     steps: set[Node] = set()
-    eager: dict[str, None] = {}
+    # Functions that never wait have no place in a trace once native code knows them.
+    eager = {public_name(cause): None for _, cause in list(flushes.found) if not isinstance(cause, str)}
     segments: list[Segment] = []
     for node in _nodes(roots):
         written = [segment for segment in list(node.segments.values()) if segment is not None]

@@ -249,14 +249,14 @@ class Environment:
             self.visit(value, f"{name}[{index}]", depth + 1)
 
     def _visit_table(self, table: Any, name: str, depth: int) -> None:
-        held = dict(dict.items(table))  # as they are, whatever a subclass makes of them
-        if not all(map(_is_plain_key, held)):
+        if not all(map(_is_plain_key, dict.keys(table))):
             self.unwatchable = f"{name} has keys that run Python code when they are compared"
             return
         if type(table).get is not dict.get or type(table).__len__ not in (dict.__len__, OrderedDict.__len__):
             self.unwatchable = f"{name} is a {type(table).__name__}, which looks up entries in its own way"
             return
         self.watch.lengths.append((table, len(table), name))
+        held = dict(dict.items(table))  # as they are, whatever a subclass makes of them
         self._watch(table, held, name, depth)
 
     def _visit_values(self, values: Any, name: str, depth: int) -> None:
