@@ -26,6 +26,7 @@ from ingot.runtime.native.records import Record, RunStatistics, TensorGuard
 from ingot.runtime.plan import Plan, is_plain
 from ingot.runtime.recording import may_record, record_call
 from ingot.runtime.recording_sites import RecordingSite, site_for
+from ingot.runtime.torch_state import MODES
 
 _MOST_RECORDS = 256
 """Records that are kept although the launcher has not used them for long."""
@@ -132,7 +133,7 @@ class Runner:
 
 def _is_watched() -> bool:
     """Whether a mode of torch would see what recording does."""
-    return torch._C._len_torch_function_stack() > 0 or torch._C._len_torch_dispatch_stack() > 0
+    return any(mode.is_active() for mode in MODES)
 
 
 def _site_of(inputs: Sequence[Any]) -> RecordingSite | None:

@@ -16,12 +16,12 @@ from ingot.frontend.jit.arguments import tensors
 from ingot.frontend.jit.arguments.call_key import describe
 from ingot.frontend.jit.cache.specialisation import record
 from ingot.frontend.jit.guards.recompile_reasons import difference
-from ingot.frontend.jit.guards.torch_state import state_of_torch
 from ingot.frontend.jit.lowering.partition import Call, Partition, Region, partition
 from ingot.frontend.jit.lowering.program import write_program
 from ingot.frontend.jit.trace.ssa import to_ssa
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
+from ingot.runtime.torch_state import state_of_torch
 
 ELSEWHERE = torch.device("meta")
 

@@ -1,16 +1,14 @@
 """Settings that matter to GPUs alone are part of the word once a GPU is in use, and never before."""
 
 import ctypes
-from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
 
 from ingot.runtime.native.dispatch import dispatcher
-from ingot.runtime.native.launcher import Modes
 from ingot.runtime.native.routines import Foreign, Library
 from ingot.runtime.native.settings import Settings, devices_in_use, emit_settings
+from ingot.runtime.torch_state import CurrentDevice
 from tests.runtime.native.test_processes import in_child
 
 
@@ -18,8 +16,8 @@ class Word:
     """The word of settings where the current device is what the test says."""
 
     def __init__(self):
-        library, modes, settings = Library(), Modes.find(), Settings.find()
-        assert modes is not None and settings is not None
+        library, settings = Library(), Settings.find()
+        assert settings is not None
         state = library.memory("state", 2)
         where = library.routine("where", 0)
         where.give_back(state)
@@ -30,7 +28,8 @@ class Word:
         address = ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("where"))()
         self._state = (ctypes.c_int64 * 2).from_address(address)
         self._library = Library()
-        emit_settings(self._library, modes, replace(settings, current_device=Foreign(library.address("current"), 32)))
+        functions = {**settings.functions, CurrentDevice.symbol: Foreign(library.address("current"), 32)}
+        emit_settings(self._library, Settings(functions))
         self._library.compile()
         self._read = ctypes.PYFUNCTYPE(ctypes.c_int64)(self._library.address("settings"))
 
@@ -73,29 +72,6 @@ def test_the_only_device_is_always_the_current_one_and_not_asked_for(word):
         assert word() not in (before, -1)
     finally:
         torch._C._set_cudnn_enabled(was)
-
-
-CHANGES = {
-    "autocast": (partial(torch.is_autocast_enabled, "cuda"), partial(torch.set_autocast_enabled, "cuda")),
-    "cudnn": (torch._C._get_cudnn_enabled, torch._C._set_cudnn_enabled),
-    "deterministic cudnn": (torch._C._get_cudnn_deterministic, torch._C._set_cudnn_deterministic),
-    "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    "flash": (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
-    "efficient": (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
-    "math": (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
-    "cudnn's attention": (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp),
-}
-
-
-@pytest.mark.parametrize(("get", "put"), CHANGES.values(), ids=CHANGES.keys())
-def test_every_setting_changes_the_word_and_back(word, get, put):
-    before, was = word(), get()
-    put(not was)
-    try:
-        assert word() not in (before, -1)
-    finally:
-        put(was)
-    assert word() == before
 
 
 def test_dtypes_of_autocast_differ(word):

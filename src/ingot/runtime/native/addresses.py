@@ -9,14 +9,25 @@ from __future__ import annotations
 import ctypes
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from ingot.runtime.native.routines import Catching, Foreign
 
-TRANSFORMS = ("torch_cpu", "_ZN2at9functorch20getDynamicLayerStackEv", 64)
-"""The function that returns the stack of torch.func's transforms: a C++ vector, whose first two words are its begin and
-its end."""
+
+class TorchSymbol(NamedTuple):
+    """A function that one of torch's libraries exports."""
+
+    library: str
+    name: str
+    """As C++ mangles it."""
+    bits: int
+    """How many bits of its result mean something."""
+
+
+REQUIRES_GRAD = TorchSymbol("c10", "_ZNK3c1010TensorImpl13requires_gradEv", 8)
+"""Whether a C++ tensor needs gradients."""
 
 
 def python_function(name: str, result_bits: int = 64) -> Foreign:

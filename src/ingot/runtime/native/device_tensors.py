@@ -14,8 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingot.runtime.native import device_records
-from ingot.runtime.native.addresses import TRANSFORMS, exception_catching, torch_function, torch_variable
+from ingot.runtime.native.addresses import exception_catching, torch_function, torch_variable
 from ingot.runtime.native.routines import Catching, Foreign, Library, Routine, Value, Word
+from ingot.runtime.native.settings import Settings
+from ingot.runtime.torch_state import TRANSFORM
 
 _TENSOR_BYTES = 8
 """A C++ tensor is the address of what it stands for. It may be moved as it is, like any word: nobody knows where it
@@ -29,8 +31,8 @@ class DirectWay:
     make: Foreign
     """make(where to put the tensor, sizes, rank, strides, rank, allocator, keys, dtype); it may throw."""
     catching: Catching
-    transforms: Foreign
-    """See `addresses.TRANSFORMS`."""
+    settings: Settings
+    """Tells of transforms."""
     allocator: int
     """Where the address of the device's allocator is: it may be exchanged."""
 
@@ -39,10 +41,10 @@ class DirectWay:
         """With the allocator whose address is there; None where this version of torch lacks a function."""
         types = "EN3c108ArrayRefIlEES3_PNS1_9AllocatorENS1_14DispatchKeySetENS1_10ScalarTypeE"
         make = torch_function("torch_cpu", f"_ZN2at6detail21empty_strided_generic{types}")
-        catching, transforms = exception_catching(), torch_function(*TRANSFORMS)
-        if allocator is None or make is None or catching is None or transforms is None:
+        catching, settings = exception_catching(), Settings.find(TRANSFORM)
+        if allocator is None or make is None or catching is None or settings is None:
             return None
-        return cls(make, catching, transforms, allocator)
+        return cls(make, catching, settings, allocator)
 
     @classmethod
     def of_cuda(cls) -> DirectWay | None:
@@ -89,8 +91,7 @@ def emit_new_tensor(library: Library, functions: TensorFunctions) -> Routine:
     rank, sizes, strides, dtype = (routine.load(tensor, word) for word in range(device_records.TENSOR_WORDS))
     direct = functions.direct
     if direct is not None:
-        transforms = routine.call(direct.transforms)
-        with routine.when(routine.compare(routine.load(transforms, 0), "==", routine.load(transforms, 1))):
+        with routine.when(routine.compare(direct.settings.is_active(routine, TRANSFORM), "==", 0)):
             keys, allocator = routine.load(site, device_records.INFERENCE_KEYS), routine.load(direct.allocator)
             arguments = (target, sizes, rank, strides, rank, allocator, keys, dtype)
             has_thrown = routine.throws(direct.catching, direct.make, *arguments)

@@ -31,7 +31,7 @@ from ingot.runtime.native.call_records import CallRecord
 from ingot.runtime.native.callables import RecordTable, new_capsule
 from ingot.runtime.native.clock import now
 from ingot.runtime.native.conditions import are_places_as_expected
-from ingot.runtime.native.launcher import Launcher, Modes, launcher
+from ingot.runtime.native.launcher import Launcher, launcher
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
 from ingot.runtime.native.matching import COUNT, INPUTS, MOST_RECORDS, OUTPUTS, RECORDS, make_room
 from ingot.runtime.native.once import once
@@ -93,16 +93,15 @@ class DispatchTable(RecordTable[CallRecord]):
 class DispatchEmitter:
     """Writes the routines into a library."""
 
-    def __init__(self, library: Library, found: Launcher, tensors: TensorLayout, modes: Modes, settings: Settings):
+    def __init__(self, library: Library, found: Launcher, tensors: TensorLayout, settings: Settings):
         self._library = library
         self._launcher = found
         self._matching = CallMatchingEmitter(library, found, tensors, settings)
-        self._modes = modes
         self._settings = settings
 
     def emit(self, owner_word: int, original: Foreign) -> None:
         """Write all routines: `call` is what Python calls, `settings` serves the Python side."""
-        settings = emit_settings(self._library, self._modes, self._settings)
+        settings = emit_settings(self._library, self._settings)
         answer = self._answer(self._run_kernels(), self._call_function())
         forward = self._forward()
         look = self._look(self._matching.emit(), answer, forward)
@@ -368,14 +367,14 @@ class Dispatcher:
 @once
 def dispatcher() -> Dispatcher | None:
     """The routines, compiled at first use; None where Python, torch or the system are not as they need them."""
-    found, tensors, modes, settings = launcher(), tensor_layout(), Modes.find(), Settings.find()
+    found, tensors, settings = launcher(), tensor_layout(), Settings.find()
     original, owner_word = _original_call(), _owner_word()
-    if found is None or tensors is None or modes is None or settings is None or not are_places_as_expected():
+    if found is None or tensors is None or settings is None or not are_places_as_expected():
         return None
     if original is None or owner_word is None:
         return None
     library = Library()
-    emitter = DispatchEmitter(library, found, tensors, modes, settings)
+    emitter = DispatchEmitter(library, found, tensors, settings)
     return Dispatcher(emitter, library, owner_word, original)
 
 

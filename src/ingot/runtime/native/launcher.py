@@ -11,7 +11,7 @@ import ctypes
 import os
 
 from ingot.runtime.native import layout
-from ingot.runtime.native.addresses import python_function, torch_function
+from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.clock import now
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
 from ingot.runtime.native.matching import (
@@ -30,32 +30,18 @@ from ingot.runtime.native.pool import Pool, pool
 from ingot.runtime.native.records import OTHER_SLOTS
 from ingot.runtime.native.routines import Foreign, Library, Routine, Value
 from ingot.runtime.native.running import RunningEmitter
-
-
-class Modes:
-    """torch's functions that tell whether somebody is watching the operations of this thread."""
-
-    def __init__(self, function_mode: Foreign, dispatch_mode: Foreign):
-        self.function_mode = function_mode
-        self.dispatch_mode = dispatch_mode
-
-    @classmethod
-    def find(cls) -> Modes | None:
-        function_mode = torch_function("torch_cpu", "_ZN2at4impl27torch_function_mode_enabledEv", 8)
-        dispatch_mode = torch_function("c10", "_ZN3c104impl20TorchDispatchModeTLS13any_modes_setEb", 8)
-        if function_mode is None or dispatch_mode is None:
-            return None
-        return cls(function_mode, dispatch_mode)
+from ingot.runtime.native.settings import Settings
+from ingot.runtime.torch_state import MODES
 
 
 class LauncherEmitter:
     """Writes the launcher's routines into a library."""
 
-    def __init__(self, library: Library, tensors: TensorLayout, modes: Modes, memory: Pool):
+    def __init__(self, library: Library, tensors: TensorLayout, settings: Settings, memory: Pool):
         self._library = library
         self._matching = MatchingEmitter(library, tensors)
         self._running = RunningEmitter(library, memory, tensors)
-        self._modes = modes
+        self._settings = settings
 
     def emit(self) -> None:
         """Write all routines: `entry` is what Python calls, `insert`, `remove` and `one_thread` serve Python."""
@@ -114,9 +100,7 @@ class LauncherEmitter:
             routine.give_back(0)
         items, length = self._items(routine, table, arguments, count)
         inputs = routine.load(table, INPUTS)
-        is_watched = routine.united_bits(
-            routine.call(self._modes.function_mode), routine.call(self._modes.dispatch_mode, 0)
-        )
+        is_watched = routine.united_bits(*(self._settings.is_active(routine, mode) for mode in MODES))
         is_wrong = routine.compare(length, "!=", inputs)
         with routine.when(routine.either(is_wrong, routine.compare(is_watched, "!=", 0))):
             routine.give_back(0)
@@ -156,9 +140,9 @@ class LauncherEmitter:
 class Launcher:
     """The launcher of this process, compiled. There is one: `launcher()`."""
 
-    def __init__(self, tensors: TensorLayout, modes: Modes, memory: Pool):
+    def __init__(self, tensors: TensorLayout, settings: Settings, memory: Pool):
         library = Library()
-        LauncherEmitter(library, tensors, modes, memory).emit()
+        LauncherEmitter(library, tensors, settings, memory).emit()
         library.compile()
         self.entry = library.address("entry")
         self.insert = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(library.address("insert"))
@@ -175,7 +159,7 @@ class Launcher:
 @once
 def launcher() -> Launcher | None:
     """The launcher, compiled at first use; None where Python, torch or the system are not as it needs them."""
-    memory, tensors, modes = pool(), tensor_layout(), Modes.find()
-    if memory is None or tensors is None or modes is None:
+    memory, tensors, settings = pool(), tensor_layout(), Settings.find(*MODES)
+    if memory is None or tensors is None or settings is None:
         return None
-    return Launcher(tensors, modes, memory)
+    return Launcher(tensors, settings, memory)

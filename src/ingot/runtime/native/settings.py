@@ -1,41 +1,43 @@
 """torch's settings in one word, which is compared with that of a recorded call.
 
-In: functions of torch's that tell its settings. Out: a native routine that puts them together; nobody has to know what
-its bits mean. The same routine says that somebody is watching. Where torch does not export one of the functions there
-are no settings, and calls that depend on them go through Python.
+In: the rows of torch's switches (torch_state.py). Out: a native routine that puts what they hold into one word; no
+other code depends on what its bits mean. The same routine says that a call is watched. Where torch does not export a
+function that a row names there are no settings, and calls that depend on them go through Python.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
 
 import torch
 
 from ingot.base.forks import ThreadCount, new_lock
-from ingot.runtime.native.addresses import TRANSFORMS, torch_function
-from ingot.runtime.native.launcher import Modes
+from ingot.runtime import torch_state
+from ingot.runtime.native.addresses import REQUIRES_GRAD, TorchSymbol, python_function, torch_function
 from ingot.runtime.native.routines import Foreign, Library, Routine, Word, make_immortal
+from ingot.runtime.torch_state import (
+    STATE,
+    WATCHERS,
+    AutocastDtype,
+    ContextFlag,
+    CurrentDevice,
+    FunctionResult,
+    HasElements,
+    HoldsPointer,
+    IsSet,
+    ModuleEntry,
+    Scope,
+    StateRow,
+    Watcher,
+)
 
 WATCHED = -1
-"""Instead of settings: somebody is looking at the operations of this thread, or wants no records to answer."""
-_CPU, _CUDA = 0, 1
-"""The numbers of the CPU and of CUDA among torch's kinds of devices."""
-_AUTOCAST_BITS = 9
-_FLAGS = (
-    "16userEnabledCuDNN",
-    "18deterministicCuDNN",
-    "23deterministicAlgorithms",
-    "19userEnabledFlashSDP",
-    "26userEnabledMemEfficientSDP",
-    "18userEnabledMathSDP",
-    "19userEnabledCuDNNSDP",
-)
-"""What decides by which of several operators torch does something on a GPU, as C++ names it in torch's context."""
+"""Instead of settings: something sees the operations of this thread, or a thread wants no records to answer."""
 
 
 class Suspension:
@@ -94,7 +96,7 @@ class DevicesInUse:
         os.register_at_fork(after_in_child=self.forget)
 
     def look(self) -> None:
-        if self._word[0] == self.NONE and torch.cuda.is_initialized():
+        if self._word[0] == self.NONE and torch_state.is_gpu_in_use():
             # As CUDA says: what torch.cuda.device_count says may depend on the environment of the moment.
             self._word[0] = self.SEVERAL if torch._C._cuda_getDeviceCount() > 1 else self.ONE
 
@@ -107,69 +109,87 @@ devices_in_use = DevicesInUse()
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """torch's functions that tell its settings."""
+    """torch's functions that tell its switches, found by name."""
 
-    transforms: Foreign
-    tracing: Foreign
-    """The state of torch.jit.trace: a pointer to a pointer."""
-    autocast: Foreign
-    autocast_dtype: Foreign
-    default_dtype: Foreign
-    grad_mode: Foreign
-    inference_mode: Foreign
-    requires_grad: Foreign
-    """Of a tensor."""
-    context: Foreign
-    """torch's context, which has flags."""
-    current_device: Foreign
-    """The number of the current device of a GPU: a code of success, and where to put it."""
-    flags: tuple[Foreign, ...]
-    """Each of a context."""
-
-    @property
-    def deterministic(self) -> Foreign:
-        """Whether algorithms are deterministic, of a context."""
-        return self.flags[_FLAGS.index("23deterministicAlgorithms")]
+    functions: Mapping[TorchSymbol, Foreign]
 
     @classmethod
-    def find(cls) -> Settings | None:
-        """All of them; None where this version of torch lacks one."""
-        names = {
-            "transforms": TRANSFORMS,
-            "tracing": ("torch_cpu", "_ZN5torch3jit6tracer15getTracingStateEv", 64),
-            "autocast": ("torch_cpu", "_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE", 8),
-            "autocast_dtype": ("torch_cpu", "_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE", 8),
-            "default_dtype": ("c10", "_ZN3c1017get_default_dtypeEv", 16),
-            "grad_mode": ("c10", "_ZN3c108GradMode10is_enabledEv", 8),
-            "inference_mode": ("c10", "_ZN3c1013InferenceMode10is_enabledEv", 8),
-            "requires_grad": ("c10", "_ZNK3c1010TensorImpl13requires_gradEv", 8),
-            "context": ("torch_cpu", "_ZN2at13globalContextEv", 64),
-            "current_device": ("torch_cpu", "aoti_torch_get_current_device_index", 32),
-        }
-        flags = [("torch_cpu", f"_ZNK2at7Context{flag}Ev", 8) for flag in _FLAGS]
-        wanted = [*names.values(), *flags]
-        found = [function for function in (torch_function(*name) for name in wanted) if function is not None]
-        if len(found) < len(wanted):
-            return None
-        values: dict[str, Any] = dict(zip(names, found, strict=False))
-        return cls(**values, flags=tuple(found[len(names) :]))
+    def find(cls, *rows: StateRow | Watcher) -> Settings | None:
+        """What these rows need, or all of them if none is named; None where this version of torch lacks a function."""
+        wanted = {symbol for row in rows or (*STATE, *WATCHERS) for symbol in _symbols(row)} | {REQUIRES_GRAD}
+        found = {symbol: torch_function(*symbol) for symbol in wanted}
+        known = {symbol: function for symbol, function in found.items() if function is not None}
+        return cls(known) if len(known) == len(wanted) else None
+
+    @property
+    def requires_grad(self) -> Foreign:
+        """Of a tensor."""
+        return self.functions[REQUIRES_GRAD]
+
+    def read(self, routine: Routine, row: StateRow) -> Word:
+        """What a row holds. Where that cannot be told, as the current GPU in a forked child, the routine gives
+        WATCHED."""
+        match row.native:
+            case FunctionResult(symbol):
+                return self._call(routine, symbol)
+            case ContextFlag() as flag:
+                return self._call(routine, flag.symbol, self._context())
+            case AutocastDtype(device) as autocast:
+                cell = routine.stack(1)
+                routine.store(0, cell)
+                with routine.when(routine.compare(self._call(routine, autocast.is_enabled, device), "!=", 0)):
+                    dtype = self._call(routine, autocast.dtype, device)
+                    routine.store(routine.united_bits(routine.shift_left(dtype, 1), 1), cell)
+                return routine.load(cell)
+            case CurrentDevice() as current:
+                cell = routine.stack(1)
+                routine.store(0, cell)
+                are_several = routine.compare(routine.load(devices_in_use.address), "==", DevicesInUse.SEVERAL)
+                with routine.when(are_several):
+                    failure = self._call(routine, current.symbol, cell)
+                    with routine.when(routine.compare(failure, "!=", 0)):
+                        routine.give_back(WATCHED)
+                return routine.load(cell)
+
+    def is_active(self, routine: Routine, watcher: Watcher) -> Word:
+        """Anything but 0 while a watcher is active."""
+        match watcher.native:
+            case IsSet(symbol, arguments):
+                return self._call(routine, symbol, *arguments)
+            case HoldsPointer(symbol):
+                return routine.load(self._call(routine, symbol))
+            case HasElements(symbol):
+                vector = self._call(routine, symbol)
+                return routine.differing_bits(routine.load(vector, 0), routine.load(vector, 1))
+            case ModuleEntry(_, name, idle) as entry:
+                found = routine.call(python_function("PyDict_GetItem"), id(entry.table), id(name))
+                return routine.differing_bits(found, id(idle))
+
+    def _context(self) -> int:
+        """torch's global context, of which there is one for the life of a process."""
+        return ctypes.CFUNCTYPE(ctypes.c_int64)(self.functions[ContextFlag.context].address)()
+
+    def _call(self, routine: Routine, symbol: TorchSymbol, *arguments: Word | int) -> Word:
+        return routine.call(self.functions[symbol], *arguments)
 
 
-def emit_settings(library: Library, modes: Modes, settings: Settings) -> Routine:
-    """settings(): all settings that decide what operations a call does, in one word; or WATCHED."""
+def _symbols(row: StateRow | Watcher) -> tuple[TorchSymbol, ...]:
+    if isinstance(row, StateRow):
+        return row.native.symbols
+    return () if isinstance(row.native, ModuleEntry) else (row.native.symbol,)
+
+
+assert 1 + sum(row.native.bits for row in STATE) < 63, "the settings do not fit into one word"
+
+
+def emit_settings(library: Library, settings: Settings, *also: Watcher) -> Routine:
+    """settings(): all rows in one word; or WATCHED. Watchers that are an entry of a Python module are looked at if they
+    are named: records have them among their guards."""
     of_devices = _emit_device_settings(library, settings)
     routine = library.routine("settings", 0)
-    transforms = routine.call(settings.transforms)
-    watchers = [
-        routine.call(modes.function_mode),
-        routine.call(modes.dispatch_mode, 0),
-        routine.load(routine.call(settings.tracing)),
-        routine.differing_bits(routine.load(transforms, 0), routine.load(transforms, 1)),
-        routine.load(suspended.address),
-    ]
-    is_watched = watchers[0]
-    for watcher in watchers[1:]:
-        is_watched = routine.united_bits(is_watched, watcher)
+    watchers = [*also, *(watcher for watcher in WATCHERS if not isinstance(watcher.native, ModuleEntry))]
+    signs = [settings.is_active(routine, watcher) for watcher in watchers]
+    is_watched = reduce(routine.united_bits, [*signs, routine.load(suspended.address)])
     with routine.when(routine.compare(is_watched, "!=", 0)):
         routine.give_back(WATCHED)
     cell = routine.stack(1)
@@ -179,43 +199,21 @@ def emit_settings(library: Library, modes: Modes, settings: Settings) -> Routine
         with routine.when(routine.compare(found, "<", 0)):
             routine.give_back(WATCHED)
         routine.store(found, cell)
-    word = routine.load(cell)
-    autocast = _autocast(routine, settings, _CPU)
-    for value, bits in (
-        (autocast, _AUTOCAST_BITS),
-        (routine.call(settings.default_dtype), 16),
-        (routine.call(settings.grad_mode), 1),
-        (routine.call(settings.inference_mode), 1),
-    ):
-        word = routine.united_bits(routine.shift_left(word, bits), value)
-    routine.give_back(word)
+    rows = (row for row in STATE if row.scope is Scope.ALWAYS)
+    routine.give_back(_append(routine, settings, routine.load(cell), rows))
     return routine
 
 
 def _emit_device_settings(library: Library, settings: Settings) -> Routine:
-    """device_settings(): those that matter to GPUs alone, in a word of 25 bits; WATCHED if the current device cannot be
-    told, as in a forked child."""
+    """device_settings(): the rows that are read once a GPU is in use, and a bit that says so; or WATCHED."""
     routine = library.routine("device_settings", 0)
-    cell = routine.stack(1)
-    routine.store(0, cell)
-    with routine.when(routine.compare(routine.load(devices_in_use.address), "==", DevicesInUse.SEVERAL)):
-        failure = routine.call(settings.current_device, cell)
-        with routine.when(routine.compare(failure, "!=", 0)):
-            routine.give_back(WATCHED)
-    word = routine.shift_left(routine.load(cell), _AUTOCAST_BITS)
-    word = routine.united_bits(word, _autocast(routine, settings, _CUDA))
-    context = routine.call(settings.context)
-    for flag in settings.flags:
-        word = routine.united_bits(routine.shift_left(word, 1), routine.call(flag, context))
-    routine.give_back(word)
+    one = routine.add(1, 0)
+    routine.give_back(_append(routine, settings, one, (row for row in STATE if row.scope is Scope.GPU)))
     return routine
 
 
-def _autocast(routine: Routine, settings: Settings, kind: int) -> Word:
-    """What autocast casts to on a kind of device, if it does."""
-    cell = routine.stack(1)
-    routine.store(0, cell)
-    with routine.when(routine.compare(routine.call(settings.autocast, kind), "!=", 0)):
-        dtype = routine.call(settings.autocast_dtype, kind)
-        routine.store(routine.united_bits(routine.shift_left(dtype, 1), 1), cell)
-    return routine.load(cell)
+def _append(routine: Routine, settings: Settings, word: Word, rows: Iterable[StateRow]) -> Word:
+    """A word with the bits of some rows after its own."""
+    for row in rows:
+        word = routine.united_bits(routine.shift_left(word, row.native.bits), settings.read(routine, row))
+    return word

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.call_key import CallKey
@@ -37,6 +36,7 @@ from ingot.runtime.native.call_records import (
 from ingot.runtime.native.conditions import Places
 from ingot.runtime.native.dispatch import ANY_SETTINGS, Dispatcher, DispatchTable, NativeCallable, dispatcher
 from ingot.runtime.native.records import NumberGuard, TensorGuard
+from ingot.runtime.torch_state import WATCHERS, ModuleEntry
 
 MOST_ATTEMPTS = 4
 """Records that are made for one kind of call; objects that are new at every call would need one each time."""
@@ -267,8 +267,9 @@ def _variable(leaf: int, described: CallKey, general: Generalised) -> VariableAr
 def _places(watch: Guards) -> Places | None:
     """Everything a watch looks at, and what `is_off` asks of Python; None if some of it cannot be read natively."""
     found = Places()
-    for module, name, value in ((torch.compiler, "_is_compiling_flag", False), (forward_ad, "_current_level", -1)):
-        if vars(module).get(name) is not value:
-            return None
-        found.dictionary_holds(vars(module), name, value)
+    for entry in (watcher.native for watcher in WATCHERS):
+        if isinstance(entry, ModuleEntry):
+            if entry.table.get(entry.name) is not entry.idle:
+                return None
+            found.dictionary_holds(entry.table, entry.name, entry.idle)
     return found if watch.add_to(found) else None

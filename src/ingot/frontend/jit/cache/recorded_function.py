@@ -26,7 +26,6 @@ from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, ShapeF
 from ingot.frontend.jit.cache.specialisation import Specialisation, record
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.recompile_reasons import difference
-from ingot.frontend.jit.guards.torch_state import state_of_torch
 from ingot.frontend.jit.lowering.program import ShapeMismatch
 from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
@@ -36,6 +35,7 @@ from ingot.frontend.jit.trace.recorder import Broken
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.dispatch import NativeCallable
+from ingot.runtime.torch_state import state_of_torch
 
 MOST_SPECIALISATIONS = 64
 """Of more, the one not used for the longest time goes."""

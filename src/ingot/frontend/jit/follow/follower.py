@@ -12,7 +12,7 @@ import torch
 
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.follow import interrupts, visibility
-from ingot.frontend.jit.follow.following import Following, State, take_off
+from ingot.frontend.jit.follow.following import Following, take_off
 from ingot.frontend.jit.follow.native_steps import NativeTree
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
@@ -22,6 +22,7 @@ from ingot.frontend.jit.follow.verdict import Verdict
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.following.table import NativeFollowing, native_following
+from ingot.runtime.torch_state import State
 
 MOST_NATIVE_STEPS = 20_000
 """Steps that native code may know of one function; with more, it begins anew."""

@@ -21,7 +21,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd import forward_ad
 
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.tensors import refused_tensor
@@ -40,6 +39,16 @@ from ingot.runtime.native.following.answering import MOST_BYTES
 from ingot.runtime.native.following.boundaries import MOST_VALUES
 from ingot.runtime.native.following.layouts import NativeMode
 from ingot.runtime.native.following.table import CallState, NativeFollowing
+from ingot.runtime.torch_state import (
+    DEFAULT_DTYPE,
+    FORWARD_GRADIENTS,
+    GRAD_MODE,
+    INFERENCE_MODE,
+    STATE,
+    State,
+    state_of_torch,
+    value_in,
+)
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.follow.follower import Follower
@@ -391,7 +400,7 @@ class Following(NativeMode):
 
     def _outside(self) -> Outside:
         assert self._state is not None, "without a state nothing is pending"
-        return Outside(self._state[0], self._state[1])
+        return Outside(value_in(self._state, INFERENCE_MODE), value_in(self._state, DEFAULT_DTYPE))
 
     def _run_seen(self, segment: Segment, given: list[Any]) -> None:
         """Run a segment while other threads may read what it writes: they wait, for the marks stay. The segment gets
@@ -436,17 +445,14 @@ def _contained(container: Any, made: list[Any]) -> Any:
     return list(made) if container is list else tuple(made) if container is tuple else container(tuple(made))
 
 
-State = tuple[bool, torch.dtype, bool]
-
-
 _STATES: dict[int, State | None] = {}
 """By torch's settings in one word, which are read at once."""
 
 
 def torch_state(settings: int) -> State | None:
-    """What decides the results of operations besides their operands: inference mode, the default dtype, whether
-    algorithms are deterministic. None where operations must run at once: under autocast, dispatch modes, transforms
-    such as vmap, forward gradients and torch.jit's tracing. `settings` are those of this moment."""
+    """What decides the results of operations besides their operands. None where operations must run at once: under
+    autocast, dispatch modes, transforms such as vmap, forward gradients and torch.jit's tracing. `settings` are of this
+    moment."""
     if settings < 0 or torch._C._is_any_autocast_enabled():  # the settings tell autocast of devices in use alone
         return None
     found = _STATES.get(settings, _NOT_SEEN)
@@ -459,7 +465,7 @@ _NOT_SEEN: Any = object()
 
 
 def _state_now() -> State | None:
-    if is_anything_around() or forward_ad._current_level >= 0:
+    """Without grad mode: what needs gradients is no operand of a step, and nothing else depends on it."""
+    if is_anything_around() or FORWARD_GRADIENTS.is_active():
         return None
-    is_deterministic = torch._C._get_deterministic_algorithms()
-    return torch.is_inference_mode_enabled(), torch.get_default_dtype(), is_deterministic
+    return tuple([None if row is GRAD_MODE else value for row, value in zip(STATE, state_of_torch(), strict=True)])

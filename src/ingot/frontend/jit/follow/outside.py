@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch.utils import _python_dispatch
 
+from ingot.runtime.torch_state import DISPATCH_MODE, TRACING, TRANSFORM
+
 _native: Any = torch._C
 
 
@@ -61,7 +63,7 @@ class Outside:
 
     def _clear_away(self) -> None:
         """Switch off what sees or changes operations."""
-        if _native._functorch.peek_interpreter_stack() is not None:
+        if TRANSFORM.is_active():
             layers: list[Any] = []
             self._undo.append(partial(_put_back_layers, layers))
             # As one native call: a layer that was taken off is in the list.
@@ -72,7 +74,7 @@ class Outside:
             self._undo.append(partial(_put_back_modes, modes))
             for _ in modes:
                 _python_dispatch._pop_mode()
-        if torch._C._is_tracing():
+        if TRACING.is_active():
             self._undo.append(partial(_native._set_tracing_state, torch._C._get_tracing_state()))
             _native._set_tracing_state(None)
         for device in ("cpu", "cuda"):
@@ -93,11 +95,8 @@ class Outside:
 
 def is_anything_around() -> bool:
     """Whether something is active that sees or changes operations: autocast, a dispatch mode, a transform, tracing."""
-    return (
-        torch._C._is_any_autocast_enabled()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._is_tracing()
-        or _native._functorch.peek_interpreter_stack() is not None
+    return bool(
+        torch._C._is_any_autocast_enabled() or DISPATCH_MODE.is_active() or TRACING.is_active() or TRANSFORM.is_active()
     )
 
 

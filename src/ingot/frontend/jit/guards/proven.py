@@ -17,7 +17,7 @@ import torch
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.frontend.jit.proof import Proof
 from ingot.frontend.jit.proof import guards as proven
-from ingot.runtime.native.addresses import torch_function
+from ingot.runtime.native.addresses import REQUIRES_GRAD, torch_function
 from ingot.runtime.native.conditions import Places
 from ingot.runtime.native.layout import INLINE_RANK, TYPE_WORD, tensor_layout
 from ingot.runtime.native.once import once
@@ -173,7 +173,7 @@ def _add_dictionary_of(places: Places, guard: proven.InstanceDict) -> bool:
 
 def _add_tensor(places: Places, tensor: torch.Tensor) -> bool:
     """Everything about a tensor but its values; False for unusual ones."""
-    layout, requires_grad = tensor_layout(), torch_function("c10", "_ZNK3c1010TensorImpl13requires_gradEv", 8)
+    layout, requires_grad = tensor_layout(), torch_function(*REQUIRES_GRAD)
     if layout is None or requires_grad is None or tensor.layout != torch.strided or tensor.dim() > INLINE_RANK:
         return False
     implementation: Any = tensor._cdata

@@ -13,7 +13,7 @@ import torch
 from ingot.frontend.jit.arguments.call_key import counts_by_identity
 from ingot.frontend.jit.arguments.numbers import positional_names
 from ingot.frontend.jit.arguments.structure import Shape
-from ingot.frontend.jit.guards.torch_state import STATES
+from ingot.runtime.torch_state import changes
 
 
 def difference(key: Any, recorded: Iterable[Any], function: Callable[..., Any]) -> str:
@@ -45,9 +45,7 @@ def counts_up(before: Any, now: Any) -> bool:
 
 def _differences(before: Any, now: Any, function: Callable[..., Any]) -> Iterator[str]:
     (old, old_state), (new, new_state) = before, now
-    for what, one, other in zip(STATES, old_state, new_state, strict=True):
-        if one != other:
-            yield f"{what} was {one}, is {other}"
+    yield from changes(old_state, new_state)
     if old[0] != new[0]:
         yield "other arguments are given, or nested in another way"
         return

@@ -9,15 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
 from ingot.base.environment import environment
 from ingot.runtime.native.settings import suspended
+from ingot.runtime.torch_state import is_watched
 
 EVERYTHING: weakref.WeakSet[Any] = weakref.WeakSet()
 """All compiled functions there are."""
 _thread = threading.local()
-_peek_interpreter_stack = getattr(torch._C, "_functorch").peek_interpreter_stack  # noqa: B009
 
 
 @contextmanager
@@ -42,14 +41,10 @@ def reset() -> None:
 
 
 def is_off() -> bool:
-    """Whether a call goes to the original: ingot is disabled, a mode of torch is active, or torch itself is tracing."""
+    """Whether a call goes to the original: ingot is disabled, or something sees or changes every operation."""
     return (
         torch.compiler.is_compiling()  # the first, for compilers that read this function take the answer as known
         or getattr(_thread, "is_disabled", False)
         or environment().is_disabled
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._len_torch_function_stack() > 0
-        or _peek_interpreter_stack() is not None
-        or torch._C._get_tracing_state() is not None
-        or forward_ad._current_level >= 0
+        or is_watched()
     )

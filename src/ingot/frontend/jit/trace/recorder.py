@@ -27,7 +27,6 @@ from ingot.frontend.jit.arguments.structure import take_apart
 from ingot.frontend.jit.arguments.tensors import refused_tensor
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.library_code import is_librarys
-from ingot.frontend.jit.guards.torch_state import state_of_torch
 from ingot.frontend.jit.trace.attachment import Attachment, mode_counts
 from ingot.frontend.jit.trace.effects import EffectMonitor
 from ingot.frontend.jit.trace.indexing import INDEXING, slice_bounds
@@ -52,6 +51,7 @@ from ingot.frontend.jit.trace.trace import (
     written_arguments,
 )
 from ingot.runtime.overlaps import NumberedMemory, addresses_of
+from ingot.runtime.torch_state import state_of_torch
 
 _MOST_EVENTS = 100_000
 """A longer recording is a loop that should not be unrolled."""

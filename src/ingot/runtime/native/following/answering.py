@@ -6,10 +6,7 @@ came, to the function given for that.
 
 from __future__ import annotations
 
-import sys
-
 import torch
-from torch.autograd import forward_ad
 
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
@@ -36,14 +33,13 @@ from ingot.runtime.native.following.words import (
     State,
     Step,
 )
-from ingot.runtime.native.launcher import Launcher, Modes
+from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.pool import Pool
 from ingot.runtime.native.prototypes import PROTOTYPE_BYTES
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
-from ingot.runtime.native.settings import WATCHED, Settings, emit_settings
+from ingot.runtime.native.settings import Settings, emit_settings
+from ingot.runtime.torch_state import FORWARD_GRADIENTS
 
-_LEVEL, _NO_LEVEL = sys.intern("_current_level"), -1
-"""What torch.autograd.forward_ad holds outside of forward gradients: a small int, of which there is one."""
 MOST_BYTES = 1 << 29
 """Memory of shells after which Python looks whether any can be let go."""
 
@@ -56,7 +52,6 @@ class AnsweringEmitter:
         library: Library,
         places: FollowingLayout,
         launcher: Launcher,
-        modes: Modes,
         settings: Settings,
         memory: Pool,
         stack: ModeStack,
@@ -66,7 +61,6 @@ class AnsweringEmitter:
         self._library = library
         self._places = places
         self._launcher = launcher
-        self._modes = modes
         self._settings = settings
         self._memory = memory
         self._stack = stack
@@ -76,7 +70,7 @@ class AnsweringEmitter:
     def emit(self) -> None:
         """Write `handle`, and what Python calls where pending steps begin and end."""
         fits = StepMatchingEmitter(self._library, self._places, self._launcher, self._settings).emit()
-        settings = self._state_of_torch(emit_settings(self._library, self._modes, self._settings))
+        settings = emit_settings(self._library, self._settings, FORWARD_GRADIENTS)
         are_written = emit_are_written(self._library, self._places, self._bit)
         note_found = self._note_found()
         take = self._take_step(self._make_shells(note_found), self._view(), note_found, are_written)
@@ -87,20 +81,6 @@ class AnsweringEmitter:
         intercepting = InterceptingEmitter(self._library, self._places, self._stack)
         intercepting.emit(decide, role_of, is_plain, call_of_builtins())
         BoundaryEmitter(self._library, self._places, self._bit).emit(settings)
-
-    def _state_of_torch(self, settings: Routine) -> Routine:
-        """state_of_torch(): the settings in one word, and whether algorithms are deterministic; negative if somebody is
-        watching, or while forward gradients are taken."""
-        routine = self._library.routine("state_of_torch", 0)
-        level = routine.call(python_function("PyDict_GetItem"), id(vars(forward_ad)), id(_LEVEL))
-        with routine.when(routine.compare(level, "!=", id(_NO_LEVEL))):
-            routine.give_back(WATCHED)
-        word = routine.call(settings)
-        with routine.when(routine.compare(word, "<", 0)):
-            routine.give_back(WATCHED)
-        flag = routine.call(self._settings.deterministic, routine.call(self._settings.context))
-        routine.give_back(routine.united_bits(routine.shift_left(word, 1), flag))
-        return routine
 
     # --- the call -----------------------------------------------------------------------------------------------------
 

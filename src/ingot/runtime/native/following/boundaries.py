@@ -36,19 +36,19 @@ class BoundaryEmitter:
         self._places = places
         self._bit = bit
 
-    def emit(self, state_of_torch: Routine) -> None:
+    def emit(self, settings: Routine) -> None:
         """Write `ask_settings`, `begin`, `settle`, `release`, `aliases`, `run_counted` and `elements`."""
         self._aliases()
         self._run()
-        self._settings(state_of_torch)
+        self._settings(settings)
         self._elements()
         self._begin()
         self._settle()
         self._release()
 
-    def _settings(self, state_of_torch: Routine) -> None:
+    def _settings(self, settings: Routine) -> None:
         routine = self._library.routine("ask_settings", 4)
-        word = routine.call(state_of_torch)
+        word = routine.call(settings)
         routine.give_back(routine.call(python_function("PyLong_FromLongLong"), word))
 
     def _begin(self) -> None:

@@ -14,6 +14,7 @@ from ingot.runtime.native.following.words import MOST_OUTSIDE, Entry, EntryKind,
 from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.settings import Settings
+from ingot.runtime.torch_state import GRAD_MODE
 
 
 class Found(Words):
@@ -63,7 +64,7 @@ class StepMatchingEmitter:
             (Found.VALUES, routine.load(routine.load(state, State.VALUES), layout.ITEMS_WORD)),
             (Found.OUTSIDE_COUNT, 0),
             (Found.OPEN_COUNT, 0),
-            (Found.GRADIENTS_COUNT, routine.call(self._settings.grad_mode)),
+            (Found.GRADIENTS_COUNT, self._settings.read(routine, GRAD_MODE)),
         ):
             routine.store(value, found, word)
         with routine.loop(count) as index:

@@ -30,7 +30,7 @@ from ingot.runtime.native.following.words import (
     State,
     Step,
 )
-from ingot.runtime.native.launcher import Modes, launcher
+from ingot.runtime.native.launcher import launcher
 from ingot.runtime.native.once import once
 from ingot.runtime.native.pool import pool
 from ingot.runtime.native.prototypes import Prototype
@@ -292,13 +292,13 @@ def _compile(key: int, bit: int, mode_class: type) -> NativeFollowing | None:
     parts = _parts()
     if any(part is None for part in parts) or not can_intercept():
         return None
-    places, found, modes, settings, memory, stack = parts
+    places, found, settings, memory, stack = parts
     library = Library()
-    AnsweringEmitter(library, places, found, modes, settings, memory, stack, key, bit).emit()
+    AnsweringEmitter(library, places, found, settings, memory, stack, key, bit).emit()
     library.compile()
     return NativeFollowing(library, mode_class)
 
 
 @once
-def _parts() -> tuple[Any, Any, Any, Any, Any, Any]:
-    return FollowingLayout.find(), launcher(), Modes.find(), Settings.find(), pool(), ModeStack.find()
+def _parts() -> tuple[Any, Any, Any, Any, Any]:
+    return FollowingLayout.find(), launcher(), Settings.find(), pool(), ModeStack.find()
