@@ -7,6 +7,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from ingot.base.numbers import Number
 from ingot.codegen.ptx.kernels import compile_gpu_kernel
 from ingot.codegen.ptx.target import gpu
 from ingot.fusion.rules import FusionRules
-from ingot.loops.gpu.schedule import WARP, GpuForm, GpuSchedule
+from ingot.loops.gpu.schedule import WARP, GpuSchedule, Teams
 from ingot.runtime.cuda import kernels as cuda
 from ingot.runtime.devices import Bound, Launch, Targets, Tensors
 from ingot.runtime.kernels import Kernel, launch
@@ -91,9 +92,9 @@ def test_small_schedules_reach_every_form():
     """Deterministic, so that properties that rest on them cannot quietly lose a form."""
     scheduling = Scheduling()
     run_small(scheduling, range(120))
-    forms = Counter(schedule.form for schedule in scheduling.seen)
-    assert not [form for form in GpuForm if not forms[form]], forms
-    rows = [schedule for schedule in scheduling.seen if schedule.form is GpuForm.TEAMS]
+    forms = Counter(type(schedule) for schedule in scheduling.seen)
+    assert not [form for form in get_args(GpuSchedule) if not forms[form]], forms
+    rows = [schedule for schedule in scheduling.seen if isinstance(schedule, Teams)]
     assert sum(not schedule.steps for schedule in rows) >= 10, "too few rows are longer than what a team holds"
     assert sum(schedule.one_pass for schedule in rows) >= 2
     assert sum(schedule.team > WARP for schedule in rows) >= 10

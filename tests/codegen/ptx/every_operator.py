@@ -32,7 +32,7 @@ from ingot.codegen.ptx.target import gpu
 from ingot.fusion.groups import Level
 from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
-from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.gpu.schedule import GpuSchedule, Grid
 from ingot.loops.program import Input, Known, Operand, Program, Result, Statement
 from ingot.loops.schedule import Motion
 from ingot.ops import Op
@@ -112,7 +112,7 @@ def element_cases() -> Iterator[Case]:
     programs = list(operators())
     for capability, lanes, program in product(CAPABILITIES, LANES, programs):
         motions = (Motion.NEXT,) * len(program.buffers)
-        yield Case(program, GpuSchedule(GpuForm.GRID, 0, 1, motions, lanes, threads=256), capability)
+        yield Case(program, Grid(outer=0, inner=1, motions=motions, lanes=lanes, threads=256), capability)
 
 
 # --- rows, columns and squares ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ingot.codegen.llvm.math.gpu import exact, instructions
 from ingot.codegen.llvm.math.words import Number
 from ingot.codegen.ptx.kernels import compile_gpu_kernel
 from ingot.codegen.ptx.target import gpu
-from ingot.loops.gpu.schedule import GpuForm
+from ingot.loops.gpu.schedule import Grid, Teams
 from tests.codegen.math_kernels import ARITY, evaluate
 from tests.codegen.ptx.fusions import Fusion
 from tests.codegen.ptx.hard_quotients import ALL_ONES, hard_quotients
@@ -138,9 +138,9 @@ def test_reciprocals_are_within_half_a_unit(computed):
 @pytest.mark.parametrize(
     "fusion",
     [
-        Fusion(GpuForm.GRID, lambda ops, x, y, z, u: ops.sqrt(x) / y - z * u, ((1024, 1024),) * 4),
-        Fusion(GpuForm.TEAMS, lambda ops, x: ops.var(x, [1]), ((512, 1024),)),
-        Fusion(GpuForm.TEAMS, lambda ops, x: ops.softmax(x, -1), ((512, 1024),)),
+        Fusion(Grid, lambda ops, x, y, z, u: ops.sqrt(x) / y - z * u, ((1024, 1024),) * 4),
+        Fusion(Teams, lambda ops, x: ops.var(x, [1]), ((512, 1024),)),
+        Fusion(Teams, lambda ops, x: ops.softmax(x, -1), ((512, 1024),)),
     ],
     ids=["elements", "variance", "softmax"],
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ingot.loops.gpu import lines, scheduling
-from ingot.loops.gpu.schedule import GpuForm
+from ingot.loops.gpu.schedule import Grid
 from tests.codegen.ptx.here import kernel_for, numbers, run_here
 
 
@@ -18,7 +18,7 @@ def test_elements_meet_the_values_of_their_lines(length: int):
     kernel, tensors = kernel_for(lambda ops, x, mean: x - mean, images, means)
     with patch.object(lines, "ENOUGH_THREADS", 1):
         (result,), schedule, _ = run_here(kernel, tensors)
-    assert (schedule.form, schedule.has_lines) == (GpuForm.GRID, True)
+    assert isinstance(schedule, Grid) and schedule.has_lines
     assert schedule.at_once == (2 if length % 4 == 0 else 4)
     assert schedule.is_even == (length == 1024)
     assert torch.equal(result, images - means)
@@ -28,7 +28,7 @@ def test_elements_meet_the_values_of_their_lines(length: int):
 def test_elements_one_after_the_other(size: int):
     x, y = numbers(torch.float32, size), numbers(torch.float32, size).flip(0)
     (result,), schedule, _ = run_here(*kernel_for(lambda ops, x, y: x * y, x, y))
-    assert (schedule.form, schedule.has_lines, schedule.at_once) == (GpuForm.GRID, False, 1)
+    assert isinstance(schedule, Grid) and (schedule.has_lines, schedule.at_once) == (False, 1)
     assert torch.equal(result, x * y)
 
 
@@ -38,6 +38,7 @@ def test_elements_that_take_long_are_taken_in_turn(size: int):
     kernel, tensors = kernel_for(lambda ops, x, y: x * y + 3.0, x, y)
     with patch.object(lines, "ENOUGH_THREADS", 64), patch.object(scheduling, "MANY_FUNCTIONS", 0):
         (result,), schedule, _ = run_here(kernel, tensors)
+    assert isinstance(schedule, Grid)
     assert (schedule.in_turn, schedule.at_once, schedule.lanes) == (True, lines.TURNS, 2)
     assert schedule.is_even == (size == 4096) and schedule.has_rest == (size % 2 == 1)
     assert torch.equal(result, x * y + 3.0)
@@ -48,11 +49,11 @@ def test_elements_that_are_apart_are_taken_one_by_one():
     kernel, tensors = kernel_for(lambda ops, x: -x, x)
     with patch.object(lines, "ENOUGH_THREADS", 1):
         (result,), schedule, _ = run_here(kernel, tensors)
-    assert schedule.form is GpuForm.GRID and torch.equal(result, -x)
+    assert isinstance(schedule, Grid) and torch.equal(result, -x)
 
 
 def test_short_lines_share_blocks():
     x, angles = numbers(torch.float32, 9, 5, 16), numbers(torch.float32, 9, 1, 16)
     (result,), schedule, _ = run_here(*kernel_for(lambda ops, x, y: x * y, x, angles))
-    assert (schedule.form, schedule.has_lines, schedule.outer) == (GpuForm.GRID, False, 2)
+    assert isinstance(schedule, Grid) and (schedule.has_lines, schedule.outer) == (False, 2)
     assert torch.equal(result, x * angles)

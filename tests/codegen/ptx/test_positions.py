@@ -13,7 +13,7 @@ import torch
 
 from ingot.codegen.ptx.kernels import compile_gpu_kernel
 from ingot.codegen.ptx.target import gpu
-from ingot.loops.gpu.schedule import GpuForm
+from ingot.loops.gpu.schedule import Columns, Grid, Teams, Tiles
 from ingot.runtime.cuda.kernels import scheduled
 from tests.codegen.ptx import here
 from tests.codegen.ptx.here import kernel_for, numbers, run_here
@@ -43,7 +43,7 @@ def test_elements_along_several_axes(shape: tuple[int, ...]):
     x, y = numbers(torch.float32, *shape), numbers(torch.float32, *every_other(shape))
     kernel, tensors = kernel_for(lambda ops, x, y: x * y, x, y)
     (result,), schedule, _ = run_here(kernel, tensors)
-    assert schedule.form is GpuForm.GRID and torch.equal(result, x * y)
+    assert isinstance(schedule, Grid) and torch.equal(result, x * y)
     with numbers_of_64_bits():
         (result,), schedule, _ = run_here(kernel, tensors)
     assert schedule.is_wide and torch.equal(result, x * y)
@@ -55,7 +55,7 @@ def test_rows_along_several_axes_and_of_several(shape: tuple[int, ...]):
     for axes in ([3], [2, 3], [1, 3], [1, 2, 3]):
         kernel, tensors = kernel_for(lambda ops, x, axes=axes: ops.sum(x, axes), x)
         (result,), schedule, _ = run_here(kernel, tensors)
-        assert schedule.form is GpuForm.TEAMS and torch.equal(result, x.sum(axes))
+        assert isinstance(schedule, Teams) and torch.equal(result, x.sum(axes))
         with numbers_of_64_bits():
             (result,), _, _ = run_here(kernel, tensors)
         assert torch.equal(result, x.sum(axes))
@@ -66,7 +66,7 @@ def test_columns_along_several_axes_and_of_several(shape: tuple[int, ...]):
     x = numbers(torch.float32, *shape)
     kernel, tensors = kernel_for(lambda ops, x: ops.amax(x, [0, 2]), x)
     (result,), schedule, _ = run_here(kernel, tensors)
-    assert (schedule.form, schedule.outer, schedule.inner) == (GpuForm.COLUMNS, 2, 2)
+    assert (type(schedule), schedule.outer, schedule.inner) == (Columns, 2, 2)
     assert torch.equal(result, x.amax([0, 2]))
 
 
@@ -75,7 +75,7 @@ def test_squares_along_several_axes(shape: tuple[int, ...]):
     x = numbers(torch.float32, *shape).permute(0, 3, 2, 1)
     kernel, tensors = kernel_for(lambda ops, x: -x, x)
     (result,), schedule, _ = run_here(kernel, tensors)
-    assert schedule.form is GpuForm.TILES and torch.equal(result, -x)
+    assert isinstance(schedule, Tiles) and torch.equal(result, -x)
     with numbers_of_64_bits():
         (result,), _, _ = run_here(kernel, tensors)
     assert torch.equal(result, -x)
@@ -86,7 +86,7 @@ def test_buffers_that_lie_alike_share_distances():
     z = numbers(torch.float32, 3, 1, 5, 1)
     kernel, tensors = kernel_for(lambda ops, x, y, z: x * y + z, x, y, z)
     (result,), schedule, _ = run_here(kernel, tensors)
-    assert schedule.alike == (0, 1, 1, 3)
+    assert isinstance(schedule, Grid) and schedule.alike == (0, 1, 1, 3)
     assert torch.equal(result, x * y + z)
     apart = replace(schedule, alike=())
     shared, single = (compile_gpu_kernel(kernel.program, each, gpu((9, 0))).ptx for each in (schedule, apart))

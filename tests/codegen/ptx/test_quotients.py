@@ -17,7 +17,7 @@ from ingot.codegen.llvm.math.definitions import emitter
 from ingot.codegen.llvm.math.gpu import instructions
 from ingot.codegen.llvm.math.gpu.quotients import Divisor
 from ingot.codegen.llvm.math.words import Number
-from ingot.loops.gpu.schedule import GpuForm
+from ingot.loops.gpu.schedule import Grid, Teams
 from tests.codegen.math_kernels import ARITY, evaluate
 from tests.codegen.ptx.fusions import Fusion
 from tests.codegen.ptx.simulated import ACCURATE, APPROXIMATE, instruction
@@ -118,9 +118,9 @@ def test_any_quotient_of_bfloat16_is_rounded_as_well_as_one_of_float32(simulated
 @pytest.mark.parametrize(
     "fusion, reciprocals",
     [
-        (Fusion(GpuForm.GRID, lambda ops, x: x / 255.0, ((1024, 1024),)), 0),
-        (Fusion(GpuForm.TEAMS, lambda ops, x: ops.softmax(x, -1), ((512, 1024),)), 1),
-        (Fusion(GpuForm.GRID, lambda ops, x, y: x / y, ((1024, 1024), (1024, 1024))), 4),
+        (Fusion(Grid, lambda ops, x: x / 255.0, ((1024, 1024),)), 0),
+        (Fusion(Teams, lambda ops, x: ops.softmax(x, -1), ((512, 1024),)), 1),
+        (Fusion(Grid, lambda ops, x, y: x / y, ((1024, 1024), (1024, 1024))), 4),
     ],
     ids=["by a constant", "by a sum", "by elements"],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ingot.loops.gpu.schedule import GpuForm
+from ingot.loops.gpu.schedule import Tiles
 from tests.codegen.ptx.here import kernel_for, numbers, run_here
 
 TYPES = [torch.float64, torch.float32, torch.int16, torch.int8, torch.bool]
@@ -25,7 +25,7 @@ def test_what_lies_across_the_others_is_turned(shape: tuple[int, int], dtype: to
         turned = turned + numbers(dtype, *reversed(shape)).T
     assert turned.stride() == (1, shape[0])
     (result,), schedule, _ = run_here(*kernel_for(joined, straight, turned))
-    assert schedule.form is GpuForm.TILES
+    assert isinstance(schedule, Tiles)
     assert torch.equal(result, torch.maximum(straight, turned))
 
 
@@ -34,7 +34,7 @@ def test_an_input_of_several_axes_is_turned_where_it_is_dense():
     turned = x.permute(0, 3, 2, 1)
     kernel, tensors = kernel_for(lambda ops, y: -y, turned)
     (result,), schedule, _ = run_here(kernel, tensors)
-    assert schedule.form is GpuForm.TILES
+    assert isinstance(schedule, Tiles)
     assert torch.equal(result, -turned)
 
 
@@ -42,5 +42,5 @@ def test_types_of_different_widths_share_a_square():
     wide, narrow = numbers(torch.float32, 40, 72), numbers(torch.int8, 72, 40).T
     kernel, tensors = kernel_for(lambda ops, x, y: x + y, wide, narrow)
     (result,), schedule, _ = run_here(kernel, tensors)
-    assert (schedule.form, schedule.lanes) == (GpuForm.TILES, 4)
+    assert (type(schedule), schedule.lanes) == (Tiles, 4)
     assert torch.equal(result, wide + narrow)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ingot.loops.gpu.dividing import divided_axes, divisor_along, divisor_word
 from ingot.loops.gpu.launches import gpu_layout
 from ingot.loops.gpu.nesting import build_gpu_nest
-from ingot.loops.gpu.schedule import GpuForm
+from ingot.loops.gpu.schedule import Columns, Grid, Teams, Tiles
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.nest import Nest
 from ingot.runtime.cuda.kernels import gpu_words, scheduled
@@ -82,17 +82,17 @@ def summed(axes: list[int]) -> Any:
 CUBE = torch.empty(6, 10, 8, 16)
 LONG = torch.empty(3, 5, 1 << 12)
 CASES = {
-    "elements one after the other": (GpuForm.GRID, (), product, (torch.empty(64, 64), torch.empty(64, 64))),
-    "a line for each block": (GpuForm.GRID, (), product, (torch.empty(9, 1 << 12), torch.empty(9, 1))),
-    "lines along two axes": (GpuForm.GRID, (1,), product, (LONG, LONG[:, :1])),
-    "short lines": (GpuForm.GRID, (1, 2), product, (torch.empty(9, 5, 16), torch.empty(9, 1, 16))),
-    "squares": (GpuForm.TILES, (1,), turned, (torch.empty(64, 96).T,)),
-    "squares along more axes": (GpuForm.TILES, (1, 2, 3), turned, (torch.empty(3, 20, 2, 36).permute(0, 3, 2, 1),)),
-    "rows": (GpuForm.TEAMS, (), summed([1]), (torch.empty(64, 1024),)),
-    "rows along two axes": (GpuForm.TEAMS, (1,), summed([2]), (torch.empty(9, 8, 128)[:, :5],)),
-    "rows of two axes": (GpuForm.TEAMS, (2,), summed([1, 2]), (torch.empty(6, 8, 128)[:, ::2],)),
-    "columns": (GpuForm.COLUMNS, (), summed([0]), (torch.empty(64, 1024),)),
-    "columns along two axes": (GpuForm.COLUMNS, (1, 3), summed([0, 2]), (CUBE,)),
+    "elements one after the other": (Grid, (), product, (torch.empty(64, 64), torch.empty(64, 64))),
+    "a line for each block": (Grid, (), product, (torch.empty(9, 1 << 12), torch.empty(9, 1))),
+    "lines along two axes": (Grid, (1,), product, (LONG, LONG[:, :1])),
+    "short lines": (Grid, (1, 2), product, (torch.empty(9, 5, 16), torch.empty(9, 1, 16))),
+    "squares": (Tiles, (1,), turned, (torch.empty(64, 96).T,)),
+    "squares along more axes": (Tiles, (1, 2, 3), turned, (torch.empty(3, 20, 2, 36).permute(0, 3, 2, 1),)),
+    "rows": (Teams, (), summed([1]), (torch.empty(64, 1024),)),
+    "rows along two axes": (Teams, (1,), summed([2]), (torch.empty(9, 8, 128)[:, :5],)),
+    "rows of two axes": (Teams, (2,), summed([1, 2]), (torch.empty(6, 8, 128)[:, ::2],)),
+    "columns": (Columns, (), summed([0]), (torch.empty(64, 1024),)),
+    "columns along two axes": (Columns, (1, 3), summed([0, 2]), (CUBE,)),
 }
 
 
@@ -100,7 +100,7 @@ CASES = {
 def test_words_are_there_for_the_axes_that_are_divided_by(name: str):
     form, axes, body, tensors = CASES[name]
     call, nest = planned(body, *tensors)
-    assert call.schedule.form is form
+    assert type(call.schedule) is form
     assert divided_axes(nest, call.schedule) == axes
     layout = gpu_layout(nest, call.schedule)
     words = gpu_words(call, layout, len(nest.buffers))
@@ -115,7 +115,7 @@ def test_divisors_count_what_goes_together():
     call, _ = planned(product, torch.empty(9, 5, 16), torch.empty(9, 1, 16))
     assert [divisor_along(axis, size, call.schedule) for axis, size in enumerate(call.sizes)] == [9, 5, 4]
     call, _ = planned(turned, torch.empty(100, 3, 70).permute(2, 1, 0))
-    assert call.schedule.tile == 32
+    assert isinstance(call.schedule, Tiles) and call.schedule.tile == 32
     assert [divisor_along(axis, size, call.schedule) for axis, size in enumerate(call.sizes)] == [3, 3, 4]
 
 

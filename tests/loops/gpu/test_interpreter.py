@@ -12,7 +12,7 @@ from ingot import DataType
 from ingot.base.errors import LoopError
 from ingot.loops.gpu.interpreter import interpret_on_gpu
 from ingot.loops.gpu.launches import launches_of
-from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.gpu.schedule import GpuSchedule, Grid, Teams, Tiles
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.nest import (
     Accumulate,
@@ -50,8 +50,9 @@ def nest(*body: Instruction, axes: int = 1, **parts: Any) -> Nest:
     return Nest(axes, BUFFERS, (), parts.get("scratches", ()), parts.get("accumulators", ()), body)
 
 
-def schedule(form: GpuForm, outer: int, inner: int, lanes: int, threads: int, **parts: Any) -> GpuSchedule:
-    return GpuSchedule(form, outer, inner, (Motion.NEXT, Motion.NEXT), lanes, threads, **parts)
+def schedule(form: type[GpuSchedule], outer: int, inner: int, lanes: int, threads: int, **parts: Any) -> GpuSchedule:
+    motions = Motion.NEXT, Motion.NEXT
+    return form(outer=outer, inner=inner, motions=motions, lanes=lanes, threads=threads, **parts)
 
 
 def run(tested: Nest, call: GpuCall, given: Any, count: int, seed: int = 0) -> list[float]:
@@ -66,7 +67,7 @@ def run(tested: Nest, call: GpuCall, given: Any, count: int, seed: int = 0) -> l
 
 def grid(size: int, lanes: int, blocks: int, at_once: int = 1, **parts: Any) -> tuple[Nest, GpuCall]:
     copied = nest(loop(LoopKind.GRID, (0,), LOADED, STORED, at_once=at_once, lanes=lanes))
-    chosen = schedule(GpuForm.GRID, 0, 1, lanes, 4, at_once=at_once, **parts)
+    chosen = schedule(Grid, 0, 1, lanes, 4, at_once=at_once, **parts)
     return copied, GpuCall(chosen, (size,), ((4,), (4,)), blocks, (4, 4))
 
 
@@ -93,7 +94,7 @@ def test_threads_without_elements_are_refused_where_all_should_have_some():
 
 def test_neighbours_that_one_access_cannot_reach_are_refused():
     copied = nest(loop(LoopKind.GRID, (0, 1), LOADED, STORED, lanes=4), axes=2)
-    chosen = schedule(GpuForm.GRID, 1, 1, 4, 4)
+    chosen = schedule(Grid, 1, 1, 4, 4)
     assert run(copied, GpuCall(chosen, (2, 4), ((16, 4), (16, 4)), 1, (16, 16)), range(8), 8) == list(range(8))
     with pytest.raises(LoopError, match="load in0: 16 bytes at once, not at a multiple of that"):
         run(copied, GpuCall(chosen, (2, 4), ((16, 4), (20, 4)), 1, (16, 16)), range(9), 8)
@@ -127,7 +128,7 @@ def row_sums(rows: int, length: int, team: int, steps: int, op: str = "sum", **p
     inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
     body = loop(LoopKind.BLOCKS, (0,), Begin(0), inside, Finish(SECOND, 0), Store(0, SECOND))
     threads = max(team, 32)
-    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, threads, team=team, steps=steps, at_once=2, **parts)
+    chosen = schedule(Teams, 1, 1, 1, threads, team=team, steps=steps, at_once=2, **parts)
     blocks = -(-rows * team // threads)
     return nest(body, axes=2, accumulators=gathered), GpuCall(
         chosen, (rows, length), ((4, 0), (4 * length, 4)), blocks, (4, 4)
@@ -161,7 +162,7 @@ def test_registers_keep_what_the_same_thread_reads_again():
     scratches = (Scratch("scratch0", FLOAT, (1,), Place.REGISTERS),)
     kept = loop(LoopKind.THREADS, (1,), LOADED, Keep(0, FIRST))
     again = loop(LoopKind.THREADS, (1,), Recall(SECOND, 0), Store(0, SECOND))
-    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, 32, team=32, steps=2)
+    chosen = schedule(Teams, 1, 1, 1, 32, team=32, steps=2)
     call = GpuCall(chosen, (3, 40), ((160, 4), (160, 4)), 3, (4, 4))
     both = nest(loop(LoopKind.BLOCKS, (0,), kept, again), axes=2, scratches=scratches)
     assert run(both, call, range(120), 120) == list(range(120))
@@ -191,7 +192,7 @@ def turned(*between: Instruction, height: int = 20, width: int = 24, lanes: int 
     write = loop(LoopKind.THREADS, (across, along), Recall(SECOND, 0), Store(0, SECOND), lanes=lanes)
     scratches = (Scratch("scratch0", FLOAT, (across, along), Place.SHARED),)
     body = loop(LoopKind.BLOCKS, (across, along), read, *between, write, blocked=(across, along))
-    chosen = schedule(GpuForm.TILES, 1, 1, lanes, 16, tile=16, turned=(1,))
+    chosen = schedule(Tiles, 1, 1, lanes, 16, tile=16, turned=(1,))
     strides = ((4 * width, 4), (4, 4 * height))
     blocks = -(-height // 16) * -(-width // 16)
     return nest(body, axes=2, scratches=scratches), GpuCall(chosen, (height, width), strides, blocks, (16, 16))
@@ -233,7 +234,7 @@ def test_totals_are_left_to_the_launch_after_or_to_the_last_block(counts_blocks:
     rows = loop(LoopKind.BLOCKS, (0,), Begin(0), inside, Finish(SECOND, 0), Accumulate(1, SECOND))
     third = Register(2, FLOAT)
     tested = nest(Begin(1), rows, Finish(third, 1), Store(0, third), axes=2, accumulators=gathered)
-    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, 64, team=8, at_once=2, counts_blocks=counts_blocks)
+    chosen = schedule(Teams, 1, 1, 1, 64, team=8, at_once=2, counts_blocks=counts_blocks)
     assert len(launches_of(tested, chosen)) == 2 - counts_blocks
     call = GpuCall(chosen, (21, 9), ((0, 0), (36, 4)), 3, (4, 4))
     for seed in range(3):
@@ -247,7 +248,7 @@ def test_rows_in_parts_are_put_together_again(counts_blocks: bool):
     parts = loop(LoopKind.BLOCKS, (0, 1), inside, blocked=(1,))
     rows = loop(LoopKind.BLOCKS, (0,), Finish(SECOND, 0), Store(0, SECOND))
     tested = nest(Begin(0), parts, rows, axes=2, accumulators=gathered)
-    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, 32, team=32, at_once=2, is_split=True, counts_blocks=counts_blocks)
+    chosen = schedule(Teams, 1, 1, 1, 32, team=32, at_once=2, is_split=True, counts_blocks=counts_blocks)
     assert len(launches_of(tested, chosen)) == 2 - counts_blocks
     call = GpuCall(chosen, (2, 200), ((4, 0), (800, 4)), 2, (4, 4), part=64)
     for seed in range(3):
@@ -260,7 +261,7 @@ def test_what_other_blocks_have_left_is_there_for_the_last_one_alone():
     gathered = (Accumulator("acc0", lookup("amax"), FLOAT),)
     inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
     parts = loop(LoopKind.BLOCKS, (0, 1), inside, Finish(SECOND, 0), Store(0, SECOND), blocked=(1,))
-    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, 32, team=32, at_once=2, is_split=True, counts_blocks=True)
+    chosen = schedule(Teams, 1, 1, 1, 32, team=32, at_once=2, is_split=True, counts_blocks=True)
     call = GpuCall(chosen, (2, 200), ((4, 0), (800, 4)), 2, (4, 4), part=64)
     with pytest.raises(LoopError, match="nothing was left for acc0"):
         run(nest(Begin(0), parts, axes=2, accumulators=gathered), call, range(400), 2)
@@ -270,7 +271,7 @@ def test_what_needs_other_rows_or_elements_is_a_launch_of_its_own():
     inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
     parts = loop(LoopKind.BLOCKS, (0, 1), inside, blocked=(1,))
     ends = (Finish(SECOND, 0), Accumulate(1, SECOND)), (Finish(SECOND, 0), loop(LoopKind.THREADS, (1,), LOADED, STORED))
-    chosen = schedule(GpuForm.TEAMS, 1, 1, 1, 32, team=32, is_split=True, counts_blocks=True)
+    chosen = schedule(Teams, 1, 1, 1, 32, team=32, is_split=True, counts_blocks=True)
     for end in ends:
         launches = launches_of(nest(Begin(0), Begin(1), parts, loop(LoopKind.BLOCKS, (0,), *end), axes=2), chosen)
         assert [bool(launch.last) for launch in launches] == [False, False]

@@ -13,7 +13,7 @@ from ingot.fusion.rules import FusionRules
 from ingot.ir.torch_types import to_torch
 from ingot.loops.gpu.launches import launches_of, left_by_launches, workspace_share
 from ingot.loops.gpu.nesting import build_gpu_nest
-from ingot.loops.gpu.schedule import GpuForm
+from ingot.loops.gpu.schedule import Columns, Teams
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.gpu.sharing import ENOUGH_THREADS, MOST_THREADS, column_block, most_down, part_of
 from ingot.loops.nest import Nest
@@ -50,7 +50,7 @@ def test_blocks_of_columns_fit_a_block_and_its_shared_memory(lanes: int):
 def test_there_are_enough_threads_for_wide_matrices_without_parts():
     for columns, dtype in ((8192, DataType.BFloat16), (8192, DataType.Float), (1 << 16, DataType.Float)):
         call, nest = planned(lambda ops, x: ops.sum(x, [0]), (8192, columns), dtype)
-        assert call.schedule.form is GpuForm.COLUMNS and not call.schedule.is_split
+        assert isinstance(call.schedule, Columns) and not call.schedule.is_split
         ((blocks, threads),) = grids(call, nest)
         assert blocks * threads >= ENOUGH_THREADS
         assert call.schedule.teams * call.schedule.lanes * dtype.bytes >= 128, "narrow blocks read too little at once"
@@ -59,7 +59,7 @@ def test_there_are_enough_threads_for_wide_matrices_without_parts():
 
 def test_few_long_columns_go_in_parts_that_the_last_block_puts_together():
     call, nest = planned(lambda ops, x: ops.sum(x, [0]), (1 << 20, 32))
-    assert call.schedule.form is GpuForm.COLUMNS and call.schedule.is_split
+    assert isinstance(call.schedule, Columns) and call.schedule.is_split
     (launch,) = launches_of(nest, call.schedule)
     assert launch.blocks(call) * launch.lines(call) * call.schedule.threads >= ENOUGH_THREADS
     assert launch.counters(call) == call.grid and launch.counted(call) == call.parts
@@ -73,19 +73,20 @@ def test_whoever_puts_parts_of_columns_together_has_few_of_them():
         ((1 << 20, 32), DataType.Float),
     ):
         call, _ = planned(lambda ops, x: ops.sum(x, [0]), shape, dtype)
-        assert call.schedule.is_split and call.parts <= 4 * call.schedule.team, "threads wait for one after another"
+        assert isinstance(call.schedule, Columns) and call.schedule.is_split
+        assert call.parts <= 4 * call.schedule.team, "threads wait for one after another"
         assert call.schedule.teams * call.schedule.lanes * dtype.bytes >= 128, "narrow blocks read too little at once"
 
 
 def test_small_matrices_are_not_worth_a_second_launch():
     for shape in ((4096, 64), (512, 512), (30, 30)):
         call, nest = planned(lambda ops, x: ops.sum(x, [0]), shape)
-        assert len(launches_of(nest, call.schedule)) == 1 and not call.schedule.is_split
+        assert len(launches_of(nest, call.schedule)) == 1 and not call.part
 
 
 def test_a_variance_of_everything_reads_it_once():
     call, nest = planned(lambda ops, x: ops.var(x, [0, 1]), (8192, 8192), DataType.BFloat16)
-    assert call.schedule.is_split and call.schedule.one_pass
+    assert isinstance(call.schedule, Teams) and call.schedule.is_split and call.schedule.one_pass
     (launch,) = launches_of(nest, call.schedule)
     assert launch.blocks(call) == 1 and launch.lines(call) == launch.counted(call) == call.parts
     assert launch.counters(call) == 1
@@ -95,21 +96,21 @@ def test_a_variance_of_everything_reads_it_once():
 
 def test_every_pass_over_rows_in_parts_is_a_launch():
     call, nest = planned(lambda ops, x: ops.softmax(x, -1), (4, 1 << 20))
-    assert call.schedule.is_split
+    assert isinstance(call.schedule, Teams) and call.schedule.is_split
     assert [blocks for blocks, _ in grids(call, nest)] == [4 * call.parts] * 3
 
 
 def test_many_or_short_rows_stay_whole():
     for shape in ((1000, 1 << 20), (4, 1000)):
         call, nest = planned(lambda ops, x: ops.softmax(x, -1), shape)
-        assert not call.schedule.is_split and len(launches_of(nest, call.schedule)) == 1
+        assert not call.part and len(launches_of(nest, call.schedule)) == 1
 
 
 def test_columns_stay_in_registers_between_passes_where_threads_can_hold_them():
     call, _ = planned(lambda ops, x: ops.softmax(x, 0), (30, 1024))
-    assert call.schedule.form is GpuForm.COLUMNS and call.schedule.steps
+    assert isinstance(call.schedule, Columns) and call.schedule.steps
     call, _ = planned(lambda ops, x: ops.softmax(x, 0), (8192, 1024))
-    assert call.schedule.form is GpuForm.COLUMNS and not call.schedule.steps
+    assert isinstance(call.schedule, Columns) and not call.schedule.steps
 
 
 def test_a_total_is_put_together_by_the_last_block_of_all():
@@ -122,7 +123,7 @@ def test_a_total_is_put_together_by_the_last_block_of_all():
 
 def test_a_total_of_too_many_blocks_takes_a_last_launch():
     call, nest = planned(lambda ops, x: ops.sum(ops.sqrt(ops.sum(x * x, [1])), [0]), (1 << 22, 32))
-    assert not call.schedule.counts_blocks
+    assert isinstance(call.schedule, Teams) and not call.schedule.counts_blocks
     assert [blocks for blocks, _ in grids(call, nest)] == [call.grid, 1]
 
 

@@ -11,7 +11,7 @@ import ingot
 from ingot import DataType, GraphBuilder
 from ingot.base.numbers import Number
 from ingot.ir.torch_types import to_torch
-from ingot.loops.gpu.schedule import GpuForm
+from ingot.loops.gpu.schedule import Grid, Tiles
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.gpu.tiling import SHARED_BYTES, tile_for
 from ingot.loops.schedule import Motion
@@ -51,7 +51,8 @@ def matrices(dtype: DataType, rows: int, columns: int) -> tuple[torch.Tensor, to
 def test_threads_take_small_squares_of_at_most_16_bytes_a_side(dtype: DataType, lanes: int, side: int, threads: int):
     call = call_of(dtype, *matrices(dtype, 128, 256))
     schedule = call.schedule
-    assert (schedule.form, schedule.lanes, schedule.tile, schedule.threads) == (GpuForm.TILES, lanes, side, threads)
+    assert isinstance(schedule, Tiles)
+    assert (schedule.lanes, schedule.tile, schedule.threads) == (lanes, side, threads)
     assert schedule.turned == (2,)
     assert schedule.motions == (Motion.NEXT, Motion.NEXT, Motion.STRIDED)
     assert schedule.is_even
@@ -75,16 +76,16 @@ def test_a_turned_tensor_that_begins_in_the_middle_is_read_in_smaller_pieces():
 
 
 def test_few_elements_across_are_not_worth_a_square():
-    assert call_of(DataType.Float, *matrices(DataType.Float, 1000, 15)).schedule.form is GpuForm.GRID
-    assert call_of(DataType.Float, *matrices(DataType.Float, 15, 1000)).schedule.form is GpuForm.GRID
-    assert call_of(DataType.Float, *matrices(DataType.Float, 16, 1000)).schedule.form is GpuForm.TILES
+    assert isinstance(call_of(DataType.Float, *matrices(DataType.Float, 1000, 15)).schedule, Grid)
+    assert isinstance(call_of(DataType.Float, *matrices(DataType.Float, 15, 1000)).schedule, Grid)
+    assert isinstance(call_of(DataType.Float, *matrices(DataType.Float, 16, 1000)).schedule, Tiles)
 
 
 def test_tensors_that_all_lie_alike_are_no_case_for_squares():
     _, turned = matrices(DataType.Float, 128, 256)
-    assert call_of(DataType.Float, turned, turned).schedule.form is GpuForm.TILES  # the result is row-major
+    assert isinstance(call_of(DataType.Float, turned, turned).schedule, Tiles)  # the result is row-major
     straight, _ = matrices(DataType.Float, 128, 256)
-    assert call_of(DataType.Float, straight, straight).schedule.form is GpuForm.GRID
+    assert isinstance(call_of(DataType.Float, straight, straight).schedule, Grid)
 
 
 @pytest.mark.parametrize("buffers", range(1, 20))

@@ -11,7 +11,7 @@ from ingot import DataType, GraphBuilder
 from ingot.fusion.rules import FusionRules
 from ingot.ir.torch_types import to_torch
 from ingot.loops.gpu.lines import TURNS
-from ingot.loops.gpu.schedule import GpuSchedule
+from ingot.loops.gpu.schedule import GpuSchedule, Grid, Teams
 from ingot.runtime.cuda.kernels import scheduled
 from ingot.runtime.plan import Plan
 
@@ -59,9 +59,10 @@ def test_many_functions_are_computed_of_half_units_in_turn(dtype: DataType, func
         return lambda ops, x: x if not count else ops.sin(waves(count - 1)(ops, x) + 1.0)
 
     much, less = (schedule_of(waves(count), (1 << 22,), 1, dtype) for count in (functions, functions - 1))
+    little = schedule_of(waves(functions), (1 << 16,), 1, dtype)
+    assert isinstance(much, Grid) and isinstance(less, Grid) and isinstance(little, Grid)
     assert (much.lanes, much.at_once, much.in_turn) == (lanes // 2, TURNS, True)
     assert (less.lanes, less.at_once, less.in_turn) == (lanes, 1, False)
-    little = schedule_of(waves(functions), (1 << 16,), 1, dtype)
     assert (little.lanes, little.at_once, little.in_turn) == (lanes // 2, 1, False)
 
 
@@ -69,6 +70,7 @@ def test_many_functions_are_computed_of_half_units_in_turn(dtype: DataType, func
 def test_threads_take_two_units_of_a_row_where_they_come_out_even(columns: int):
     for dtype, lanes in ((FLOAT, 4), (BFLOAT16, 8)):
         schedule = schedule_of(normalized, (1024, columns), 1, dtype)
+        assert isinstance(schedule, Teams)
         assert (schedule.steps, schedule.team) == (2, columns // lanes // 2)
 
 
@@ -78,4 +80,4 @@ def test_threads_take_two_units_of_a_row_where_they_come_out_even(columns: int):
 )
 def test_otherwise_they_take_sixteen_elements(body: Any, columns: int, dtype: DataType):
     schedule = schedule_of(body, (1024, columns), 1, dtype)
-    assert 8 < schedule.steps * schedule.lanes <= 16
+    assert isinstance(schedule, Teams) and 8 < schedule.steps * schedule.lanes <= 16

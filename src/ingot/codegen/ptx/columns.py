@@ -24,7 +24,7 @@ from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import BYTE, SHARED
 from ingot.codegen.ptx.teams import Gathered, Team
-from ingot.loops.gpu.schedule import ACCESS, WARP, GpuSchedule
+from ingot.loops.gpu.schedule import ACCESS, WARP, Columns
 
 _INDEX = ir.IntType(32)
 _WIDEST = 8
@@ -33,7 +33,7 @@ _WIDEST = 8
 class ColumnTeam(Team):
     """The threads that stand below each other, as one of them sees it."""
 
-    def __init__(self, builder: Any, schedule: GpuSchedule):
+    def __init__(self, builder: Any, schedule: Columns):
         super().__init__(builder, schedule.team)
         self._across, self._rows = schedule.teams, schedule.lanes
         self._line = max(self._across, WARP)

@@ -19,7 +19,7 @@ from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import Arguments, ThreadPlace
 from ingot.codegen.ptx.teams import Gathered
 from ingot.loops.gpu.launches import gpu_layout
-from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.gpu.schedule import Columns, GpuSchedule, Grid
 from ingot.loops.gpu.sharing import MOST_THREADS
 from ingot.loops.nest import Accumulate, At, Compute, Instruction, Keep, Load, Loop, Nest, Recall, Store
 from ingot.loops.program import Known
@@ -33,7 +33,7 @@ class Emission:
         self.nest, self.schedule = nest, schedule
         layout = gpu_layout(nest, schedule)
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType(WORD)]), entry)
-        fills_processor = schedule.form is GpuForm.COLUMNS and schedule.threads == MOST_THREADS
+        fills_processor = isinstance(schedule, Columns) and schedule.threads == MOST_THREADS
         function.make_kernel(f"[{layout.count} x i64]", schedule.threads, fills_processor)
         self.builder: Any = ir.IRBuilder(function)
         self.arguments = Arguments(self.builder, function.arguments[0], layout, schedule)
@@ -111,7 +111,8 @@ class Emission:
 
     def _is_one_for_all(self, load: Load) -> bool:
         """Whether all places of a thread read the same element, because it is that of their line."""
-        return self.schedule.has_lines and self.schedule.motions[load.buffer] is Motion.STILL
+        has_lines = isinstance(self.schedule, Grid) and self.schedule.has_lines
+        return has_lines and self.schedule.motions[load.buffer] is Motion.STILL
 
     def run_one(self, place: ThreadPlace, instruction: Instruction, step: int) -> None:
         match instruction:

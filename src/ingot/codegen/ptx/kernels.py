@@ -23,7 +23,7 @@ from ingot.codegen.ptx.target import past_the_cache, ptx_of
 from ingot.codegen.ptx.tiles import run_tiles
 from ingot.loops.gpu.launches import GpuLaunch, launches_of
 from ingot.loops.gpu.nesting import build_gpu_nest
-from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.gpu.schedule import GpuSchedule, Grid, Tiles
 from ingot.loops.nest import Loop, LoopKind, Nest, Store, walk
 from ingot.loops.program import Program
 
@@ -70,23 +70,28 @@ def compile_gpu_kernel(program: Program, schedule: GpuSchedule, host: Host) -> G
 
 
 def _emit(module: HostModule, entry: str, nest: Nest, schedule: GpuSchedule, launch: GpuLaunch) -> None:
-    if schedule.form in (GpuForm.TEAMS, GpuForm.COLUMNS):
-        RowEmission(module, entry, nest, schedule, launch).emit()
-        return
-    assert launch.loop is not None
-    if schedule.form is GpuForm.GRID:
-        _GridEmission(module, entry, nest, schedule).emit(launch.loop)
-        return
-    emission = Emission(module, entry, nest, schedule)
-    run_tiles(nest, emission.outside, launch.loop, emission.run_one)
-    emission.builder.ret_void()
+    match schedule:
+        case Grid():
+            assert launch.loop is not None
+            _GridEmission(module, entry, nest, schedule).emit(launch.loop)
+        case Tiles():
+            assert launch.loop is not None
+            emission = Emission(module, entry, nest, schedule)
+            run_tiles(nest, schedule, emission.outside, launch.loop, emission.run_one)
+            emission.builder.ret_void()
+        case _:
+            RowEmission(module, entry, nest, schedule, launch).emit()
 
 
 class _GridEmission(Emission):
     """Elements spread over all threads."""
 
+    def __init__(self, module: HostModule, entry: str, nest: Nest, schedule: Grid):
+        super().__init__(module, entry, nest, schedule)
+        self.grid = schedule
+
     def emit(self, loop: Loop) -> None:
-        builder, schedule, index = self.builder, self.schedule, self.arguments.index
+        builder, schedule, index = self.builder, self.grid, self.arguments.index
         thread, block = self.wide(intrinsics.thread_number(builder)), self.wide(intrinsics.block_number(builder))
         outside = self.outside
         if schedule.has_lines:

@@ -15,7 +15,7 @@ from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.frame import WORD, in_memory, in_register, number_in
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
 from ingot.loops.arguments import WordLayout
-from ingot.loops.gpu.schedule import ACCESS, GpuSchedule
+from ingot.loops.gpu.schedule import ACCESS, GpuSchedule, Grid
 from ingot.loops.nest import AxisPosition, Extent, Register
 from ingot.loops.nest import Value as Operand
 from ingot.loops.program import Argument, Known
@@ -213,7 +213,8 @@ class ThreadPlace:
 
     def _like(self, buffer: int) -> int:
         """The first buffer with the same strides, as far as it is known."""
-        return self.schedule.alike[buffer] if self.schedule.alike else buffer
+        alike = self.schedule.alike if isinstance(self.schedule, Grid) else ()
+        return alike[buffer] if alike else buffer
 
     def _pointers(self, buffer: int, kind: ir.Type, width: int) -> list[ir.Value]:
         """Where each lane lies."""

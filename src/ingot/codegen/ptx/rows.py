@@ -21,7 +21,7 @@ from ingot.codegen.ptx.teams import Gathered, Team
 from ingot.codegen.ptx.workspace import Workspace
 from ingot.loops.arguments import PARTS
 from ingot.loops.gpu.launches import GpuLaunch
-from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.gpu.schedule import Columns, RowSchedule
 from ingot.loops.gpu.sharing import MOST_PARTS
 from ingot.loops.nest import Accumulate, At, Begin, Finish, Instruction, Loop, Nest, Store, walk
 
@@ -29,13 +29,14 @@ _INDEX = ir.IntType(32)
 
 
 class RowEmission(Emission):
-    def __init__(self, module: HostModule, entry: str, nest: Nest, schedule: GpuSchedule, launch: GpuLaunch):
+    def __init__(self, module: HostModule, entry: str, nest: Nest, schedule: RowSchedule, launch: GpuLaunch):
         own = launch.schedule(schedule)
         super().__init__(module, entry, nest, own)
+        self.own = own
+        """Who takes part in this launch."""
         self._launch, self._all = launch, schedule
         self.workspace = Workspace(self.builder, self.arguments, nest)
-        is_across = own.form is GpuForm.COLUMNS
-        self.team = ColumnTeam(self.builder, own) if is_across else Team(self.builder, own.team)
+        self.team = ColumnTeam(self.builder, own) if isinstance(own, Columns) else Team(self.builder, own.team)
         self._block = self.wide(intrinsics.block_number(self.builder)) if schedule.outer else self.arguments.index(0)
         """Which one this is, of those that have the same part of all rows: of a single row, the first."""
         self._part: ir.Value | None = None
@@ -53,7 +54,7 @@ class RowEmission(Emission):
             totals = {instruction.accumulator for instruction in loop.body if isinstance(instruction, Accumulate)}
             left = self._left(loop.body)
             for index in left:
-                self._begin(index, 1 if index in totals else self.schedule.rows_together)
+                self._begin(index, 1 if index in totals else self.own.rows_together)
             place = self._entered_row(loop)
             self._run_row(place, loop.body)
             if self._launch.last:
@@ -66,7 +67,7 @@ class RowEmission(Emission):
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _entered_row(self, loop: Loop) -> ThreadPlace:
-        builder, schedule, index = self.builder, self.schedule, self.arguments.index
+        builder, schedule, index = self.builder, self.own, self.arguments.index
         rows, number = self._groups, self._block
         if schedule.is_split and loop.blocked:
             self._part = self.wide(intrinsics.line_number(builder))
@@ -121,7 +122,7 @@ class RowEmission(Emission):
     # --- elements of a row --------------------------------------------------------------------------------------------
 
     def _threads(self, outside: ThreadPlace, loop: Loop) -> None:
-        builder, schedule, index = self.builder, self.schedule, self.arguments.index
+        builder, schedule, index = self.builder, self.own, self.arguments.index
         units = self.units(loop.axes, loop.lanes)
         member = self.wide(self.team.member)
         if schedule.steps:
@@ -151,7 +152,7 @@ class RowEmission(Emission):
         self, outside: ThreadPlace, loop: Loop, first: ir.Value, last: ir.Value, at_once: int, is_full: bool
     ) -> None:
         """Steps of a long row: several side by side as long as all threads have that many, or one by one."""
-        builder, schedule, index = self.builder, self.schedule, self.arguments.index
+        builder, schedule, index = self.builder, self.own, self.arguments.index
         before = builder.block
         body, after = builder.append_block("turn"), builder.append_block("turned")
         builder.cbranch(builder.icmp_unsigned("<", first, last), body, after)
@@ -178,7 +179,7 @@ class RowEmission(Emission):
 
     def _combined(self, index: int, is_total: bool) -> Value:
         """What the threads of a row, or all of them, have gathered, at least for the first."""
-        team = Team(self.builder, self.schedule.threads) if is_total else self.team
+        team = Team(self.builder, self.own.threads) if is_total else self.team
         return team.combined(self.gathered[index], index, for_all=False)
 
     def _leave(self, place: ThreadPlace, values: Mapping[int, Value], is_total: bool) -> None:
@@ -205,7 +206,7 @@ class RowEmission(Emission):
         builder.position_at_end(combining)
         is_last = builder.phi(_INDEX)
         is_last.add_incoming(_INDEX(0), before)
-        team = Team(builder, self.schedule.threads) if is_total else self.team
+        team = Team(builder, self.own.threads) if is_total else self.team
         values = team.all_combined({index: self.gathered[index] for index in left})
         leaving, again, finishing, done = map(builder.append_block, ("leaving", "again", "finishing", "done"))
         builder.cbranch(builder.icmp_unsigned("==", is_last, _INDEX(0)), leaving, finishing)
@@ -235,7 +236,7 @@ class RowEmission(Emission):
         for each in gathered.values():
             each.clear()
         if is_total:
-            everybody = Team(self.builder, self.schedule.threads)
+            everybody = Team(self.builder, self.own.threads)
             count = self._as_word(self._blocks_of_rows)
             self.workspace.gather(gathered, place, everybody, WORD(0), WORD(1), count)
             return

@@ -23,6 +23,7 @@ from ingot.codegen.llvm.frame import WORD, in_memory, in_register
 from ingot.codegen.llvm.instructions import Instructions, memory_type
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import ThreadPlace
+from ingot.loops.gpu.schedule import Tiles
 from ingot.loops.nest import Barrier, Instruction, Keep, Load, Loop, Nest, Place, Recall, Store
 
 _INDEX = ir.IntType(32)
@@ -41,12 +42,12 @@ class _Square:
     """Along the last axis."""
 
 
-class Tiles:
+class TileEmission:
     """A blocks loop over squares, as one thread sees it."""
 
-    def __init__(self, nest: Nest, outside: ThreadPlace, loop: Loop, run_one: RunOne):
+    def __init__(self, nest: Nest, schedule: Tiles, outside: ThreadPlace, loop: Loop, run_one: RunOne):
         self.nest, self.builder, self.arguments = nest, outside.builder, outside.arguments
-        self.schedule, self.lanes = outside.schedule, outside.schedule.lanes
+        self.schedule, self.lanes = schedule, schedule.lanes
         self._run_one = run_one
         self._units = self.schedule.tile // self.lanes
         self._thread = intrinsics.thread_number(self.builder)
@@ -187,5 +188,5 @@ class Tiles:
         return columns
 
 
-def run_tiles(nest: Nest, outside: ThreadPlace, loop: Loop, run_one: RunOne) -> None:
-    Tiles(nest, outside, loop, run_one).run(loop.body)
+def run_tiles(nest: Nest, schedule: Tiles, outside: ThreadPlace, loop: Loop, run_one: RunOne) -> None:
+    TileEmission(nest, schedule, outside, loop, run_one).run(loop.body)

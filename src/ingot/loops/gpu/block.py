@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 
 from ingot.loops.elements import Element
-from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.gpu.schedule import Columns, GpuSchedule, RowSchedule, Teams, Tiles
 from ingot.loops.nest import Register
 
 
@@ -66,9 +66,13 @@ class Block:
     def __init__(self, number: int, schedule: GpuSchedule):
         self.number, self.schedule = number, schedule
         self.thread = numpy.arange(schedule.threads)[:, None]
-        self.team, self.member = numpy.divmod(self.thread, schedule.team)
-        if schedule.form is GpuForm.COLUMNS:  # threads of a team stand below each other
-            self.member, self.team = numpy.divmod(self.thread, schedule.teams)
+        match schedule:
+            case Teams():
+                self.team, self.member = numpy.divmod(self.thread, schedule.team)
+            case Columns():  # threads of a team stand below each other
+                self.member, self.team = numpy.divmod(self.thread, schedule.teams)
+            case _:  # each thread by itself
+                self.team, self.member = self.thread, numpy.zeros_like(self.thread)
         self.identity = number * schedule.threads + self.thread
         """Numbers of the threads in the whole launch."""
         self.epoch = 0
@@ -78,6 +82,12 @@ class Block:
         self._registers: dict[tuple[int, int], tuple[Element, dict[int, Any]]] = {}
         """By scratch and step: values, and where they belong."""
         self._shared: dict[int, _Shared] = {}
+
+    @property
+    def rows(self) -> RowSchedule:
+        """The schedule, where there are rows."""
+        assert isinstance(self.schedule, RowSchedule)
+        return self.schedule
 
     def keep_in_registers(self, place: tuple[int, int], scope: Scope, value: Element) -> str | None:
         if place in self._registers:
@@ -95,6 +105,7 @@ class Block:
     def keep_shared(self, scratch: int, scope: Scope, axes: Sequence[int], value: Element) -> str | None:
         first, second, inside, thread = self._places(scope, axes)
         if scratch not in self._shared:
+            assert isinstance(self.schedule, Tiles)
             square = self.schedule.tile, self.schedule.tile
             empty = Element(numpy.zeros(square, value.array.dtype), value.dtype)
             self._shared[scratch] = _Shared(empty, numpy.full(square, -1), numpy.full(square, -1))

@@ -16,7 +16,7 @@ of all of them but the first. Numbers of 64 bits are divided.
 
 from __future__ import annotations
 
-from ingot.loops.gpu.schedule import GpuSchedule
+from ingot.loops.gpu.schedule import GpuSchedule, Grid, Tiles
 from ingot.loops.nest import Loop, LoopKind, Nest, walk
 
 
@@ -37,16 +37,18 @@ def divided_axes(nest: Nest, schedule: GpuSchedule) -> tuple[int, ...]:
 
 def _counted_together(loop: Loop, schedule: GpuSchedule) -> tuple[int, ...]:
     """The axes that one number counts along."""
-    if schedule.tile:
-        return loop.axes if loop.kind is LoopKind.BLOCKS else ()
-    if schedule.has_lines:
-        return loop.axes[:-1]
-    return tuple(axis for axis in loop.axes if axis not in loop.blocked)
+    match schedule:
+        case Tiles():
+            return loop.axes if loop.kind is LoopKind.BLOCKS else ()
+        case Grid(has_lines=True):
+            return loop.axes[:-1]
+        case _:
+            return tuple(axis for axis in loop.axes if axis not in loop.blocked)
 
 
 def divisor_along(axis: int, size: int, schedule: GpuSchedule) -> int:
     """The extent of an axis of that size, counted in what goes together along it; at least 1."""
     together = schedule.lanes if axis == schedule.vector_axis else 1
-    if schedule.tile and axis >= schedule.axes - 2:
+    if isinstance(schedule, Tiles) and axis >= schedule.axes - 2:
         together = schedule.tile
     return max(-(-size // together), 1)

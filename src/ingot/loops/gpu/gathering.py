@@ -19,7 +19,7 @@ from ingot.base.numbers import Number
 from ingot.loops.elements import Element, Elements
 from ingot.loops.gpu.block import Block, Scope
 from ingot.loops.gpu.launches import VALUES_AT_ONCE, left_by_launches
-from ingot.loops.gpu.schedule import WARP, GpuForm, GpuSchedule
+from ingot.loops.gpu.schedule import WARP, Columns, RowSchedule
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.gpu.tensors import TensorAccess
 from ingot.loops.nest import Nest
@@ -68,9 +68,9 @@ class Gathering(TensorAccess):
         if index not in self._left:
             if index not in block.gathered:
                 raise LoopError(f"{self.nest.accumulators[index].name} was not begun here\n{self.nest.text}")
-            return self._of_team(index, block.gathered[index], block.schedule)
+            return self._of_team(index, block.gathered[index], block.rows)
         left, count = self._left[index], scope.left
-        gathered, team = self._nothing(index, block, scope.lanes), block.schedule.team
+        gathered, team = self._nothing(index, block, scope.lanes), block.rows.team
         at_once = max(VALUES_AT_ONCE // scope.lanes, 1)
         for start in range(0, count, at_once * team):
             parts = []
@@ -86,11 +86,11 @@ class Gathering(TensorAccess):
                 value = Element(found.reshape(chosen[0].shape), gathered.dtype)
                 parts.append((value, number < count, scope.lanes))
             gathered = self.combined(index, gathered, self._together(index, parts, block))
-        return self._of_team(index, gathered, block.schedule)
+        return self._of_team(index, gathered, block.rows)
 
     def leave(self, index: int, block: Block, scope: Scope, is_total: bool) -> None:
         """What a block has gathered, or each of its teams for the part of its rows, is there for other launches."""
-        schedule, left = block.schedule, self._left[index]
+        schedule, left = block.rows, self._left[index]
         if is_total:
             total = _exchanged_by(block.gathered[index], schedule.threads, self._combine(index))
             left[block.number, 0] = total.array[0, 0]
@@ -131,8 +131,8 @@ class Gathering(TensorAccess):
         assert combination is not None
         return lambda own, other: combination.combine(_EXCHANGING, own, other)
 
-    def _of_team(self, index: int, value: Element, schedule: GpuSchedule) -> Element:
-        if schedule.form is GpuForm.COLUMNS:
+    def _of_team(self, index: int, value: Element, schedule: RowSchedule) -> Element:
+        if isinstance(schedule, Columns):
             return _upwards(value, schedule, self._combine(index))
         return _exchanged_by(value, schedule.team, self._combine(index))
 
@@ -148,7 +148,7 @@ def _exchanged_by(value: Element, team: int, combine: Combine) -> Element:
     return _exchanged(Element(value.array[left_by], value.dtype), 1, warps, combine)
 
 
-def _upwards(value: Element, schedule: GpuSchedule, combine: Combine) -> Element:
+def _upwards(value: Element, schedule: Columns, combine: Combine) -> Element:
     """Teams of threads that stand below each other."""
     value = _exchanged(value, schedule.teams, WARP, combine)
     line = max(schedule.teams, WARP)

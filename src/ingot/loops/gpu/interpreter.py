@@ -29,6 +29,7 @@ from ingot.loops.elements import Element
 from ingot.loops.gpu.block import Block, Scope
 from ingot.loops.gpu.gathering import Gathering
 from ingot.loops.gpu.launches import GpuLaunch, launches_of
+from ingot.loops.gpu.schedule import Grid, Tiles
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.nest import (
     Accumulate,
@@ -41,7 +42,6 @@ from ingot.loops.nest import (
     Keep,
     Load,
     Loop,
-    LoopKind,
     Nest,
     Place,
     Recall,
@@ -68,9 +68,8 @@ class _Machine(Gathering):
         self.call, self.schedule, self.random = call, call.schedule, random
 
     def run(self) -> None:
-        for buffer, like in enumerate(self.schedule.alike):
-            if self.call.strides[buffer] != self.call.strides[like]:
-                raise LoopError(f"buffers {like} and {buffer} should have the same strides, and have not")
+        if isinstance(self.schedule, Grid):
+            self._check_strides(self.schedule)
         for launch in launches_of(self.nest, self.schedule):
             self.begin_launch()
             count = launch.blocks(self.call) * launch.lines(self.call)
@@ -83,16 +82,23 @@ class _Machine(Gathering):
                     if done[counter] == launch.counted(self.call):
                         self._last(launch, Block(number, launch.last_schedule(self.schedule)))
 
+    def _check_strides(self, schedule: Grid) -> None:
+        for buffer, like in enumerate(schedule.alike):
+            if self.call.strides[buffer] != self.call.strides[like]:
+                raise LoopError(f"buffers {like} and {buffer} should have the same strides, and have not")
+
     def _launch(self, launch: GpuLaunch, block: Block) -> None:
         loop = launch.loop
         if loop is None:
             self._run_body(launch.body, Scope(inside=block.thread >= 0, left=self.call.grid), block)
-        elif loop.kind is LoopKind.GRID:
-            self._grid(loop, block)
-        elif self.schedule.tile:
-            self._tile(loop, block)
-        else:
-            self._rows(loop, block)
+            return
+        match self.schedule:
+            case Grid():
+                self._grid(self.schedule, loop, block)
+            case Tiles():
+                self._tile(self.schedule, loop, block)
+            case _:
+                self._rows(loop, block)
 
     def _last(self, launch: GpuLaunch, block: Block) -> None:
         """What the last block to be done does: it alone may read what others have left in the same launch."""
@@ -106,8 +112,8 @@ class _Machine(Gathering):
 
     # --- loops --------------------------------------------------------------------------------------------------------
 
-    def _grid(self, loop: Loop, block: Block) -> None:
-        schedule, outside, number = self.schedule, Scope(), block.number
+    def _grid(self, schedule: Grid, loop: Loop, block: Block) -> None:
+        outside, number = Scope(), block.number
         if schedule.has_lines:
             line, number = divmod(number, self.call.grid)
             lines = replace(loop, axes=loop.axes[:-1], lanes=1)
@@ -123,10 +129,10 @@ class _Machine(Gathering):
             scope = Scope({axis: numpy.minimum(self.sizes[axis] - rest + rank, self.sizes[axis] - 1)}, rank < rest)
             self._run_together(loop.body, [scope], block)
 
-    def _tile(self, loop: Loop, block: Block) -> None:
+    def _tile(self, schedule: Tiles, loop: Loop, block: Block) -> None:
         remaining, origins = block.number, {}
         for axis in reversed(loop.axes):
-            width = self.schedule.tile if axis in loop.blocked else 1
+            width = schedule.tile if axis in loop.blocked else 1
             remaining, place = divmod(remaining, -(-self.sizes[axis] // width))
             origins[axis] = place * width
         positions = {axis: numpy.array(origin) for axis, origin in origins.items() if axis not in loop.blocked}
@@ -136,7 +142,7 @@ class _Machine(Gathering):
         """The rows of each team, or parts of them; what is begun elsewhere is left there in the end."""
         part, number = divmod(block.number, self.call.grid)
         outer = replace(loop, axes=tuple(axis for axis in loop.axes if axis not in loop.blocked))
-        row = number * self.schedule.teams + block.team
+        row = number * block.rows.teams + block.team
         scope = self._entered(Scope(part=part, left=self.call.parts), outer, row, self._units(outer))
         scope.rows = numpy.minimum(row, self._units(outer) - 1) * loop.lanes + numpy.arange(loop.lanes)
         totals = {i.accumulator for i in loop.body if isinstance(i, Accumulate)}
@@ -158,7 +164,7 @@ class _Machine(Gathering):
         extents = [self.sizes[axis] for axis in loop.axes]
         if extents:
             extents[-1], rest = divmod(extents[-1], loop.lanes)
-            if rest and not self.schedule.has_rest:
+            if rest and not (isinstance(self.schedule, Grid) and self.schedule.has_rest):
                 raise self._fault(loop, outside, f"{rest} elements are left over")
         inside = unit < last
         if self.schedule.is_even and not inside.all():
@@ -170,10 +176,10 @@ class _Machine(Gathering):
         return outside.inner(positions, inside, lanes=outside.lanes * loop.lanes)
 
     def _threads(self, loop: Loop, scope: Scope, block: Block) -> None:
-        if scope.origins:
-            self._run_together(loop.body, list(self._tile_steps(loop, scope, block)), block)
+        if isinstance(self.schedule, Tiles):
+            self._run_together(loop.body, list(self._tile_steps(self.schedule, loop, scope, block)), block)
             return
-        schedule, first, last = self.schedule, 0, self._units(loop)
+        schedule, first, last = block.rows, 0, self._units(loop)
         if self.call.part:
             first = scope.part * self.call.part // loop.lanes
             last = min(first + self.call.part // loop.lanes, last)
@@ -187,11 +193,11 @@ class _Machine(Gathering):
         for start in (*range(0, full, together), *range(full, needed)):
             self._run_together(loop.body, steps[start : start + (together if start < full else 1)], block, start)
 
-    def _tile_steps(self, loop: Loop, scope: Scope, block: Block) -> Any:
+    def _tile_steps(self, schedule: Tiles, loop: Loop, scope: Scope, block: Block) -> Any:
         """Steps through a square: of neighbours along the last axis, as many along the other as go at once."""
-        side, (first, last) = self.schedule.tile, loop.axes
+        side, (first, last) = schedule.tile, loop.axes
         line = side // loop.lanes
-        for start in range(0, side // loop.at_once * line, self.schedule.threads):
+        for start in range(0, side // loop.at_once * line, schedule.threads):
             outer, inner = numpy.divmod(start + block.thread, line)
             for beside in range(loop.at_once):
                 relative = {first: outer * loop.at_once + beside, last: inner * loop.lanes + numpy.arange(loop.lanes)}

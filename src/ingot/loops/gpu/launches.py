@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ingot.loops.arguments import WordLayout
 from ingot.loops.gpu.dividing import divided_axes
-from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.gpu.schedule import GpuSchedule, RowSchedule, Teams
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.nest import Accumulate, Begin, Instruction, Loop, Nest
 from ingot.loops.schedule import Motion
@@ -26,6 +27,9 @@ VALUES_AT_ONCE = 4
 """What a thread asks for, of the values that blocks have left, before it waits."""
 _WIDEST = 8
 _ALIGNED = 16
+
+
+S = TypeVar("S", bound=GpuSchedule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,11 @@ class GpuLaunch:
         first = self.last[0] if self.last else None
         return first if isinstance(first, Loop) else None
 
-    def schedule(self, schedule: GpuSchedule) -> GpuSchedule:
+    def schedule(self, schedule: S) -> S | Teams:
         """Who takes part in it."""
         return schedule if self.loop is not None else _of_one_block(schedule, TOTAL_THREADS)
 
-    def last_schedule(self, schedule: GpuSchedule) -> GpuSchedule:
+    def last_schedule(self, schedule: S) -> S | Teams:
         """Who takes part in what the last block does."""
         return schedule if self.last_loop is not None else _of_one_block(schedule, schedule.threads)
 
@@ -71,22 +75,32 @@ class GpuLaunch:
         """How many times as many blocks, counted along a second axis: lines, or parts of rows."""
         if self.loop is None:
             return 1
-        return call.parts if call.schedule.is_split and self.loop.blocked else call.lines
+        return call.parts if call.part and self.loop.blocked else call.lines
 
 
-def _of_one_block(schedule: GpuSchedule, threads: int) -> GpuSchedule:
-    motions = (Motion.STRIDED,) * len(schedule.motions)  # there are no neighbours along one axis or another
-    return replace(
-        schedule, form=GpuForm.TEAMS, motions=motions, lanes=1, threads=threads, team=threads, is_split=False
+def _of_one_block(schedule: GpuSchedule, threads: int) -> Teams:
+    """One team, for what is done once: it puts together what blocks have left of rows."""
+    assert isinstance(schedule, RowSchedule)
+    return Teams(
+        outer=schedule.outer,
+        inner=schedule.inner,
+        motions=(Motion.STRIDED,) * len(schedule.motions),  # there are no neighbours along one axis or another
+        lanes=1,
+        threads=threads,
+        is_wide=schedule.is_wide,
+        counted=schedule.counted,
+        team=threads,
+        counts_blocks=schedule.counts_blocks,
     )
 
 
 def launches_of(nest: Nest, schedule: GpuSchedule) -> list[GpuLaunch]:
     loops = [(instruction,) for instruction in nest.body if isinstance(instruction, Loop)]
     once = tuple(instruction for instruction in nest.body if not isinstance(instruction, Loop | Begin))
+    counts_blocks = isinstance(schedule, RowSchedule) and schedule.counts_blocks
     found: list[GpuLaunch] = []
     for body in [*loops, once] if once else loops:
-        if schedule.counts_blocks and found and not found[-1].last and _can_be_last(found[-1], body):
+        if counts_blocks and found and not found[-1].last and _can_be_last(found[-1], body):
             found[-1] = replace(found[-1], last=body)
         else:
             found.append(GpuLaunch(body))
@@ -115,5 +129,5 @@ def gpu_layout(nest: Nest, schedule: GpuSchedule) -> WordLayout:
 def workspace_share(call: GpuCall) -> int:
     """Bytes for each accumulator that launches leave values of."""
     rows = math.prod(call.sizes[: call.schedule.outer])
-    values = max(rows * call.parts if call.schedule.is_split else 0, call.grid)
+    values = max(rows * call.parts if call.part else 0, call.grid)
     return -(-values * _WIDEST // _ALIGNED) * _ALIGNED

@@ -15,7 +15,7 @@ from ingot.fusion.groups import Level
 from ingot.loops.building import NestBuilder, Scope, loop
 from ingot.loops.gpu.halves import in_halves
 from ingot.loops.gpu.keeping import kept_values
-from ingot.loops.gpu.schedule import GpuForm, GpuSchedule
+from ingot.loops.gpu.schedule import GpuSchedule, Grid, RowSchedule, Teams, Tiles
 from ingot.loops.gpu.tiles import TilesBuilder
 from ingot.loops.nest import LoopKind, Nest, Place
 from ingot.loops.one_pass import in_one_pass
@@ -25,15 +25,36 @@ from ingot.loops.program import Program, Statement
 def build_gpu_nest(program: Program, schedule: GpuSchedule) -> Nest:
     """The loops of a program under a schedule for a GPU."""
     program = in_halves(program)
-    if schedule.one_pass:
-        program = in_one_pass(program, in_singles=schedule.form is GpuForm.TEAMS)
-    builders = {GpuForm.GRID: _Grid, GpuForm.TEAMS: _Teams, GpuForm.COLUMNS: _Teams, GpuForm.TILES: TilesBuilder}
-    builder = _Parts if schedule.is_split else builders[schedule.form]
-    return builder(program, schedule).build()
+    match schedule:
+        case Grid():
+            return _GridBuilder(program, schedule).build()
+        case Tiles():
+            return TilesBuilder(program, schedule).build()
+        case _:
+            if schedule.one_pass:
+                program = in_one_pass(program, in_singles=isinstance(schedule, Teams))
+            return (_PartsBuilder if schedule.is_split else _RowsBuilder)(program, schedule).build()
 
 
-class _GpuBuilder(NestBuilder):
-    def __init__(self, program: Program, schedule: GpuSchedule):
+class _GridBuilder(NestBuilder):
+    """Elements spread over all threads."""
+
+    def __init__(self, program: Program, schedule: Grid):
+        super().__init__(program, schedule)
+        self.schedule = schedule
+
+    def write_loops(self) -> None:
+        elements = Scope()
+        self.write_pass(0, elements)
+        axes = tuple(range(self.schedule.axes))
+        lanes, at_once = self.schedule.lanes, self.schedule.at_once
+        self.top.body.append(loop(LoopKind.GRID, axes, elements.body, at_once=at_once, lanes=lanes))
+
+
+class _RowsBuilder(NestBuilder):
+    """A team of threads for each row, or for some neighbouring rows that lie across memory."""
+
+    def __init__(self, program: Program, schedule: RowSchedule):
         super().__init__(program, schedule, kept_values(program) if schedule.steps else ())
         self.schedule = schedule
 
@@ -48,21 +69,6 @@ class _GpuBuilder(NestBuilder):
         if is_short and statement.op.name == "sum" and operand.dtype is DataType.Float:
             return DataType.Float
         return super().gathered_in_type(statement)
-
-
-class _Grid(_GpuBuilder):
-    """Elements spread over all threads."""
-
-    def write_loops(self) -> None:
-        elements = Scope()
-        self.write_pass(0, elements)
-        axes = tuple(range(self.schedule.axes))
-        lanes, at_once = self.schedule.lanes, self.schedule.at_once
-        self.top.body.append(loop(LoopKind.GRID, axes, elements.body, at_once=at_once, lanes=lanes))
-
-
-class _Teams(_GpuBuilder):
-    """A team of threads for each row, or for some neighbouring rows that lie across memory."""
 
     def write_loops(self) -> None:
         self.row = Scope()
@@ -87,7 +93,7 @@ class _Teams(_GpuBuilder):
         )
 
 
-class _Parts(_Teams):
+class _PartsBuilder(_RowsBuilder):
     """Rows that go in parts: every pass is a launch, which leaves a value per part for those after it."""
 
     def write_loops(self) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from ingot.base.dtypes import DataType
 from ingot.fusion.groups import Level
 from ingot.loops.gpu.halves import in_halves
 from ingot.loops.gpu.keeping import kept_values
 from ingot.loops.gpu.lines import MANY_FUNCTIONS, MUCH_READ, TURNS, Unit, is_enough, share_of_elements
-from ingot.loops.gpu.schedule import ACCESS, WARP, GpuForm, GpuSchedule
+from ingot.loops.gpu.schedule import ACCESS, WARP, Columns, GpuSchedule, Grid, Teams, Tiles
 from ingot.loops.gpu.sharing import (
     COLUMN_PART_THREADS,
     COLUMN_PARTS,
@@ -38,6 +39,7 @@ from ingot.loops.gpu.tiling import tile_for, turned_buffers
 from ingot.loops.one_pass import in_one_pass
 from ingot.loops.ordering import LoopAxis, LoopOrder
 from ingot.loops.program import Program
+from ingot.loops.schedule import Motion
 from ingot.loops.scheduling import motion_of
 
 MOST_THREADS = 1024
@@ -85,7 +87,8 @@ class GpuCall:
     @property
     def lines(self) -> int:
         """Along the last axis, where each has blocks of its own."""
-        return math.prod(self.sizes[:-1]) if self.schedule.has_lines else 1
+        has_lines = isinstance(self.schedule, Grid) and self.schedule.has_lines
+        return math.prod(self.sizes[:-1]) if has_lines else 1
 
     @property
     def parts(self) -> int:
@@ -96,9 +99,9 @@ class GpuCall:
     @property
     def blocks(self) -> tuple[int, ...]:
         """Of the axes that go in blocks: the sides of squares, or what goes together of all axes of a row."""
-        tile, found = self.schedule.tile, [0] * len(self.sizes)
-        if tile:
-            found[-2:] = tile, tile
+        found = [0] * len(self.sizes)
+        if isinstance(self.schedule, Tiles):
+            found[-2:] = self.schedule.tile, self.schedule.tile
         elif self.part:
             found[self.schedule.outer] = self.part
         return tuple(found)
@@ -117,6 +120,19 @@ def schedule_gpu_call(
     Of the addresses only the last bits count; for what is not there yet 0 stands for new memory.
     """
     return _Choice(program, sizes, strides, reduced, counted, addresses).call()
+
+
+class _Common(TypedDict):
+    """Fields that schedules of all forms have."""
+
+    outer: int
+    inner: int
+    motions: tuple[Motion, ...]
+    lanes: int
+    threads: int
+    is_even: bool
+    is_wide: bool
+    counted: tuple[int, ...]
 
 
 class _Choice(LoopOrder):
@@ -160,31 +176,24 @@ class _Choice(LoopOrder):
         if in_turn:
             share = replace(share, turns=TURNS)
         units, together = line if share.has_lines else line * lines, share.threads * share.turns
-        return self._made(
-            GpuForm.GRID,
-            lanes,
-            -(-units // together),
-            threads=share.threads,
+        schedule = Grid(
+            **self._common(lanes, share.threads, is_even=units % together == 0),
             at_once=share.turns,
-            is_even=units % together == 0,
+            in_turn=in_turn,
             has_rest=self.vector.size % lanes != 0,
             has_lines=share.has_lines,
-            in_turn=in_turn,
+            alike=tuple(map(self.strides.index, self.strides)),
         )
+        return self._call(schedule, -(-units // together))
 
     def _tiles(self, number: int, turned: list[int]) -> GpuCall:
         self.outer.append(self.outer.pop(number))
         tile = tile_for(self._lanes(may_leave_rest=False, turned=turned), [self.widths[b] for b in turned])
         *others, across, along = self.sizes
-        return self._made(
-            GpuForm.TILES,
-            tile.lanes,
-            math.prod(others) * -(-across // tile.side) * -(-along // tile.side),
-            threads=tile.threads,
-            is_even=across % tile.side == along % tile.side == 0,
-            tile=tile.side,
-            turned=turned,
-        )
+        is_even = across % tile.side == along % tile.side == 0
+        common = self._common(tile.lanes, tile.threads, is_even)
+        schedule = Tiles(**common, tile=tile.side, turned=tuple(turned))
+        return self._call(schedule, math.prod(others) * -(-across // tile.side) * -(-along // tile.side))
 
     def _rows(self) -> GpuCall:
         lanes = self._lanes(may_leave_rest=False)
@@ -199,17 +208,16 @@ class _Choice(LoopOrder):
             return self._parts(lanes, rows, units)
         threads = team if team > WARP else 4 * WARP
         teams = threads // team
-        return self._made(
-            GpuForm.TEAMS,
-            lanes,
-            -(-rows // teams),
-            threads=threads,
-            at_once=TURNS_AT_ONCE,
+        grid = -(-rows // teams)
+        schedule = Teams(
+            **self._common(lanes, threads, is_even=steps * team == units and rows % teams == 0),
             team=team,
             steps=steps,
-            is_even=steps * team == units and rows % teams == 0,
+            at_once=TURNS_AT_ONCE,
             one_pass=steps == 0 and self._has_one_pass,
+            counts_blocks=self._counts_blocks(grid),
         )
+        return self._call(schedule, grid)
 
     def _few_units(self, lanes: int, units: int) -> int:
         """How many units of a row each thread of a team is meant to take, if there are enough threads."""
@@ -224,17 +232,16 @@ class _Choice(LoopOrder):
         read = lanes * sum(self.widths[b] for b in self.inputs if self.vector.strides[b])
         at_once = turns_of_part(read, lanes, TURNS_AT_ONCE, are_doubles=self._makes_doubles)
         turn = threads * at_once
-        return self._made(
-            GpuForm.TEAMS,
-            lanes,
-            rows,
-            threads=threads,
-            at_once=at_once,
+        part = part_of(rows, units, turn, parts) * lanes
+        schedule = Teams(
+            **self._common(lanes, threads, is_even=units % turn == 0, part=part),
             team=threads,
-            is_even=units % turn == 0,
+            at_once=at_once,
             one_pass=self._has_one_pass,
-            part=part_of(rows, units, turn, parts) * lanes,
+            is_split=True,
+            counts_blocks=self._counts_blocks(rows, part),
         )
+        return self._call(schedule, rows, part)
 
     def _columns(self) -> GpuCall:
         """Rows that lie across memory, whole or in parts."""
@@ -258,24 +265,23 @@ class _Choice(LoopOrder):
         are_half = lanes == COLUMN_LANES and unit_bytes < ACCESS and reductions == 1
         turns = 2 * TURNS_AT_ONCE if are_half and not (steps or part) else TURNS_AT_ONCE
         is_full = steps * down == length if steps else length % (down * turns) == 0
-        return self._made(
-            GpuForm.COLUMNS,
-            lanes,
-            -(-rows // across),
-            threads=across * down,
-            at_once=turns,
+        grid = -(-rows // across)
+        schedule = Columns(
+            **self._common(lanes, across * down, is_even=is_full and rows % across == 0, part=part),
             team=down,
             steps=steps,
-            is_even=is_full and rows % across == 0,
+            at_once=turns,
             one_pass=steps == 0 and self._has_one_pass,
-            part=part,
+            is_split=part > 0,
+            counts_blocks=self._counts_blocks(grid, part),
         )
+        return self._call(schedule, grid, part)
 
     def _computes_much(self, elements: int) -> bool:
         """Whether a thread computes many functions of so many elements; those of 16-bit programs are half as long."""
         return self.program.functions * elements >= MANY_FUNCTIONS * (2 if self.program.is_of_halves else 1)
 
-    def _counts_blocks(self, grid: int, part: int) -> bool:
+    def _counts_blocks(self, grid: int, part: int = 0) -> bool:
         """Whether blocks leave each other something, and are few enough to count: for each group of rows that goes in
         parts, or all of them for a total."""
         if part:
@@ -332,54 +338,27 @@ class _Choice(LoopOrder):
     def _farthest(self, buffer: int) -> int:
         return sum(abs(loop.strides[buffer]) * (loop.size - 1) for loop in self.loops) + self.widths[buffer]
 
-    def _made(
-        self,
-        form: GpuForm,
-        lanes: int,
-        grid: int,
-        threads: int,
-        at_once: int = 1,
-        team: int = 1,
-        steps: int = 0,
-        is_even: bool = False,
-        has_rest: bool = False,
-        has_lines: bool = False,
-        in_turn: bool = False,
-        one_pass: bool = False,
-        tile: int = 0,
-        turned: Sequence[int] = (),
-        part: int = 0,
-    ) -> GpuCall:
+    def _common(self, lanes: int, threads: int, is_even: bool, part: int = 0) -> _Common:
+        """What schedules of all forms have."""
         is_wide = (
             max(map(self._farthest, range(len(self.widths))), default=0) >= 1 << 31
             or math.prod(self.sizes) + MOST_THREADS * MOST_ELEMENTS + part >= 1 << 31
         )
-        motions = tuple(motion_of(self.vector.strides[b], width) for b, width in enumerate(self.widths))
-        schedule = GpuSchedule(
-            form,
-            len(self.outer),
-            len(self.inner),
-            motions,
-            lanes,
-            threads,
-            at_once,
-            team,
-            steps,
-            is_even,
-            has_rest,
-            has_lines,
-            is_wide,
-            one_pass,
-            self.counted,
-            tile=tile,
-            turned=tuple(turned),
-            is_split=part > 0,
-            alike=tuple(map(self.strides.index, self.strides)) if form is GpuForm.GRID else (),
-            in_turn=in_turn,
-            counts_blocks=self._counts_blocks(grid, part),
+        return _Common(
+            outer=len(self.outer),
+            inner=len(self.inner),
+            motions=tuple(motion_of(self.vector.strides[b], width) for b, width in enumerate(self.widths)),
+            lanes=lanes,
+            threads=threads,
+            is_even=is_even,
+            is_wide=is_wide,
+            counted=self.counted,
         )
+
+    def _call(self, schedule: GpuSchedule, grid: int, part: int = 0) -> GpuCall:
+        turned = schedule.turned if isinstance(schedule, Tiles) else ()
         alignments = tuple(
-            min(lanes * width, ACCESS) if b in turned or _is_dense(self.vector, b, width) else width
+            min(schedule.lanes * width, ACCESS) if b in turned or _is_dense(self.vector, b, width) else width
             for b, width in enumerate(self.widths)
         )
         return GpuCall(schedule, tuple(self.sizes), self.strides, grid, alignments, part)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from ingot.base.dtypes import DataType
 from ingot.loops.building import NestBuilder, Scope, loop
-from ingot.loops.gpu.schedule import GpuSchedule
+from ingot.loops.gpu.schedule import Tiles
 from ingot.loops.nest import Barrier, Instruction, Keep, Load, Loop, LoopKind, Place, Recall, Register, Store
 from ingot.loops.program import Input, Program
 
@@ -25,7 +25,7 @@ READ_AHEAD_BYTES = 128
 class TilesBuilder(NestBuilder):
     """Squares of the last axis and the one along which turned buffers are dense; those go through shared memory."""
 
-    def __init__(self, program: Program, schedule: GpuSchedule):
+    def __init__(self, program: Program, schedule: Tiles):
         super().__init__(program, schedule)
         self.schedule = schedule
 
