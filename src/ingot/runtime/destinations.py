@@ -79,7 +79,7 @@ class Destinations:
         if isinstance(whole.attributes, PermuteAttributes):
             order = whole.attributes.order
             return made.permute(sorted(range(len(order)), key=lambda axis: order[axis]))
-        return _slices(whole, made, bound)[whole.operands.index(part)]
+        return slices_of(whole, made, bound)[whole.operands.index(part)]
 
 
 def find_destinations(graph: Graph, steps: Sequence[Kernel | Node]) -> Destinations:
@@ -127,7 +127,8 @@ def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
-def _slices(join: Node, whole: torch.Tensor, bound: Mapping[str, int]) -> list[torch.Tensor]:
+def slices_of(join: Node, whole: torch.Tensor, bound: Mapping[str, int]) -> list[torch.Tensor]:
+    """Where the operands of a concatenation belong in the tensor that it makes."""
     assert isinstance(join.attributes, AxisAttributes)
     axis = join.attributes.axis
     lengths = []

@@ -18,6 +18,7 @@ from ingot.base import sizes
 from ingot.fusion.placement import shape_of
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
+from ingot.ops import Kind
 from ingot.runtime.kernels import Kernel
 from ingot.runtime.overlaps import addresses_of, do_overlap
 
@@ -74,7 +75,7 @@ def inputs_overwritten(
         if output.alias_input is None or output.node not in kernel.cluster.outputs or not is_unique:
             continue
         node = graph.inputs[output.alias_input]
-        if any(other.node is node for other in graph.outputs):  # returned as it was
+        if any(_memory_of(other.node) is node for other in graph.outputs):  # returned as it was, or part of it
             continue
         target = values.get(node)
         shape = tuple(sizes.evaluate(size, bound) for size in shape_of(output.node))
@@ -93,12 +94,22 @@ def picks(kernel: Kernel) -> bool:
 
 
 def _is_read_by(steps: Steps, node: Node) -> bool:
-    return any(isinstance(step, Kernel) and node in step.cluster.inputs for step in steps)
+    """Whether steps read a value or a view of it. A view that is yet to be made is read later, or copies it."""
+    reads = (step.cluster.inputs if isinstance(step, Kernel) else step.operands for step in steps)
+    return any(_memory_of(operand) is node for operands in reads for operand in operands)
 
 
 def _is_read_where_written(kernel: Kernel, result: Node, target: Node) -> bool:
     place = kernel.cluster.places[result]
-    return all(read.place == place for read in kernel.lowered.tensors if read.node is target)
+    reads = [read for read in kernel.lowered.tensors if _memory_of(read.node) is target]
+    return all(read.node is target and read.place == place for read in reads)
+
+
+def _memory_of(node: Node) -> Node:
+    """The value in whose memory a value may lie: itself, unless it is a view."""
+    while node.op.kind is Kind.VIEW and len(node.operands) == 1:
+        (node,) = node.operands
+    return node
 
 
 def stands_alone(target: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:

@@ -3,6 +3,9 @@
 In: a plan and arguments it has answered. Out: a record, or None where a step or a result needs Python. The plan's steps
 are gone through with tensors that have no memory (torch's meta tensors), which follow views as real ones do. Whatever
 depends on sizes alone is a constant of the record. A whole number that decides a size must be the same in later calls.
+
+A result that is a view, an input, or the same memory as another result gets memory of its own and a kernel that copies
+it there. What belongs into an input and was not written there by the kernel that computed it is copied last.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from ingot.ir.torch_types import to_torch
 from ingot.loops.gpu.schedule import ACCESS
 from ingot.ops import Kind
 from ingot.runtime.arena import Lifetime, plan_arena
-from ingot.runtime.destinations import empty_without_memory
+from ingot.runtime.copies import copying
+from ingot.runtime.destinations import empty_without_memory, slices_of
 from ingot.runtime.in_place import inputs_overwritten, picks, stands_alone
 from ingot.runtime.kernels import Kernel, word_of
 from ingot.runtime.native.prototypes import DTYPES, Prototype, prototype
@@ -108,6 +112,22 @@ class _Passed:
     as_double: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """A kernel that is called, with tensors without memory that say where its buffers lie."""
+
+    kernel: Kernel
+    call: KernelCall
+    tensors: tuple[torch.Tensor, ...]
+    """Results first, then what it reads."""
+    is_copy: bool = False
+    """Whether it moves a result to where it belongs, which Python's way does not count either."""
+
+    @property
+    def bytes_moved(self) -> int:
+        return 0 if self.is_copy else sum(tensor.nbytes for tensor in self.tensors)
+
+
 @dataclass(slots=True)
 class _Recording:
     plan: Plan
@@ -121,7 +141,7 @@ class _Recording:
     """By the storage of the tensors that lie in it."""
     workspaces: dict[int, _Buffer] = field(default_factory=dict)
     """By the number of the call that needs one."""
-    calls: list[tuple[Kernel, KernelCall]] = field(default_factory=list)
+    launches: list[_Launch] = field(default_factory=list)
     written: list[int] = field(default_factory=list)
     """Inputs that kernels overwrite."""
     limited: set[int] = field(default_factory=set)
@@ -141,18 +161,18 @@ class _Recording:
             else:
                 self._run_node(step, binding)
         returned = [output for output in self.plan.graph.outputs if output.alias_input is None]
+        results = [self._result(index, output) for index, output in enumerate(returned)]
+        self._overwrite_inputs([output for output in self.plan.graph.outputs if output.alias_input is not None])
         if not self.is_private:
             self._require_overwritable(len(self.plan.graph.outputs) - len(returned))
-        if not all(map(self._is_in_place, self.plan.graph.outputs)):
-            raise _NeedsPython
-        results = [self._result(index, output) for index, output in enumerate(returned)]
         arena_bytes = self._place_intermediates()
         slots = Slots(len(self.inputs), len(results))
-        steps = [self._step(index, slots) for index in range(len(self.calls))]
+        steps = [self._step(index, slots) for index in range(len(self.launches))]
         guards = [self._guard(position, bound) for position in range(len(self.inputs))]
         if not can_record(guards, steps):
             raise _NeedsPython
-        counts = any(call.counters_word is not None for _, call in self.calls)
+        calls = [launch.call for launch in self.launches]
+        counts = any(call.counters_word is not None for call in calls)
         return Record(
             guards,
             results,
@@ -160,9 +180,10 @@ class _Recording:
             statistics,
             arena_bytes=arena_bytes,
             doubles=sorted({number.position for number in self.passed.values() if number.as_double}),
-            is_long=any(call.is_long for _, call in self.calls),
-            bytes_moved=sum(self._bytes_moved(kernel) for kernel, _ in self.calls),
-            keeps=[call.keeps for _, call in self.calls],
+            is_long=any(call.is_long for call in calls),
+            copies=sum(launch.is_copy for launch in self.launches),
+            bytes_moved=sum(launch.bytes_moved for launch in self.launches),
+            keeps=[call.keeps for call in calls],
             site=self.site.counting_site if counts else self.site.site,
             written=() if self.is_private else self.written,
         )
@@ -172,7 +193,8 @@ class _Recording:
         another way must not have changed anything."""
         if count == 0:
             return
-        is_sure = self.site.device.type == "cpu" and can_overwrite() and not any(picks(one) for one, _ in self.calls)
+        can_fail = any(picks(launch.kernel) for launch in self.launches)
+        is_sure = self.site.device.type == "cpu" and can_overwrite() and not can_fail
         if not is_sure or len(self.written) != count or count != len(self.plan.graph.outputs):
             raise _NeedsPython
         tensors = [value for value in self.inputs if isinstance(value, torch.Tensor)]
@@ -194,34 +216,45 @@ class _Recording:
             assert isinstance(node.type, ScalarType)
             self.passed[node] = _Passed(position, node.type.dtype.is_float and not isinstance(value, float))
 
-    def _is_in_place(self, output: Output) -> bool:
-        """Whether a result that belongs to an input lies in that input's memory."""
-        if output.alias_input is None:
-            return True
-        target = self.values[self.plan.graph.inputs[output.alias_input]]
-        return self.values.get(output.node) is target
-
     def _run_kernel(self, kernel: Kernel, bound: _NotedSizes, later: Sequence[Kernel | Node]) -> None:
         is_refused = self.plan.refuses(kernel, self.site.device.type)
         if is_refused or any(sizes.evaluate(size, bound) == 0 for size in kernel.cluster.space):
             raise _NeedsPython
-        number = len(self.calls)
         tensors = [self.values[read.node] for read in kernel.lowered.tensors]
-        for tensor in tensors:
-            self.buffers[_storage(tensor)].last = number
         targets = self._overwritten(kernel, bound, later)
         targets |= self.plan.destinations.targets(kernel, self.values, bound, empty_without_memory)
         call = self.site.prepare(kernel, tensors, bound, targets)
-        self.calls.append((kernel, call))
-        if call.workspace_word is not None:
-            self.workspaces[number] = _Buffer(call.workspace_bytes, first=number, last=number)
-        for index, (node, (shape, dtype)) in enumerate(zip(kernel.cluster.outputs, call.outputs, strict=True)):
-            made = targets.get(index)
-            if made is None:
-                made = torch.empty(shape, dtype=to_torch(dtype), device="meta")
-            self.values[node] = made
-            nbytes = made.untyped_storage().nbytes()
-            self.buffers.setdefault(_storage(made), _Buffer(nbytes, first=number)).last = number
+        made = [
+            targets[index] if index in targets else empty_without_memory(shape, to_torch(dtype))
+            for index, (shape, dtype) in enumerate(call.outputs)
+        ]
+        self.values.update(zip(kernel.cluster.outputs, made, strict=True))
+        self._launch(_Launch(kernel, call, (*made, *tensors)))
+
+    def _launch(self, launch: _Launch) -> None:
+        """Call a kernel after all before it."""
+        number = len(self.launches)
+        self.launches.append(launch)
+        if launch.call.workspace_word is not None:
+            self.workspaces[number] = _Buffer(launch.call.workspace_bytes, first=number, last=number)
+        for tensor in launch.tensors:
+            nbytes = tensor.untyped_storage().nbytes()
+            self.buffers.setdefault(_storage(tensor), _Buffer(nbytes, first=number)).last = number
+
+    def _copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Copy a tensor into another of the same shape."""
+        is_possible = source.shape == target.shape and source.dtype is target.dtype and source.dtype in DTYPES
+        if self.site.device.type != "cpu" or not is_possible or source.numel() == 0:
+            raise _NeedsPython
+        kernel, bound = copying(source)
+        call = self.site.prepare(kernel, [source], bound, {0: target})
+        self._launch(_Launch(kernel, call, (target, source), is_copy=True))
+
+    def _copied(self, source: torch.Tensor) -> torch.Tensor:
+        """A copy in new memory, row-major."""
+        made = empty_without_memory(tuple(source.shape), source.dtype)
+        self._copy(source, made)
+        return made
 
     def _overwritten(
         self, kernel: Kernel, bound: _NotedSizes, later: Sequence[Kernel | Node]
@@ -241,8 +274,19 @@ class _Recording:
             return
         value = self.plan.evaluate(node, self.values, binding)
         if isinstance(value, torch.Tensor) and _storage(value) not in self.buffers:
-            raise _NeedsPython  # a copy, not a view
+            self._fill(node, value, binding)
         self.values[node] = value
+
+    def _fill(self, node: Node, made: torch.Tensor, binding: Binding) -> None:
+        """Write what is no view after all: joined tensors, and elements that lie otherwise than a new shape needs."""
+        if node.op.name == "cat":
+            for operand, part in zip(node.operands, slices_of(node, made, binding.sizes), strict=True):
+                self._copy(self.values[operand], part)
+        elif node.op.name == "reshape":
+            source = self.values[node.operands[0]]
+            self._copy(source, made.view(source.shape))
+        else:
+            raise _NeedsPython
 
     def _convert_number(self, node: Node) -> None:
         """A number cast to a float type: kernels read floats from doubles and round them once, as the cast does."""
@@ -263,16 +307,34 @@ class _Recording:
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def _result(self, index: int, output: Output) -> Prototype:
-        """What a result is like, if it is exactly what one kernel wrote, and no other result is the same memory."""
+        """What a result is like. It is what one kernel wrote, and no other result is the same memory."""
         tensor = self.values.get(output.node)
-        if not isinstance(tensor, torch.Tensor):
+        if not isinstance(tensor, torch.Tensor) or tensor.dtype not in DTYPES:
             raise _NeedsPython
         buffer = self.buffers[_storage(tensor)]
         is_whole = tensor.is_contiguous() and tensor.storage_offset() == 0 and tensor.nbytes == buffer.nbytes
-        if buffer.input is not None or buffer.result is not None or not is_whole or tensor.dtype not in DTYPES:
-            raise _NeedsPython
+        if buffer.input is not None or buffer.result is not None or not is_whole:
+            buffer = self.buffers[_storage(self._copied(tensor))]
         buffer.result = index
         return prototype(tuple(tensor.shape), tensor.dtype)
+
+    def _overwrite_inputs(self, outputs: Sequence[Output]) -> None:
+        """Copy what belongs into inputs and is not there yet. What lies in inputs that are overwritten is set aside
+        before the first of them is."""
+        moves = [(output.alias_input, self.values.get(output.node)) for output in outputs]
+        overwritten = {position for position, _ in moves}
+        waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for position, value in moves:
+            assert position is not None
+            target = self.values[self.plan.graph.inputs[position]]
+            if not isinstance(value, torch.Tensor):
+                raise _NeedsPython
+            if value is not target:
+                self.written.append(position)
+                source = self.buffers[_storage(value)].input
+                waiting.append((self._copied(value) if source in overwritten else value, target))
+        for value, target in waiting:
+            self._copy(value, target)
 
     def _place_intermediates(self) -> int:
         inner = [buffer for buffer in self.buffers.values() if buffer.input is None and buffer.result is None]
@@ -286,11 +348,11 @@ class _Recording:
     # --- making the record --------------------------------------------------------------------------------------------
 
     def _step(self, index: int, slots: Slots) -> AnyStep:
-        kernel, call = self.calls[index]
+        kernel, call = self.launches[index].kernel, self.launches[index].call
         prepared = call.prepared
         words = list(prepared.words)
-        buffers = zip(prepared.addresses, _nodes_of_buffers(kernel), call.alignments, strict=True)
-        patches = [self._address(word, node, alignment, slots) for word, node, alignment in buffers]
+        buffers = zip(prepared.addresses, self.launches[index].tensors, call.alignments, strict=True)
+        patches = [self._address(word, tensor, alignment, slots) for word, tensor, alignment in buffers]
         if call.workspace_word is not None:
             patches.append(Patch(call.workspace_word, slots.arena, self.workspaces[index].offset))
         if call.counters_word is not None:
@@ -304,10 +366,9 @@ class _Recording:
                 patches.append(Patch(word, place(number.position)))
         return call.step(tuple(words), tuple(patches))
 
-    def _address(self, word: int, node: Node, alignment: int, slots: Slots) -> Patch:
-        tensor = self.values[node]
+    def _address(self, word: int, tensor: torch.Tensor, alignment: int, slots: Slots) -> Patch:
         buffer = self.buffers[_storage(tensor)]
-        begin = tensor.storage_offset() * tensor.element_size()
+        begin = int(tensor.storage_offset()) * tensor.element_size()
         if begin % alignment or alignment > ACCESS:
             raise _NeedsPython  # guards tell addresses apart as far as kernels count on them, and no farther
         offset = begin + buffer.offset
@@ -331,13 +392,6 @@ class _Recording:
         if isinstance(value, bool) or not lowest <= value <= highest:
             raise _NeedsPython
         return NumberGuard(type(value), lowest, highest)
-
-    def _bytes_moved(self, kernel: Kernel) -> int:
-        return sum(self.values[node].nbytes for node in _nodes_of_buffers(kernel))
-
-
-def _nodes_of_buffers(kernel: Kernel) -> list[Node]:
-    return [*kernel.cluster.outputs, *(read.node for read in kernel.lowered.tensors)]
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -273,13 +273,15 @@ class Record(Placed):
         arena_bytes: int = 0,
         doubles: Sequence[int] = (),
         is_long: bool = False,
+        copies: int = 0,
         bytes_moved: int = 0,
         keeps: Any = None,
         site: Site | None = None,
         written: Sequence[int] = (),
     ):
-        """`doubles` are the inputs to be had as doubles too, `written` those that are overwritten. `keeps` is held as
-        long as the record: what owns the machine code of the steps."""
+        """`doubles` are the inputs to be had as doubles too, `written` those that are overwritten. `copies` is how
+        many steps only move results, which statistics do not count. `keeps` is held as long as the record: what owns
+        the machine code of the steps."""
         super().__init__()
         self.guards = tuple(guards)
         self.results = tuple(results)
@@ -301,7 +303,7 @@ class Record(Placed):
             MOST_WORDS: max((len(step.words) for step in steps), default=0),
             IS_LONG: int(is_long),
             STATISTICS: statistics.address,
-            LAUNCHES: len(steps),
+            LAUNCHES: len(steps) - copies,
             BYTES_MOVED: bytes_moved,
             RUN: 0 if site is None else site.run,
             SITE: 0 if site is None else self.place(site.words(self, results, arena_bytes)),
