@@ -13,9 +13,10 @@ import torch
 
 import ingot
 from benchmarks.capture.contests import Job, Row, Settings, difference, error_text, medians, quiet
+from benchmarks.capture.followed import FOLLOWED, KERNELS, followed
 from benchmarks.capture.hugging_face import USES, Use
 from benchmarks.capture.python_floor import answered
-from benchmarks.capture.telling import recordings_of, tier_of
+from benchmarks.capture.telling import recordings_of, tier_of, why_python_runs
 from benchmarks.contestants import fresh_compile
 from benchmarks.measuring import Call, Contestant
 from benchmarks.models import transformers_package
@@ -24,6 +25,19 @@ from benchmarks.results import COMPILE, EAGER, JIT
 FLOOR = "Python alone"
 WARM_CALLS = 4
 """Texts or passes that are compared: each text calls the model a dozen times."""
+
+
+def least_seconds(row: Row) -> float | None:
+    """What following would take if it cost nothing itself: Python alone, and the kernels."""
+    if FLOOR not in row.seconds or KERNELS not in row.seconds:
+        return None
+    return row.seconds[FLOOR] + row.seconds[KERNELS]
+
+
+def over_least(row: Row) -> float | None:
+    """How many times as long following takes."""
+    least = least_seconds(row)
+    return None if least is None or FOLLOWED not in row.seconds else row.seconds[FOLLOWED] / least
 
 
 def models(settings: Settings) -> list[Job]:
@@ -45,10 +59,14 @@ def measure_model(use: Use, settings: Settings) -> Row:
             differs = differs or difference(ours(), eager(), use.tolerance, f"call {number}")
         calls: dict[str, Call | Contestant] = {EAGER: eager, JIT: ours}
         remarks, torch_calls = _add_floor(use, eager, calls)
+        other_one: Any = use.model.make(is_small)[0]
+        all_followed = followed(other_one, partial(use.run, other_one, inputs, is_small))
+        calls |= {FOLLOWED: all_followed.use, KERNELS: all_followed.run_kernels}
         if settings.compile_models:
             remarks += _add_compiled(use, inputs, settings, calls)
         seconds = medians(calls, settings.effort)
     tier, recordings = tier_of(other.forward), recordings_of(other.forward)
+    remarks += tuple(f"{use.name}: {reason}" for reason in why_python_runs(other.forward))
     return Row(use.name, seconds, differs, tier, recordings, torch_calls, remarks)
 
 

@@ -8,8 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.capture.contests import Row
+from benchmarks.capture.followed import FOLLOWED, KERNELS
 from benchmarks.capture.functions import PLAIN
-from benchmarks.capture.models import FLOOR
+from benchmarks.capture.models import FLOOR, over_least
 from benchmarks.capture.targets import Sections, share_of_limit, targets
 from benchmarks.groups import ONE_ADDITION
 from benchmarks.report import Sheet, mean_ratio, microseconds, milliseconds, target_sheet, times
@@ -68,15 +69,18 @@ def models_sheet(rows: Sequence[Row]) -> Sheet:
             *(times(row.over(other, JIT)) for other in (EAGER, COMPILE)),
             _milliseconds(row, FLOOR),
             _share(row.over(FLOOR, EAGER)),
+            *(_milliseconds(row, name) for name in (KERNELS, FOLLOWED)),
+            times(over_least(row)),
             f"{row.torch_calls:,}" if row.torch_calls is not None else "",
             *_told(row),
         )
         for row in rows
     ]
     means = (mean_ratio(row.over(other, JIT) for row in rows) for other in (EAGER, COMPILE))
-    cells.append(("geometric mean", *[""] * 3, *means, *[""] * 6))
+    overheads = mean_ratio(map(over_least, rows))
+    cells.append(("geometric mean", *[""] * 3, *means, *[""] * 4, overheads, *[""] * 4))
     columns = ("", "eager ms", "torch. compile ms", "ingot ms", "over eager", "over torch. compile")
-    floor = ("Python alone ms", "of eager", "torch calls")
+    floor = ("Python alone ms", "of eager", "kernels ms", "followed ms", "of Python + kernels", "torch calls")
     return _sheet("Models: texts and passes", (*columns, *floor), cells, rows, "all")
 
 

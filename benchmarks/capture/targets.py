@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.capture.calls import SMALL_CALL
 from benchmarks.capture.contests import Row
 from benchmarks.capture.functions import PLAIN
+from benchmarks.capture.models import over_least
 from benchmarks.capture.slow_cases import CASES
 from benchmarks.groups import ONE_ADDITION
 from benchmarks.results import EAGER, JIT
@@ -17,6 +18,8 @@ SPEED_WITHOUT = 0.8
 MOST_TIMES, MOST_EXTRA = 1.05, 1e-6
 """Times eager's seconds, and seconds on top, that a call may take where there is nothing to gain."""
 MODELS_OVER_EAGER = 0.97
+MOST_OF_LEAST = 1.15
+"""Times what following would take if it cost nothing itself."""
 MOST_RECORDINGS = 3
 
 Sections = Mapping[str, Sequence[Row]]
@@ -38,6 +41,8 @@ def targets(sections: Sections) -> list[Target]:
     found += _slow(sections.get("slow", ()))
     rows = sections.get("models", ())
     found += worst("models, over eager", ((row.name, row.over(EAGER, JIT)) for row in rows), MODELS_OVER_EAGER)
+    least = ((row.name, over_least(row)) for row in rows)
+    found += worst("models, following over Python alone + kernels", least, MOST_OF_LEAST, at_most=True)
     rows = sections.get("lengths", ())
     recordings = [("all lengths", float(row.recordings)) for row in rows if row.recordings is not None]
     found += worst("lengths, recordings", recordings, MOST_RECORDINGS, "", at_most=True)

@@ -20,3 +20,9 @@ def recordings_of(jitted: Any) -> int | None:
     """How many recordings were made so far; None where nothing says so."""
     recordings = getattr(jitted, "recordings", None)
     return recordings if isinstance(recordings, int) else None
+
+
+def why_python_runs(jitted: Any) -> list[str]:
+    """What a function says of why its Python is not skipped, or not even followed."""
+    lines = jitted.explain().splitlines() if hasattr(jitted, "explain") else []
+    return [line.strip() for line in lines if line.startswith(("  not skipping: ", "  not following: "))]

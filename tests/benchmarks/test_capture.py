@@ -7,9 +7,10 @@ import torch
 from benchmarks.capture import __main__ as command
 from benchmarks.capture import calls, contests, disturbed, functions, slow, slow_cases
 from benchmarks.capture.contests import Job, Row, Settings, difference
+from benchmarks.capture.followed import FOLLOWED, KERNELS
 from benchmarks.capture.hugging_face import USES
 from benchmarks.capture.lengths import Contest
-from benchmarks.capture.models import FLOOR, measure_model
+from benchmarks.capture.models import FLOOR, measure_model, over_least
 from benchmarks.capture.python_floor import CallsDiffer, answered
 from benchmarks.capture.report import save, sheets
 from benchmarks.capture.sections import SECTIONS
@@ -130,7 +131,8 @@ def test_what_raises_is_a_row_that_differs():
 def test_a_model_has_a_floor():
     (use,) = (use for use in USES if use.name == "Llama generates, static cache, sampled")
     row = measure_model(use, SETTINGS)
-    assert set(row.seconds) == {EAGER, JIT, FLOOR}
+    assert set(row.seconds) == {EAGER, JIT, FLOOR, FOLLOWED, KERNELS}
+    assert over_least(row) is not None
     assert row.is_equal
     assert row.torch_calls is not None and row.torch_calls > 500
 
