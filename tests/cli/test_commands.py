@@ -1,11 +1,14 @@
 """The command `ingot`, run as users run it."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
 from ingot.base.config import FLAGS
+from ingot.base.pipeline import STAGES
+from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
 from ingot.ops import table
 from ingot.passes.pipeline import PASSES
 
@@ -28,7 +31,15 @@ def test_lists_name_everything_there_is():
     listing = ingot("ops").stdout
     assert all(op.name[:12] in listing for op in table().values() if op.is_public)
     assert all(flag.name[:12] in ingot("flags").stdout for flag in FLAGS)
-    assert all(pass_.name in ingot("passes").stdout for pass_ in PASSES)
+    listing = ingot("passes").stdout
+    assert all(part.name in listing for part in (*STAGES, *TRACE_PASSES, *PASSES))
+
+
+def test_the_pipeline_is_told_as_json_too():
+    found = json.loads(ingot("passes", "--json").stdout)
+    assert [stage["name"] for stage in found["stages"]] == [stage.name for stage in STAGES]
+    assert [pass_["name"] for pass_ in found["trace_passes"]] == [pass_.name for pass_ in TRACE_PASSES]
+    assert [pass_["level"] for pass_ in found["graph_passes"]] == [pass_.level for pass_ in PASSES]
 
 
 def test_one_operator_is_described():

@@ -275,7 +275,7 @@ def test_kernels_of_one_graph_compile_at_once(monkeypatch):
 def test_explanation_shows_reasons_bytes_and_code():
     fd = define(lambda fd, x: [fd.ops.softmax(x, 1)], DataType.Float)
     fd.execute([torch.randn(40, 50)])
-    text = fd.module.explain("loops", "llvm", "assembly")
+    text = fd.module.explain("nests", "llvm", "assembly")
     assert "ends here: end of graph" in text
     assert "moves 8*s0*s1 bytes" in text
     assert "parallel for i0" in text
@@ -375,7 +375,7 @@ def test_every_stage_can_be_looked_at():
     module = fd.module
     assert "kernel of 2 operations, which ends here: read by cumsum" in module.explain()
     assert "cumsum through PyTorch" in module.explain()
-    assert "vector for i0 in 0..n0" in module.inspect("loops")
+    assert "vector for i0 in 0..n0" in module.inspect("nests")
     assert "define" in module.inspect("llvm")
     assert "entry" in module.inspect("assembly")
     with pytest.raises(IngotError, match="there is no stage"):

@@ -77,7 +77,7 @@ FLAGS: tuple[Flag, ...] = (
         (),
         "a list of pass names",
         lambda value: isinstance(value, list | tuple | set | frozenset) and all(isinstance(v, str) for v in value),
-        "Passes to leave out, by name; `ingot passes` lists them.",
+        "Passes of traces and of graphs to leave out, by name; `ingot passes` lists them.",
     ),
     Flag(
         "enable_caching",

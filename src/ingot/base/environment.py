@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ingot.base.errors import ConfigError
+from ingot.base.pipeline import STAGES, named_stage, pass_names
 
-DUMPS = {
-    "python_definition": "the Python code of every fusion when its definition ends",
-    "graph": "every graph before optimisation",
-    "optimized_graph": "every graph after optimisation",
-    "passes": "what each pass did",
-}
-"""What INGOT_DUMP can name, separated by commas."""
+_PYTHON_DEFINITION = {"python_definition": "the Python code of every fusion when its definition ends"}
+_PASSES = {"passes": "what each pass did", "<pass>": "every trace or graph that a pass has changed, after it"}
+
+
+def dump_words() -> dict[str, str]:
+    """What INGOT_DUMP can name, separated by commas: stages, and passes by their names."""
+    stages = {stage.name: f"the text of a stage: {stage.summary}" for stage in STAGES}
+    return {**_PYTHON_DEFINITION, **stages, **_PASSES}
+
+
 CHECKS = {
     "bounds": "that kernels on the CPU stay inside the memory of their tensors, at every call; also under python -X dev"
 }
@@ -39,11 +43,16 @@ class Environment:
     @staticmethod
     def read(variables: Mapping[str, str]) -> Environment:
         return Environment(
-            _words(variables, "INGOT_DUMP", DUMPS),
+            frozenset(map(named_stage, _words(variables, "INGOT_DUMP", _dumpable()))),
             _words(variables, "INGOT_CHECK", CHECKS),
             _words(variables, "INGOT_LOGS", LOGS),
             _switch(variables, "INGOT_DISABLE"),
         )
+
+
+def _dumpable() -> tuple[str, ...]:
+    others = (stage.other_name for stage in STAGES if stage.other_name is not None)
+    return (*_PYTHON_DEFINITION, *(stage.name for stage in STAGES), *others, "passes", *pass_names())
 
 
 def _switch(variables: Mapping[str, str], name: str) -> bool:
@@ -54,7 +63,7 @@ def _switch(variables: Mapping[str, str], name: str) -> bool:
     return value == "1"
 
 
-def _words(variables: Mapping[str, str], name: str, known: Mapping[str, str]) -> frozenset[str]:
+def _words(variables: Mapping[str, str], name: str, known: Collection[str]) -> frozenset[str]:
     """The words of a variable, separated by commas."""
     found = frozenset(word.strip() for word in variables.get(name, "").split(",") if word.strip())
     unknown = found - set(known)

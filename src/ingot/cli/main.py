@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import TextIO
+from dataclasses import asdict
+from typing import Any, TextIO
 
 import click
 from rich.console import Console
@@ -13,8 +15,10 @@ from rich.table import Table
 import ingot
 from ingot.base.config import FLAGS
 from ingot.base.dtypes import in_order
-from ingot.base.environment import CHECKS, DUMPS, LOGS
+from ingot.base.environment import CHECKS, LOGS, dump_words
 from ingot.base.errors import IngotError
+from ingot.base.pipeline import STAGES
+from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
 from ingot.ir.graph import Graph
 from ingot.ir.parser import parse
 from ingot.ops import Kind, Op, lookup, table
@@ -55,7 +59,7 @@ def flags() -> None:
         listing.add_row(flag.name, escape(repr(flag.default)), flag.accepts, flag.meaning)
     variables = Table("variable", "word", "meaning", title="Environment: words separated by commas")
     for name, verb, words in (
-        ("INGOT_DUMP", "prints", DUMPS),
+        ("INGOT_DUMP", "prints", dump_words()),
         ("INGOT_CHECK", "checks", CHECKS),
         ("INGOT_LOGS", "prints", LOGS),
         ("INGOT_DISABLE", "makes", {"1": "compiled functions call their originals"}),
@@ -66,12 +70,37 @@ def flags() -> None:
 
 
 @commands.command()
-def passes() -> None:
-    """List all optimisation passes, in the order they run."""
-    listing = Table("pass", "from level", "what it does", title="Passes")
+@click.option("--json", "as_json", is_flag=True, help="print the same as JSON")
+def passes(as_json: bool) -> None:
+    """List the stages from a call to machine code, and the passes of traces and graphs, in the order they run.
+
+    INGOT_DUMP prints what it names of them; ingot.Config(disabled_passes=[...]) leaves passes out.
+    """
+    if as_json:
+        click.echo(json.dumps(_pipeline(), indent=2))
+        return
+    stages = Table("stage", "takes", "gives", "what that is", title="Stages, as INGOT_DUMP and inspect() name them")
+    for stage in STAGES:
+        names = stage.name if stage.other_name is None else f"{stage.name}, {stage.other_name}"
+        stages.add_row(names, stage.takes, stage.gives, stage.summary)
+    of_traces = Table("pass", "only with freeze", "what it does", title="Passes of traces")
+    for pass_ in TRACE_PASSES:
+        of_traces.add_row(pass_.name, "yes" if pass_.needs_frozen else "", pass_.summary)
+    of_graphs = Table("pass", "from level", "what it does", title="Passes of graphs")
     for pass_ in PASSES:
-        listing.add_row(pass_.name, str(pass_.level), pass_.summary)
-    console().print(listing)
+        of_graphs.add_row(pass_.name, str(pass_.level), pass_.summary)
+    console().print(stages, of_traces, of_graphs)
+
+
+def _pipeline() -> dict[str, Any]:
+    """Stages and passes as plain data."""
+    return {
+        "stages": [asdict(stage) for stage in STAGES],
+        "trace_passes": [
+            {"name": pass_.name, "needs_frozen": pass_.needs_frozen, "summary": pass_.summary} for pass_ in TRACE_PASSES
+        ],
+        "graph_passes": [{"name": pass_.name, "level": pass_.level, "summary": pass_.summary} for pass_ in PASSES],
+    }
 
 
 @commands.command(name="verify")

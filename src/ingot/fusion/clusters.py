@@ -26,6 +26,7 @@ from ingot.fusion.placement import Placement, is_pick, reduction_placements, var
 from ingot.fusion.rules import FusionRules
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
+from ingot.ir.printer import operand_text
 from ingot.ops import Kind
 from ingot.passes.readers import is_placing
 
@@ -62,6 +63,23 @@ class Cluster:
     outputs: tuple[Node, ...]
     reason: str
     """Why it ends where it ends."""
+
+    @property
+    def text(self) -> str:
+        """Its operations, with operands as they are once views are looked through, and how often each is computed."""
+        names = {node: f"%{number}" for number, node in enumerate((*self.inputs, *self.nodes))}
+        reads = ", ".join(f"{names[node]}: {node.type}" for node in self.inputs)
+        reduced = f", reduced along {', '.join(f'i{axis}' for axis in sorted(self.reduced))}" if self.reduced else ""
+        lines = [f"cluster({reads}) over [{', '.join(map(str, self.space))}]{reduced} {{"]
+        for node in self.nodes:
+            sources = [source.node if isinstance(source, Read) else source for source in self.sources[node]]
+            given = [operand_text(source, names) for source in sources]
+            given += [node.attributes.text] if node.attributes.text else []
+            lines.append(
+                f"  {names[node]} = {node.op.name}({', '.join(given)}): {node.type}  # {self.levels[node].value}"
+            )
+        lines.append(f"  return {', '.join(names[node] for node in self.outputs)}")
+        return "\n".join([*lines, f"}}  # ends here: {self.reason}"])
 
 
 Step = Cluster | Node

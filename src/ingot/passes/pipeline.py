@@ -9,7 +9,8 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ingot.base.errors import ConfigError
+from ingot.base.dumping import dump_pass
+from ingot.base.pipeline import declare_passes, refuse_unknown_passes
 from ingot.ir.graph import Graph
 from ingot.passes.algebraic_simplification import AlgebraicSimplification
 from ingot.passes.common_subexpressions import CommonSubexpressions
@@ -22,7 +23,7 @@ from ingot.passes.rewriting import Pass
 from ingot.passes.slices import Slices
 from ingot.passes.strength_reduction import StrengthReduction
 
-PASSES: tuple[Pass, ...] = (
+PASSES: tuple[Pass, ...] = declare_passes(
     ConstantFolding(),
     AlgebraicSimplification(),
     StrengthReduction(),
@@ -60,10 +61,7 @@ class Optimized:
 
 def optimize(graph: Graph, level: int = 3, disabled: Collection[str] = ()) -> Optimized:
     """Run the passes of a level, in rounds, until none of them finds anything to do."""
-    unknown = set(disabled) - {pass_.name for pass_ in PASSES}
-    if unknown:
-        names = ", ".join(pass_.name for pass_ in PASSES)
-        raise ConfigError(f"there is no pass {', '.join(sorted(unknown))}; there are {names}")
+    refuse_unknown_passes(disabled)
     chosen = [pass_ for pass_ in PASSES if pass_.level <= level and pass_.name not in disabled]
     reports: dict[str, PassReport] = {}
     idle = 0  # passes that have found nothing to do in this very graph
@@ -73,6 +71,7 @@ def optimize(graph: Graph, level: int = 3, disabled: Collection[str] = ()) -> Op
         start, before = time.perf_counter(), len(graph.nodes)
         result = pass_.run(graph)
         graph = result.graph
+        dump_pass(pass_.name, result.changed, graph)
         idle = 0 if result.changed else idle + 1
         report = reports.get(pass_.name, PassReport(pass_.name, 0, before, 0, 0.0))
         reports[pass_.name] = PassReport(

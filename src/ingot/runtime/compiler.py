@@ -6,22 +6,21 @@ keeps honest statistics of what its runs cost.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
 from ingot.base.collecting import collecting_later
 from ingot.base.config import Config
-from ingot.base.environment import environment
+from ingot.base.dumping import dump, dump_stage
 from ingot.base.errors import ArgumentError
 from ingot.base.forks import new_lock
-from ingot.codegen.llvm.nests import CompiledKernel
-from ingot.codegen.ptx.kernels import GpuKernel
+from ingot.base.pipeline import STAGE_NAMES, require_stage
 from ingot.fusion.rules import FusionRules, Pattern
 from ingot.ir.graph import Graph
 from ingot.ir.interpreter import Interpreter
@@ -29,9 +28,8 @@ from ingot.ir.node import Node, is_structure
 from ingot.ir.verifier import verify
 from ingot.ops import Kind
 from ingot.passes.pipeline import PassReport, optimize
-from ingot.runtime.cuda.disassembly import disassembled
-from ingot.runtime.cuda.kernels import gpu_kernels
-from ingot.runtime.kernels import Kernel, kernels
+from ingot.runtime.cuda.kernels import GPU_STAGES, gpu_kernels
+from ingot.runtime.kernels import CPU_STAGES, Kernel, kernels
 from ingot.runtime.native.records import Record
 from ingot.runtime.plan import Plan
 from ingot.runtime.runner import Runner, Shortcut
@@ -107,25 +105,26 @@ class CompiledModule:
 
     def explain(self, *stages: str) -> str:
         """What runs, step by step: generated kernels with the reason they end and the bytes they move, and operations
-        left to PyTorch. explain("loops", "llvm", "assembly") adds these texts of what has been compiled so far.
+        left to PyTorch. explain("nests", "llvm", "assembly") adds these texts of what has been compiled so far.
         """
-        for stage in stages:
-            _require_stage(stage, COMPILED_STAGES)
+        stages = tuple(require_stage(stage, COMPILED_STAGES) for stage in stages)
         if not isinstance(self._plan, Plan):
             return "every operation runs through PyTorch, as graph_opt_level asks"
         return self._plan.explain(lambda kernel: [text for stage in stages for text in _variants(kernel, stage)])
 
     def inspect(self, stage: str) -> str:
-        """The text of a stage: graph, optimized_graph, kernels, loops, llvm, assembly, and for GPUs ptx and sass.
+        """The text of a stage of the pipeline, from graph to assembly, and for GPUs ptx and sass (`ingot passes`).
 
         Those after the kernels show what has been compiled so far, which is after the first execution.
         """
-        _require_stage(stage, ("graph", "optimized_graph", "kernels", *COMPILED_STAGES))
+        stage = require_stage(stage, (*_GRAPH_STAGES, *COMPILED_STAGES))
         if stage == "graph":
             return self.graph.text
         if stage == "optimized_graph":
             return self.optimized_graph.text
         found = self.kernels()
+        if stage == "clusters":
+            return "\n\n".join(kernel.cluster.text for kernel in found)
         if stage == "kernels":
             return "\n\n".join(kernel.program.text for kernel in found)
         return "\n\n".join(text for kernel in found for text in _variants(kernel, stage))
@@ -154,35 +153,17 @@ class CompiledModule:
         return f"<CompiledModule of {len(self.optimized_graph.nodes)} operations, {self.graph.digest[:12]}>"
 
 
-def _loops(variant: CompiledKernel | GpuKernel) -> str:
-    return f"# {variant.schedule.text(variant.program)}\n{variant.nest.text}"
-
-
-_CPU_STAGES: dict[str, Callable[[CompiledKernel], str]] = {
-    "loops": _loops,
-    "llvm": lambda variant: variant.code.llvm,
-    "assembly": lambda variant: variant.code.assembly,
-}
-_GPU_STAGES: dict[str, Callable[[GpuKernel], str]] = {
-    "loops": _loops,
-    "llvm": lambda variant: variant.llvm,
-    "ptx": lambda variant: variant.ptx,
-    "sass": lambda variant: disassembled(variant.ptx, variant.host.name),
-}
-COMPILED_STAGES = tuple(dict.fromkeys([*_CPU_STAGES, *_GPU_STAGES]))
+COMPILED_STAGES = tuple(stage for stage in STAGE_NAMES if stage in CPU_STAGES or stage in GPU_STAGES)
 """What can be seen of a compiled kernel, on the CPU or on a GPU."""
+_GRAPH_STAGES = ("graph", "optimized_graph", "clusters", "kernels")
+"""What can be seen of a graph before it has run."""
 
 
 def _variants(kernel: Kernel, stage: str) -> list[str]:
     """The text of a stage for every compiled form of a kernel, the CPU's first."""
     program = kernel.program
-    texts = [_CPU_STAGES[stage](variant) for variant in kernels.variants(program) if stage in _CPU_STAGES]
-    return texts + [_GPU_STAGES[stage](variant) for variant in gpu_kernels.variants(program) if stage in _GPU_STAGES]
-
-
-def _require_stage(stage: str, stages: Iterable[str]) -> None:
-    if stage not in stages:
-        raise ArgumentError(f"there is no stage {stage!r}; there are {', '.join(stages)}")
+    texts = [CPU_STAGES[stage](variant) for variant in kernels.variants(program) if stage in CPU_STAGES]
+    return texts + [GPU_STAGES[stage](variant) for variant in gpu_kernels.variants(program) if stage in GPU_STAGES]
 
 
 class JitCompiler:
@@ -240,11 +221,7 @@ class JitCompiler:
 
 
 def _dump(module: CompiledModule) -> None:
-    dump = environment().dump
-    if "graph" in dump:
-        print(module.graph.text, file=sys.stderr)
-    if "passes" in dump:
-        for report in module.pass_reports:
-            print(f"{report.name}: changed {report.changed}, removed {report.removed}", file=sys.stderr)
-    if "optimized_graph" in dump:
-        print(module.optimized_graph.text, file=sys.stderr)
+    for report in module.pass_reports:
+        dump("passes", f"{report.name}: changed {report.changed}, removed {report.removed}")
+    for stage in _GRAPH_STAGES:
+        dump_stage(stage, partial(module.inspect, stage))

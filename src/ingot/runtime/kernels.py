@@ -11,14 +11,16 @@ import ctypes
 import math
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import torch
 
 from ingot.base import sizes
 from ingot.base.dtypes import DataType
+from ingot.base.dumping import dump_stage
 from ingot.base.environment import environment
 from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
@@ -61,9 +63,21 @@ class KernelCache:
 def _compiled(program: Program, schedule: Schedule) -> CompiledKernel:
     bind_openmp()
     try:
-        return compile_kernel(program, schedule)
+        made = compile_kernel(program, schedule)
     except Exception as error:  # whatever LLVM has to say
         raise CodegenError(f"no machine code for this kernel: {error}\n{program.text}") from error
+    for stage, text in CPU_STAGES.items():
+        dump_stage(stage, partial(text, made))
+    return made
+
+
+CPU_STAGES: dict[str, Callable[[CompiledKernel], str]] = {
+    "schedule": lambda made: made.schedule.text(made.program),
+    "nests": lambda made: f"# {made.schedule.text(made.program)}\n{made.nest.text}",
+    "llvm": lambda made: made.code.llvm,
+    "assembly": lambda made: made.code.assembly,
+}
+"""The stages that a kernel for the CPU goes through, and what prints them."""
 
 
 kernels = KernelCache()

@@ -130,6 +130,7 @@ STATE: tuple[StateRow, ...] = (
     ),
     StateRow("flash attention", torch._C._get_flash_sdp_enabled, ContextFlag("userEnabledFlashSDP")),
     StateRow("attention by products", torch._C._get_math_sdp_enabled, ContextFlag("userEnabledMathSDP")),
+    StateRow("oneDNN", torch._C._get_mkldnn_enabled, ContextFlag("userEnabledMkldnn")),
     StateRow("the current GPU", torch.cuda.current_device, CurrentDevice(), Scope.GPU),
     StateRow("autocast's dtype on GPUs", partial(_autocast_dtype, "cuda"), AutocastDtype(_CUDA), Scope.GPU),
     StateRow("cuDNN", torch._C._get_cudnn_enabled, ContextFlag("userEnabledCuDNN"), Scope.GPU),

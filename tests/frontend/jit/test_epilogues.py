@@ -17,7 +17,7 @@ from ingot.frontend.jit.arguments.call_key import describe
 from ingot.frontend.jit.cache.specialisation import record
 from ingot.frontend.jit.lowering.program import compile_trace
 from ingot.frontend.jit.rewrites import epilogues
-from ingot.frontend.jit.rewrites.epilogues import take_in_activations
+from ingot.frontend.jit.rewrites.epilogues import TakeInActivations
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 
@@ -34,7 +34,7 @@ def quicker_libraries(monkeypatch: pytest.MonkeyPatch):
 def rewritten(function: Callable[..., Any], *args: Any) -> Trace:
     _, made = record(function, args, {}, describe(args, {}), None, strict=True)
     assert made.trace is not None
-    return take_in_activations(made.trace)
+    return TakeInActivations().run(made.trace).trace
 
 
 def names(trace: Trace) -> list[str]:
@@ -50,7 +50,7 @@ def test_products_take_in_a_relu(shape: tuple[int, ...]):
     x, weight, bias = torch.randn(shape), torch.randn(4, 8), torch.randn(4)
     _, made = record(layer, (x, weight, bias), {}, describe((x, weight, bias), {}), None, strict=True)
     assert made.trace is not None
-    trace = take_in_activations(made.trace)
+    trace = TakeInActivations().run(made.trace).trace
     assert "_addmm_activation" in names(trace) and "relu" not in names(trace)
     program = compile_trace(made.trace, JitCompiler())
     for _ in range(2):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import ingot
-from ingot.frontend.jit.api.explaining import STAGES
+from ingot.frontend.jit.api.explaining import INSPECTED
 from ingot.frontend.jit.follow.steps import Node, OpenNumber, Outcome, Reference, Wait
 from ingot.frontend.jit.follow.summary import MOST_FLUSHES, Flushes, public_name, text_of
 from tests.frontend.jit.comparing import place
@@ -184,10 +184,10 @@ def test_methods_and_modules():
 # --- stages -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage not in ("ptx", "sass")])
+@pytest.mark.parametrize("stage", [stage for stage in INSPECTED if stage not in ("ptx", "sass")])
 def test_stages_of_followed_functions_can_be_seen(stage: str):
     text = called(summed, 12).inspect(stage)
-    assert {"llvm": "fmul", "program": "region0"}.get(stage, "mul") in text
+    assert {"llvm": "fmul", "program": "region0", "schedule": "axes"}.get(stage, "mul") in text
 
 
 def step(before: Node, wait: Wait, results: tuple[int, ...], *skeleton: Any) -> Node:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch.autograd import forward_ad
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -44,6 +45,7 @@ FLIPS: dict[str, Callable[[], Any]] = {
     "deterministic algorithms": _flag(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     "flash attention": _flag(torch._C._get_flash_sdp_enabled, torch._C._set_sdp_use_flash),
     "attention by products": _flag(torch._C._get_math_sdp_enabled, torch._C._set_sdp_use_math),
+    "oneDNN": _flag(torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
     "autocast's dtype on GPUs": lambda: _set(
         partial(torch.is_autocast_enabled, "cuda"), partial(torch.set_autocast_enabled, "cuda"), True
     ),
@@ -144,6 +146,24 @@ def test_a_followed_function_sees_a_flip_in_the_middle() -> None:
     jitted, x = followed(function), torch.randn(4, 4)
     for _ in range(5):
         same(jitted(x), function(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "eager", "shape", "chosen"),
+    [
+        ("flash attention", lambda q: functional.scaled_dot_product_attention(q, q, q) * 2, (1, 2, 8, 4), "bmm"),
+        ("oneDNN", torch.nn.LSTM(4, 5).requires_grad_(False), (3, 2, 4), "sigmoid"),
+    ],
+)
+def test_operators_are_those_that_eager_chooses(name: str, eager: Any, shape: tuple[int, ...], chosen: str) -> None:
+    x, compiled = torch.randn(shape), jit(lambda x: eager(x), python="skip")
+    for _ in range(4):
+        compiled(x)
+    assert chosen not in compiled.inspect("trace")
+    with FLIPS[name]():
+        for _ in range(4):
+            same(compiled(x), eager(x))
+    assert chosen in compiled.inspect("trace")
 
 
 def test_the_first_use_of_a_gpu_is_one_reason() -> None:

@@ -30,7 +30,7 @@ def module() -> CompiledModule:
 def test_every_stage_shows_what_was_compiled(module: CompiledModule):
     assert ".target sm_90" in module.inspect("ptx") and ".entry" in module.inspect("ptx")
     assert "ptx_kernel" in module.inspect("llvm")
-    assert "threads" in module.inspect("loops")
+    assert "threads" in module.inspect("nests")
     assert module.inspect("assembly") == ""  # nothing was compiled for the CPU
     assert ".target sm_90" in module.explain("ptx")
 

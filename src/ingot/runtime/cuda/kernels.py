@@ -8,12 +8,13 @@ compiled once per program, schedule and generation of devices, and loaded once p
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
 import torch
 
+from ingot.base.dumping import dump_stage
 from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
 from ingot.codegen.llvm.host import Host
@@ -27,6 +28,7 @@ from ingot.loops.gpu.schedule import GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall, schedule_gpu_call
 from ingot.loops.program import Program
 from ingot.runtime.cuda.counters import counters_of
+from ingot.runtime.cuda.disassembly import disassembled
 from ingot.runtime.cuda.driver import device
 from ingot.runtime.cuda.modules import LoadedFunction, load
 from ingot.runtime.cuda.modules import launch as launch_function
@@ -53,9 +55,22 @@ class GpuKernelCache:
 
 def _compiled(program: Program, schedule: GpuSchedule, host: Host) -> GpuKernel:
     try:
-        return compile_gpu_kernel(program, schedule, host)
+        made = compile_gpu_kernel(program, schedule, host)
     except Exception as error:  # whatever LLVM has to say
         raise CodegenError(f"no PTX for this kernel: {error}\n{program.text}") from error
+    for stage, text in GPU_STAGES.items():
+        dump_stage(stage, partial(text, made))
+    return made
+
+
+GPU_STAGES: dict[str, Callable[[GpuKernel], str]] = {
+    "schedule": lambda made: made.schedule.text(made.program),
+    "nests": lambda made: f"# {made.schedule.text(made.program)}\n{made.nest.text}",
+    "llvm": lambda made: made.llvm,
+    "ptx": lambda made: made.ptx,
+    "sass": lambda made: disassembled(made.ptx, made.host.name),
+}
+"""The stages that a kernel for GPUs goes through, and what prints them."""
 
 
 gpu_kernels = GpuKernelCache()

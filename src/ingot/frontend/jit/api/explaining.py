@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from ingot.base.errors import ArgumentError
+from ingot.base.pipeline import STAGE_NAMES, require_stage
 from ingot.frontend.jit.api.function import CompiledFunction
 from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS
 from ingot.frontend.jit.cache.specialisation import Specialisation
@@ -25,11 +25,10 @@ from ingot.frontend.jit.lowering.program import Program
 from ingot.frontend.jit.trace.ssa import OperationKind
 from ingot.frontend.jit.trace.trace import CPU, Argument, Trace
 from ingot.ir.interpreter import clock
-from ingot.runtime.compiler import COMPILED_STAGES
 from ingot.runtime.kernels import Kernel
 
-STAGES = ("steps", "segments", "trace", "program", "graph", "optimized_graph", "kernels", *COMPILED_STAGES)
-"""What can be seen of a compiled function, in the order of the pipeline."""
+INSPECTED = ("steps", "segments", *STAGE_NAMES)
+"""What can be seen of a compiled function: what following did, and all stages of the pipeline."""
 _MOST_SHOWN = 12
 _PROBE_BYTES = 64 << 20
 
@@ -58,9 +57,7 @@ def inspect(compiled: CompiledFunction, stage: str) -> str:
 
     What shares a text has it once.
     """
-    stage = {"asm": "assembly"}.get(stage, stage)
-    if stage not in STAGES:
-        raise ArgumentError(f"there is no stage {stage!r}; there are {', '.join(STAGES)}")
+    stage = require_stage(stage, INSPECTED)
     if stage == "steps":
         return compiled.follower.text()
     segments = compiled.follower.summary().segments

@@ -16,19 +16,15 @@ from typing import Any
 
 import torch
 
+from ingot.base.dumping import dump_stage
 from ingot.base.sizes import Size, SizeExpression
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.library_calls import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
 from ingot.frontend.jit.lowering.partition import Call, Partition, Region, partition
 from ingot.frontend.jit.lowering.regions import RegionGraph, build_region
 from ingot.frontend.jit.rewrites.attention_strategy import attention, quicker_attention
-from ingot.frontend.jit.rewrites.epilogues import take_in_activations
-from ingot.frontend.jit.rewrites.foreach import expand_lists
-from ingot.frontend.jit.rewrites.freezing import freeze
-from ingot.frontend.jit.rewrites.packing import pack_products
-from ingot.frontend.jit.rewrites.pooling import simplify_pooling
+from ingot.frontend.jit.rewrites.pipeline import rewrite_trace
 from ingot.frontend.jit.rewrites.product_strategies import GENERATED, quicker_product
-from ingot.frontend.jit.rewrites.products import gather_products
 from ingot.frontend.jit.trace.ssa import Operation, OperationKind, Version, to_ssa
 from ingot.frontend.jit.trace.trace import Argument, Surrounding, Trace, TraceValue, Variable, stride_order, tags_of
 from ingot.runtime.compiler import CompiledModule, JitCompiler
@@ -110,17 +106,17 @@ def compile_trace(
     `is_private` says that tensors which are written share no memory with others, in any call.
     What a region would have PyTorch copy are calls. One that is replayed becomes CUDA graphs, if it runs on a GPU.
     """
-    trace = expand_lists(trace)
-    trace = take_in_activations(freeze(trace) if is_frozen else trace)
-    trace = gather_products(trace)
-    trace = simplify_pooling(pack_products(trace) if is_frozen else trace)
+    dump_stage("trace", lambda: trace.text)
+    rewritten = rewrite_trace(trace, is_frozen, compiler.config["disabled_passes"])
     called: frozenset[int] = frozenset()
     while True:
         try:
-            made = write_program(partition(to_ssa(trace, called)), compiler, is_private)
-            return made.replayed() if is_replayed and trace.device.type == "cuda" else made
+            made = write_program(partition(to_ssa(rewritten, called)), compiler, is_private)
+            break
         except _Copies as copies:
             called |= copies.events
+    dump_stage("program", lambda: made.text)
+    return made.replayed() if is_replayed and trace.device.type == "cuda" else made
 
 
 def write_program(steps: Partition, compiler: JitCompiler, is_private: bool = False) -> Program:

@@ -14,17 +14,8 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.trace.trace import (
-    Made,
-    TensorMeta,
-    Trace,
-    TraceOp,
-    TraceValue,
-    renumbered,
-    replace_values,
-    values_in,
-    written_arguments,
-)
+from ingot.frontend.jit.rewrites.rewriting import TraceRewriter
+from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue, replace_values, values_in, written_arguments
 
 _aten: Any = torch.ops.aten
 
@@ -64,64 +55,60 @@ def may_be_turned(trace: Trace, register: TraceValue) -> bool:
 
 def keep_channels_last(trace: Trace, packed: set[TraceValue]) -> Trace:
     """The trace with the results of packed convolutions, and what follows from them, channels last."""
-    return _Turning(trace, list(trace.tensors), packed).turned() if packed else trace
+    return _Turning(TraceRewriter(trace), packed).turned() if packed else trace
 
 
 @dataclasses.dataclass(slots=True)
 class _Turning:
-    trace: Trace
-    tensors: list[TensorMeta]
+    rewriter: TraceRewriter
     packed: set[TraceValue]
-    events: list[TraceOp] = dataclasses.field(default_factory=list)
     turned_registers: set[TraceValue] = dataclasses.field(default_factory=set)
     """Those that lie in another order than was recorded."""
     copies: dict[TraceValue, TraceValue] = dataclasses.field(default_factory=dict)
     """Copies in the order that was recorded."""
 
     def turned(self) -> Trace:
-        for event in self.trace.events:
+        rewriter = self.rewriter
+        for index, event in rewriter.operations():
             is_concerned = not self.turned_registers.isdisjoint(event.operands)
             if self.packed.isdisjoint(event.products) and not is_concerned:
-                self.events.append(event)
-            elif name_of(event) in KEEPING and self._may_turn(event):
+                continue
+            if name_of(event) in KEEPING and self._may_turn(event):
                 self._turn(event)
-            elif name_of(event) in _INDIFFERENT:
-                self.events.append(event)
-            else:
-                self.events.append(self._with_copies(event))
-        results = replace_values(self.trace.results, lambda register: self._recorded(register, "the results"))
-        trace = dataclasses.replace(self.trace, tensors=self.tensors, results=results)
-        return renumbered(trace, self.events)
+            elif name_of(event) not in _INDIFFERENT:
+                rewriter.put(index, *self._with_copies(event))
+        clones: list[TraceOp] = []
+        recorded = lambda register: self._recorded(register, "the results", clones)
+        rewriter.results = replace_values(rewriter.results, recorded)
+        rewriter.append(*clones)
+        return rewriter.finish().trace
 
     def _may_turn(self, event: TraceOp) -> bool:
-        return all(one in self.turned_registers or may_be_turned(self.trace, one) for one in event.products)
+        return all(one in self.turned_registers or may_be_turned(self.rewriter.trace, one) for one in event.products)
 
     def _turn(self, event: TraceOp) -> None:
-        self.events.append(event)
         for register in event.products:
-            note = self.tensors[register.index]
+            note = self.rewriter.note(register)
             self.copies.pop(register, None)  # it may just have been written
             is_new = register not in event.operands
             if is_new and len(note.shape) == 4 and note.strides != strides_of(note.shape):
-                self.tensors[register.index] = dataclasses.replace(note, strides=strides_of(note.shape))
+                self.rewriter.change_note(register, strides=strides_of(note.shape))
                 self.turned_registers.add(register)
 
-    def _with_copies(self, event: TraceOp) -> TraceOp:
-        recorded = lambda register: self._recorded(register, event.place)
+    def _with_copies(self, event: TraceOp) -> list[TraceOp]:
+        """An operation on copies in the order that was recorded, after those that make them."""
+        clones: list[TraceOp] = []
+        recorded = lambda register: self._recorded(register, event.place, clones)
         arguments = replace_values(event.arguments, recorded)
-        return dataclasses.replace(event, arguments=arguments, keywords=replace_values(event.keywords, recorded))
+        keywords = replace_values(event.keywords, recorded)
+        return [*clones, dataclasses.replace(event, arguments=arguments, keywords=keywords)]
 
-    def _recorded(self, register: TraceValue, place: str) -> TraceValue:
-        """A register that lies as it did when it was recorded: a copy, if it does not."""
+    def _recorded(self, register: TraceValue, place: str, clones: list[TraceOp]) -> TraceValue:
+        """A register that lies as it did when it was recorded: a copy, if it does not, which `clones` make."""
         if register not in self.turned_registers:
             return register
         if register not in self.copies:
-            note = dataclasses.replace(self.trace.note(register), origin=Made(0), storage=self._new_storage())
-            copy = self.copies[register] = TraceValue(len(self.tensors))
-            self.tensors.append(note)
+            copy = self.copies[register] = self.rewriter.new_value(self.rewriter.trace.note(register))
             keywords = {"memory_format": torch.contiguous_format}
-            self.events.append(TraceOp(_aten.clone.default, (register,), keywords, copy, place))
+            clones.append(TraceOp(_aten.clone.default, (register,), keywords, copy, place))
         return self.copies[register]
-
-    def _new_storage(self) -> int:
-        return 1 + max(note.storage for note in self.tensors)

@@ -10,11 +10,13 @@ PyTorch does the same on the CPU, one tensor after the other. What the table doe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue, renumbered
+from ingot.frontend.jit.rewrites.rewriting import TracePassResult, TraceRewriter
+from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue
 
 _aten: Any = torch.ops.aten
 _PREFIX = "_foreach_"
@@ -28,19 +30,23 @@ _UNARY = frozenset(
 _TERNARY = frozenset({"addcmul", "addcdiv"})
 
 
-def expand_lists(trace: Trace) -> Trace:
-    """The trace with operations on tensors in place of those on lists."""
-    if not any(event.target.overloadpacket.__name__.startswith(_PREFIX) for event in trace.events):
-        return trace
-    return renumbered(trace, [one for event in trace.events for one in _expanded(trace, event)])
+@dataclass(frozen=True, slots=True)
+class ExpandLists:
+    name: str = "expand_lists"
+    summary: str = "takes operations on lists of tensors apart into operations on each, which can be fused"
+    needs_frozen: bool = False
+
+    def run(self, trace: Trace) -> TracePassResult:
+        rewriter = TraceRewriter(trace)
+        for index, event in rewriter.operations():
+            target = _target(event)
+            if target is not None and all(trace.note(value).device.type == "cpu" for value in event.operands):
+                rewriter.put(index, *_expanded(event, target))
+        return rewriter.finish()
 
 
-def _expanded(trace: Trace, event: TraceOp) -> Iterator[TraceOp]:
-    target = _target(event)
+def _expanded(event: TraceOp, target: torch._ops.OpOverload) -> Iterator[TraceOp]:
     lists = [given for given in event.arguments if isinstance(given, list | tuple)]
-    if target is None or any(trace.note(value).device.type != "cpu" for value in event.operands):
-        yield event
-        return
     in_place = target._schema.is_mutable
     for index, first in enumerate(lists[0]):
         given = [one[index] if isinstance(one, list | tuple) else one for one in event.arguments]

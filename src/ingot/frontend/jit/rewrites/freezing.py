@@ -1,22 +1,21 @@
-"""Frozen weights: parameters and buffers taken as they are, so that work on them is done once.
+"""Normalizations folded into the convolutions before them, whose weights are taken as they are.
 
-    conv -> batch norm        conv with other weights
-    conv -> relu              one call that does both, with weights in the library's own order
+    before   %2 = aten.convolution.default(%0, %weight, %bias, ...)
+             %3, _, _ = aten.native_batch_norm.default(%2, %scale, %shift, %mean, %variance, False, ...)
+    after    %3 = aten.convolution.default(%0, tensor, tensor, ...)
 
-In: a trace. Out: a trace that gives the same results within rounding, as long as the weights keep their values.
+The results are the same within rounding, as long as the weights keep their values.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ingot.frontend.grad_mode import without_gradients
-from ingot.frontend.jit.rewrites.channels_last import keep_channels_last
-from ingot.frontend.jit.rewrites.frozen import FrozenTrace
-from ingot.frontend.jit.rewrites.packing import pack_convolutions
+from ingot.frontend.jit.rewrites.rewriting import TracePassResult, TraceRewriter
 from ingot.frontend.jit.trace.trace import Trace, TraceOp
 
 _aten: Any = torch.ops.aten
@@ -24,37 +23,32 @@ _NORMALIZATIONS = {"native_batch_norm": 5, "cudnn_batch_norm": 5, "_native_batch
 """Batch norms that use running statistics, and the position of the flag that says so where there is one."""
 
 
-def freeze(trace: Trace) -> Trace:
-    """The trace with its weights taken as they are."""
-    return without_gradients(_freeze, trace)
+@dataclass(frozen=True, slots=True)
+class FoldNormalizations:
+    name: str = "fold_normalizations"
+    summary: str = "folds batch norms that use running statistics into the weights of the convolutions before them"
+    needs_frozen: bool = True
+
+    def run(self, trace: Trace) -> TracePassResult:
+        rewriter = TraceRewriter(trace)
+        for index, event in rewriter.operations():
+            if event.target is _aten.convolution.default:
+                follower = rewriter.only_reader(index, event.results)
+                if follower is not None and _uses_statistics(rewriter.operation(follower)):
+                    _fold(rewriter, index, follower)
+        return rewriter.finish()
 
 
-def _freeze(trace: Trace) -> Trace:
-    frozen = FrozenTrace.of(trace)
-    _fold_normalizations(frozen)
-    packed = pack_convolutions(frozen)
-    return keep_channels_last(frozen.finish(), packed)
-
-
-def _fold_normalizations(frozen: FrozenTrace) -> None:
-    for index, event in enumerate(frozen.events):
-        if event is None or event.target is not _aten.convolution.default:
-            continue
-        follower = frozen.only_reader(index, event.results)
-        if follower is not None and _uses_statistics(frozen.event(follower)):
-            _fold(frozen, index, follower)
-
-
-def _fold(frozen: FrozenTrace, index: int, follower: int) -> None:
-    convolution, norm = frozen.event(index), frozen.event(follower)
-    weight, bias = map(frozen.known, convolution.arguments[1:3])
-    scale, shift, mean, variance = map(frozen.known, norm.arguments[1:5])
+def _fold(rewriter: TraceRewriter, index: int, follower: int) -> None:
+    convolution, norm = rewriter.operation(index), rewriter.operation(follower)
+    weight, bias = map(rewriter.known, convolution.arguments[1:3])
+    scale, shift, mean, variance = map(rewriter.known, norm.arguments[1:5])
     is_transposed = convolution.arguments[6]
     if weight is None or mean is None or variance is None or is_transposed or weight.dtype is not mean.dtype:
         return
-    if any(frozen.is_missing(given) for given in (convolution.arguments[2], *norm.arguments[1:5])):
+    if any(rewriter.is_missing(given) for given in (convolution.arguments[2], *norm.arguments[1:5])):
         return
-    if any(frozen.uses[other] for other in norm.results[1:]):
+    if any(rewriter.uses[other] for other in norm.results[1:]):
         return
     factor = (1.0 if scale is None else scale.double()) / torch.sqrt(variance.double() + norm.arguments[-1])
     offset = (0.0 if bias is None else bias.double()) - mean.double()
@@ -62,8 +56,8 @@ def _fold(frozen: FrozenTrace, index: int, follower: int) -> None:
     moved = offset * factor + (0.0 if shift is None else shift.double())
     constants = folded.to(weight.dtype), moved.to(weight.dtype)
     arguments = (convolution.arguments[0], *constants, *convolution.arguments[3:])
-    frozen.events[index] = dataclasses.replace(convolution, arguments=arguments, results=norm.results[0])
-    frozen.events[follower] = None
+    rewriter.put(index, dataclasses.replace(convolution, arguments=arguments, results=norm.results[0]))
+    rewriter.put(follower)
 
 
 def _uses_statistics(event: TraceOp) -> bool:

@@ -1,47 +1,40 @@
 """Pooling on a trace: written so that it can be generated.
 
-    max_pool2d_with_indices, indices unread       max_pool2d
-    max_pool2d with padding                       constant_pad_nd -> max_pool2d
+    before   %1, %2 = aten.max_pool2d_with_indices.default(%0, [3, 3], [2, 2], [1, 1])      nothing reads %2
+    after    %3 = aten.constant_pad_nd.default(%0, [1, 1, 1, 1], value=-inf)
+             %1 = aten.max_pool2d.default(%3, [3, 3], [2, 2], [0, 0], 1, False)
 
-In: a trace. Out: a trace that gives the same results, bit for bit. Minus infinity beyond the edges changes no maximum.
+The results are the same, bit for bit. Minus infinity beyond the edges changes no maximum.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ingot.frontend.aten.pooling import LARGEST_WINDOW
-from ingot.frontend.jit.trace.trace import (
-    Made,
-    TensorMeta,
-    Trace,
-    TraceOp,
-    TraceValue,
-    renumbered,
-    stride_order,
-    values_in,
-)
+from ingot.frontend.jit.rewrites.rewriting import TracePassResult, TraceRewriter
+from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue, stride_order
 
 _aten: Any = torch.ops.aten
 _POOLING = _aten.max_pool2d_with_indices.default
 
 
-def simplify_pooling(trace: Trace) -> Trace:
-    """The trace with poolings that say no more than what is read of them."""
-    if not any(event.target is _POOLING for event in trace.events):
-        return trace
-    read = {register for event in trace.events for register in event.operands} | set(values_in(trace.results))
-    tensors, events = list(trace.tensors), []
-    for event in trace.events:
-        if event.target is _POOLING and event.results[1] not in read and _is_plain(trace, event):
-            events += _simplified(tensors, event)
-        else:
-            events.append(event)
-    return renumbered(dataclasses.replace(trace, tensors=tensors), events)
+@dataclass(frozen=True, slots=True)
+class SimplifyPooling:
+    name: str = "simplify_pooling"
+    summary: str = "writes pooling whose indices nothing reads as padding and pooling that can be generated"
+    needs_frozen: bool = False
+
+    def run(self, trace: Trace) -> TracePassResult:
+        rewriter = TraceRewriter(trace)
+        for index, event in rewriter.operations():
+            if event.target is _POOLING and not rewriter.uses[event.results[1]] and _is_plain(trace, event):
+                rewriter.put(index, *_simplified(rewriter, event))
+        return rewriter.finish()
 
 
 def _is_plain(trace: Trace, event: TraceOp) -> bool:
@@ -53,29 +46,26 @@ def _is_plain(trace: Trace, event: TraceOp) -> bool:
     return not trace.symbols and is_slow and area <= LARGEST_WINDOW and not ceil_mode
 
 
-def _simplified(tensors: list[TensorMeta], event: TraceOp) -> list[TraceOp]:
+def _simplified(rewriter: TraceRewriter, event: TraceOp) -> list[TraceOp]:
     source, kernel, stride, padding, dilation, ceil_mode = _arguments(event)
     result, _ = event.results
     padded = []
     if any(padding):
         rows, columns = padding if len(padding) > 1 else padding * 2
         bounds = [columns, columns, rows, rows]
-        source, given = _new_register(tensors, source, rows, columns), source
+        source, given = _padded(rewriter, source, rows, columns), source
         keywords = {"value": -math.inf}
         padded = [TraceOp(_aten.constant_pad_nd.default, (given, bounds), keywords, source, event.place)]
     arguments = (source, kernel, stride, [0, 0], dilation, ceil_mode)
     return [*padded, TraceOp(_aten.max_pool2d.default, arguments, {}, result, event.place)]
 
 
-def _new_register(tensors: list[TensorMeta], like: TraceValue, rows: int, columns: int) -> TraceValue:
-    """A register for a tensor with so many more rows and columns on either side."""
-    note = tensors[like.index]
+def _padded(rewriter: TraceRewriter, value: TraceValue, rows: int, columns: int) -> TraceValue:
+    """A value with so many more rows and columns on either side."""
+    note = rewriter.note(value)
     *leading, height, width = note.shape
     shape = (*leading, height + 2 * rows, width + 2 * columns)
-    strides = torch.empty(shape, device="meta").stride()
-    storage = 1 + max(other.storage for other in tensors)
-    tensors.append(dataclasses.replace(note, origin=Made(0), shape=shape, strides=strides, storage=storage))
-    return TraceValue(len(tensors) - 1)
+    return rewriter.new_value(note, shape=shape, strides=torch.empty(shape, device="meta").stride())
 
 
 def _arguments(event: TraceOp) -> list[Any]:
