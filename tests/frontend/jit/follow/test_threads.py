@@ -11,12 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
-from tests.frontend.jit.follow.following_checks import followed, nothing_is_left
+from ingot.frontend.jit.follow.following import ACTIVE, Following
+from ingot.runtime.native.following.table import CallState
+from tests.frontend.jit.follow.following_checks import CALLS, followed, nothing_is_left
 
 ROUNDS = int(os.environ.get("INGOT_TEST_EXAMPLES", "200"))
 FORKS = int(os.environ.get("INGOT_TEST_EXAMPLES", "20"))
@@ -212,3 +214,51 @@ def test_children_forked_while_other_threads_are_followed_read_what_they_left():
                 finally:
                     os._exit(status)
             assert status_of(child, 60) == 0, f"child {attempt}"
+
+
+def test_a_call_that_begins_while_another_thread_runs_what_the_last_one_left(monkeypatch: pytest.MonkeyPatch):
+    """What calls have pending is kept in objects that later calls use again: the other thread found one of them, and
+    looks at it when the next call has already taken steps."""
+    held, first_step, second_step, is_done = (threading.Event() for _ in range(4))
+    found: list[Following] = []
+    owner = threading.get_ident()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        found[:] = ACTIVE
+        y = x * 2 + 1
+        first_step.set()
+        if held.is_set():
+            is_done.wait(1)
+        z = y * 3
+        second_step.set()
+        return z - y.exp2() * 0
+
+    jitted, x = followed(function), torch.full((3, 3), 2.0)
+    for _ in range(CALLS):
+        jitted(x)
+    hold, node = CallState.hold, cast(property, CallState.node)
+
+    def hold_and_wait(self: CallState) -> None:
+        hold(self)
+        held.set()
+        first_step.wait(0.3)
+
+    def node_of_before(self: CallState) -> int:
+        found_node = node.__get__(self)
+        if threading.get_ident() != owner:
+            is_done.set()
+            second_step.wait(0.3)
+        return found_node
+
+    monkeypatch.setattr(CallState, "hold", hold_and_wait)
+    monkeypatch.setattr(CallState, "node", property(node_of_before, node.__set__))
+    (following,) = found
+    first_step.clear()
+    second_step.clear()
+    thread = threading.Thread(target=following.flush)
+    thread.start()
+    assert held.wait(60)
+    result = jitted(x)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert torch.equal(result, torch.full((3, 3), 15.0))

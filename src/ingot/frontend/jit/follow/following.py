@@ -110,11 +110,12 @@ class Following(NativeMode):
         native.attach(self, self._call, self._look)
 
     def begin(self) -> None:
-        """A call begins."""
-        self.is_busy = False
-        self._settings = self._native.settings_seen()
-        self._state = torch_state(self._settings)
-        self._restart()
+        """A call begins. Other threads may still be about to look at what the last one had pending."""
+        with self._lock:
+            self.is_busy = False
+            self._settings = self._native.settings_seen()
+            self._state = torch_state(self._settings)
+            self._restart()
 
     def _restart(self) -> None:
         """Nothing is pending."""
