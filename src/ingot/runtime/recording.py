@@ -76,7 +76,7 @@ def record_call(
 
 
 def _is_simple(node: Node) -> bool:
-    return node.op.kind is Kind.VIEW or isinstance(node.type, ScalarType)
+    return node.op.kind is Kind.VIEW or node.op.name == "full" or isinstance(node.type, ScalarType)
 
 
 class _NotedSizes(dict[str, int]):
@@ -93,11 +93,13 @@ class _NotedSizes(dict[str, int]):
 
 @dataclass(slots=True)
 class _Buffer:
-    """Memory during a call: an input's, a result's, or part of the arena."""
+    """Memory during a call: an input's, a result's, a constant's, or part of the arena."""
 
     nbytes: int
     input: int | None = None
     result: int | None = None
+    constant: torch.Tensor | None = None
+    """A tensor that all calls share, and none writes."""
     offset: int = 0
     """Where it begins, from the address that a call has of it: an input begins somewhere in its storage."""
     first: int = 0
@@ -142,6 +144,8 @@ class _Recording:
     workspaces: dict[int, _Buffer] = field(default_factory=dict)
     """By the number of the call that needs one."""
     launches: list[_Launch] = field(default_factory=list)
+    made: list[torch.Tensor] = field(default_factory=list)
+    """Tensors that belong to no value of the graph; their storages must not be those of others meanwhile."""
     written: list[int] = field(default_factory=list)
     """Inputs that kernels overwrite."""
     limited: set[int] = field(default_factory=set)
@@ -183,7 +187,7 @@ class _Recording:
             is_long=any(call.is_long for call in calls),
             copies=sum(launch.is_copy for launch in self.launches),
             bytes_moved=sum(launch.bytes_moved for launch in self.launches),
-            keeps=[call.keeps for call in calls],
+            keeps=[*(call.keeps for call in calls), *(buffer.constant for buffer in self.buffers.values())],
             site=self.site.counting_site if counts else self.site.site,
             written=() if self.is_private else self.written,
         )
@@ -217,9 +221,11 @@ class _Recording:
             self.passed[node] = _Passed(position, node.type.dtype.is_float and not isinstance(value, float))
 
     def _run_kernel(self, kernel: Kernel, bound: _NotedSizes, later: Sequence[Kernel | Node]) -> None:
-        is_refused = self.plan.refuses(kernel, self.site.device.type)
-        if is_refused or any(sizes.evaluate(size, bound) == 0 for size in kernel.cluster.space):
+        if self.plan.refuses(kernel, self.site.device.type):
             raise _NeedsPython
+        if any(sizes.evaluate(size, bound) == 0 for size in kernel.cluster.space):
+            self._compute_nothing(kernel, bound)
+            return
         tensors = [self.values[read.node] for read in kernel.lowered.tensors]
         targets = self._overwritten(kernel, bound, later)
         targets |= self.plan.destinations.targets(kernel, self.values, bound, empty_without_memory)
@@ -230,6 +236,17 @@ class _Recording:
         ]
         self.values.update(zip(kernel.cluster.outputs, made, strict=True))
         self._launch(_Launch(kernel, call, (*made, *tensors)))
+
+    def _compute_nothing(self, kernel: Kernel, bound: _NotedSizes) -> None:
+        """Leave out a kernel whose results have no elements. Whether something may be computed from nothing is for
+        PyTorch to say."""
+        for node in kernel.cluster.outputs:
+            assert isinstance(node.type, TensorType)
+            shape = tuple(sizes.evaluate(size, bound) for size in node.type.shape)
+            if 0 not in shape:
+                raise _NeedsPython
+            self.values[node] = made = empty_without_memory(shape, to_torch(node.type.dtype))
+            self.buffers[_storage(made)] = _Buffer(0)
 
     def _launch(self, launch: _Launch) -> None:
         """Call a kernel after all before it."""
@@ -244,16 +261,25 @@ class _Recording:
     def _copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy a tensor into another of the same shape."""
         is_possible = source.shape == target.shape and source.dtype is target.dtype and source.dtype in DTYPES
-        if self.site.device.type != "cpu" or not is_possible or source.numel() == 0:
+        if self.site.device.type != "cpu" or not is_possible:
             raise _NeedsPython
+        if source.numel() == 0:
+            return
         kernel, bound = copying(source)
         call = self.site.prepare(kernel, [source], bound, {0: target})
         self._launch(_Launch(kernel, call, (target, source), is_copy=True))
 
     def _copied(self, source: torch.Tensor) -> torch.Tensor:
         """A copy in new memory, row-major."""
-        made = empty_without_memory(tuple(source.shape), source.dtype)
+        made = self._new(tuple(source.shape), source.dtype)
         self._copy(source, made)
+        return made
+
+    def _new(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """New memory for what the next kernels write."""
+        made = empty_without_memory(shape, dtype)
+        self.made.append(made)
+        self.buffers[_storage(made)] = _Buffer(made.nbytes, first=len(self.launches), last=len(self.launches))
         return made
 
     def _overwritten(
@@ -272,13 +298,17 @@ class _Recording:
         if any(operand in self.passed for operand in node.operands):
             self._convert_number(node)
             return
+        if node.op.name == "full":
+            self.values[node] = self._constant(node, binding)
+            return
         value = self.plan.evaluate(node, self.values, binding)
         if isinstance(value, torch.Tensor) and _storage(value) not in self.buffers:
-            self._fill(node, value, binding)
+            value = self._filled(node, tuple(value.shape), value.dtype, binding)
         self.values[node] = value
 
-    def _fill(self, node: Node, made: torch.Tensor, binding: Binding) -> None:
+    def _filled(self, node: Node, shape: tuple[int, ...], dtype: torch.dtype, binding: Binding) -> torch.Tensor:
         """Write what is no view after all: joined tensors, and elements that lie otherwise than a new shape needs."""
+        made = self._new(shape, dtype)
         if node.op.name == "cat":
             for operand, part in zip(node.operands, slices_of(node, made, binding.sizes), strict=True):
                 self._copy(self.values[operand], part)
@@ -287,6 +317,18 @@ class _Recording:
             self._copy(source, made.view(source.shape))
         else:
             raise _NeedsPython
+        return made
+
+    def _constant(self, node: Node, binding: Binding) -> torch.Tensor:
+        """A tensor with the same value everywhere, of which there is one element in memory."""
+        (number,) = node.operands
+        if number.constant is None or self.site.device.type != "cpu":
+            raise _NeedsPython
+        value = self.plan.evaluate(node, {}, Binding(binding.sizes, torch.device("cpu")))
+        assert isinstance(value, torch.Tensor)
+        like = torch.empty(1, dtype=value.dtype, device="meta").as_strided(value.shape, value.stride())
+        self.buffers[_storage(like)] = _Buffer(value.nbytes, constant=value)
+        return like
 
     def _convert_number(self, node: Node) -> None:
         """A number cast to a float type: kernels read floats from doubles and round them once, as the cast does."""
@@ -313,7 +355,8 @@ class _Recording:
             raise _NeedsPython
         buffer = self.buffers[_storage(tensor)]
         is_whole = tensor.is_contiguous() and tensor.storage_offset() == 0 and tensor.nbytes == buffer.nbytes
-        if buffer.input is not None or buffer.result is not None or not is_whole:
+        is_taken = buffer.input is not None or buffer.result is not None or buffer.constant is not None
+        if is_taken or not is_whole:
             buffer = self.buffers[_storage(self._copied(tensor))]
         buffer.result = index
         return prototype(tuple(tensor.shape), tensor.dtype)
@@ -337,7 +380,11 @@ class _Recording:
             self._copy(value, target)
 
     def _place_intermediates(self) -> int:
-        inner = [buffer for buffer in self.buffers.values() if buffer.input is None and buffer.result is None]
+        inner = [
+            buffer
+            for buffer in self.buffers.values()
+            if buffer.input is None and buffer.result is None and buffer.constant is None
+        ]
         inner += self.workspaces.values()
         lifetimes = [Lifetime(buffer.first, buffer.last, buffer.nbytes) for buffer in inner]
         offsets, total = plan_arena(lifetimes, self.site.alignment)
@@ -352,7 +399,13 @@ class _Recording:
         prepared = call.prepared
         words = list(prepared.words)
         buffers = zip(prepared.addresses, self.launches[index].tensors, call.alignments, strict=True)
-        patches = [self._address(word, tensor, alignment, slots) for word, tensor, alignment in buffers]
+        patches: list[Patch] = []
+        for word, tensor, alignment in buffers:
+            constant = self.buffers[_storage(tensor)].constant
+            if constant is None:
+                patches.append(self._address(word, tensor, alignment, slots))
+            else:
+                words[word] = constant.data_ptr()
         if call.workspace_word is not None:
             patches.append(Patch(call.workspace_word, slots.arena, self.workspaces[index].offset))
         if call.counters_word is not None:

@@ -28,6 +28,7 @@ from ingot.frontend.jit.rewrites.product_strategies import GENERATED, quicker_pr
 from ingot.frontend.jit.trace.ssa import Operation, OperationKind, Version, to_ssa
 from ingot.frontend.jit.trace.trace import Argument, Surrounding, Trace, TraceValue, Variable, stride_order, tags_of
 from ingot.runtime.compiler import CompiledModule, JitCompiler
+from ingot.runtime.native.prototypes import DTYPES
 
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 _AUTOCAST |= torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
@@ -84,6 +85,17 @@ class Program:
     def is_single_region(self) -> bool:
         """Whether it is one region and nothing else."""
         return len(self.steps.steps) == 1 and len(self.modules) == 1
+
+
+_COPIED = ("cat", "full")
+"""Operations that are nothing but copies, which regions on the CPU make without PyTorch."""
+_MOST_COPIED_BYTES = 1 << 16
+"""More PyTorch copies as quickly or quicker."""
+
+
+def _is_small(version: Version) -> bool:
+    note = version.note
+    return note.device.type == "cpu" and note.dtype in DTYPES and note.nbytes <= _MOST_COPIED_BYTES
 
 
 class _Copies(Exception):
@@ -171,11 +183,14 @@ class _Writer:
                 self.lines.append(f"{self.name(version)} = {self.name(version)}.permute({layout})")
 
     def _refuse_copies(self, region: Region, module: CompiledModule) -> None:
-        """See that PyTorch is asked directly for what a region would have it do: joining, and copying what exists."""
+        """See that PyTorch is asked directly for what a region would have it do: joining, and copying what exists. What
+        is small a region copies itself, as quickly."""
         results = (*region.outputs, *region.writes)
-        copies = {results[index].producer for index in module.copied_outputs()}
-        if module.through_torch():
-            copies |= {operation for operation in region.operations if operation.is_join}
+        copies = {results[index].producer for index in module.copied_outputs() if not _is_small(results[index])}
+        joins = [operation for operation in region.operations if operation.is_join]
+        is_little = all(_is_small(version) for operation in joins for version in operation.products)
+        if not is_little or any(node.op.name not in _COPIED for node in module.through_torch()):
+            copies |= set(joins) if module.through_torch() else set()
         if copies:
             raise _Copies(frozenset(operation.index for operation in copies if operation is not None))
 

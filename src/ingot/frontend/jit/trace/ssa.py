@@ -422,7 +422,9 @@ def _lowers(target: torch._ops.OpOverload, device: str, given: _Arguments, expec
     except (IngotError, TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError):
         return False
     may_join = target.overloadpacket.__name__ in _JOINING | _WITH_WORKSPACE
-    if not all(_is_generated(node) or (may_join and node.op.name == "cat") for node in builder.nodes):
+    free = {"cat"} if may_join else set()
+    free |= {"full"} if device == "cpu" else set()  # kernels take it for a number
+    if not all(_is_generated(node) or node.op.name in free for node in builder.nodes):
         return False
     handles = list(made) if isinstance(made, tuple | list) else [made]
     found = [
