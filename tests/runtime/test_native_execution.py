@@ -263,6 +263,37 @@ def test_copies_keep_every_bit(dtype):
             assert bytes(result.view(torch.uint8).numpy()) == bytes(expected.contiguous().view(torch.uint8).numpy())
 
 
+CONSTANT_OR_EMPTY = {
+    "a constant": (lambda fd, x: [fd.ops.full([2, 3], 7.5, DataType.Float), x + 1.0], (4, 6)),
+    "a constant twice": (lambda fd, x: (lambda y: [y, y, fd.ops.exp(x)])(fd.ops.full([3], True)), (4, 6)),
+    "joined with a constant": (lambda fd, x: [fd.ops.cat([x, fd.ops.full([4, 2], -0.0, DataType.Float)], 1)], (4, 6)),
+    "nothing": (lambda fd, x: (lambda y: [y + 1.0, y, x])(fd.ops.slice(x, [0, 2], [4, 2])), (4, 6)),
+    "sums of nothing that are nothing": (lambda fd, x: [fd.ops.sum(fd.ops.slice(x, [1, 0], [1, 6]), [1])], (4, 6)),
+    "joined with nothing": (lambda fd, x: [fd.ops.cat([fd.ops.slice(x, [0, 3], [4, 3]), x], 1)], (4, 6)),
+}
+
+
+@pytest.mark.parametrize(("make", "shape"), CONSTANT_OR_EMPTY.values(), ids=CONSTANT_OR_EMPTY.keys())
+def test_constants_and_results_without_elements_are_native(make, shape):
+    fd = define(make, 2)
+    for count in range(3):
+        x = torch.randn(shape)
+        expected, found = Interpreter(fd.module.graph).run([x]), fd.execute([x])
+        assert [one.shape for one in found] == [one.shape for one in expected]
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+        assert all(one.is_contiguous() for one in found)
+        for result in found:
+            result.fill_(3)
+        assert native_calls(fd) == count
+
+
+def test_sums_of_nothing_are_left_to_python():
+    fd = define(lambda fd, x: [fd.ops.sum(fd.ops.slice(x, [1, 0], [1, 3]), [0]), x + 1.0], 2)
+    for _ in range(3):
+        assert fd.execute([torch.randn(2, 3)])[0].tolist() == [0.0] * 3
+    assert native_calls(fd) == 0
+
+
 def overwriting(make, *declared):
     """A fusion that writes results over its inputs, by position."""
     with FusionDefinition() as fd:
