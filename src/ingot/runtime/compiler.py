@@ -134,14 +134,14 @@ class CompiledModule:
         return self._plan.through_torch() if isinstance(self._plan, Plan) else list(self.optimized_graph.nodes)
 
     def copied_outputs(self) -> list[int]:
-        """The outputs that are inputs or views of them: they have to be copied."""
+        """The outputs that no kernel computes: inputs, constants and views of them, which have to be copied."""
         found = []
         for index, output in enumerate(self.optimized_graph.outputs):
             node = output.node
             while node.op.kind is Kind.VIEW and len(node.operands) == 1:
                 (node,) = node.operands
             is_own = output.alias_input is not None and self.optimized_graph.inputs[output.alias_input] is node
-            if is_structure(node, "input") and not is_own:
+            if (is_structure(node, "input") and not is_own) or node.op.name == "full":
                 found.append(index)
         return found
 

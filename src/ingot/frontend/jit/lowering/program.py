@@ -87,8 +87,8 @@ class Program:
         return len(self.steps.steps) == 1 and len(self.modules) == 1
 
 
-_COPIED = ("cat", "full")
-"""Operations that are nothing but copies, which regions on the CPU make without PyTorch."""
+_COPIED = {"cat", "full"}
+"""Operations that are nothing but copies, which records of the CPU make without PyTorch."""
 _MOST_COPIED_BYTES = 1 << 16
 """More PyTorch copies as quickly or quicker."""
 
@@ -183,14 +183,15 @@ class _Writer:
                 self.lines.append(f"{self.name(version)} = {self.name(version)}.permute({layout})")
 
     def _refuse_copies(self, region: Region, module: CompiledModule) -> None:
-        """See that PyTorch is asked directly for what a region would have it do: joining, and copying what exists. What
-        is small a region copies itself, as quickly."""
+        """See that PyTorch is asked directly for what a region would have it do: joining, and copying what exists.
+        Small tensors a region on the CPU copies itself, within its record, where a call of its own would cost more."""
         results = (*region.outputs, *region.writes)
         copies = {results[index].producer for index in module.copied_outputs() if not _is_small(results[index])}
-        joins = [operation for operation in region.operations if operation.is_join]
-        is_little = all(_is_small(version) for operation in joins for version in operation.products)
-        if not is_little or any(node.op.name not in _COPIED for node in module.through_torch()):
-            copies |= set(joins) if module.through_torch() else set()
+        joins = {operation for operation in region.operations if operation.is_join}
+        are_small = all(_is_small(version) for operation in joins for version in operation.products)
+        left = {node.op.name for node in module.through_torch()}
+        if left and not (are_small and left <= _COPIED):
+            copies |= joins
         if copies:
             raise _Copies(frozenset(operation.index for operation in copies if operation is not None))
 
