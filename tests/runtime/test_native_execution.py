@@ -287,6 +287,18 @@ def test_constants_and_results_without_elements_are_native(make, shape):
         assert native_calls(fd) == count
 
 
+def test_arguments_without_elements_are_native():
+    builder = GraphBuilder()
+    x = builder.input((-1, 6))
+    for output in (x * 2.0, builder.ops.permute(x, [1, 0]), x, builder.ops.softmax(x, -1), builder.ops.sum(x, [1])):
+        builder.output(output)
+    module, empty = JitCompiler().compile(builder.build()), torch.randn(0, 6)
+    for count in range(3):
+        results = module.execute([empty])
+        assert [tuple(result.shape) for result in results] == [(0, 6), (6, 0), (0, 6), (0, 6), (0,)]
+        assert module._runner._native.executions == count
+
+
 def test_sums_of_nothing_are_left_to_python():
     fd = define(lambda fd, x: [fd.ops.sum(fd.ops.slice(x, [1, 0], [1, 3]), [0]), x + 1.0], 2)
     for _ in range(3):
