@@ -1,8 +1,10 @@
 """Generated kernels: every operator they compute, every way a tensor can lie in memory, every odd size."""
 
+import gc
 import subprocess
 import sys
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -105,6 +107,28 @@ def test_compiled_kernels_can_be_dropped():
     for _ in range(20):
         assert compile_kernel(kernel.program, schedule).code.assembly
     assert torch.equal(Plan(builder.build()).run([torch.ones(4)])[0], torch.full((4,), 4.0))
+
+
+def test_kernels_live_as_long_as_those_who_run_them(monkeypatch):
+    monkeypatch.setattr(kernels, "_recent", deque(maxlen=0))
+    builder = GraphBuilder()
+    x = builder.input((4,))
+    builder.output(x * 3.625 + 1)
+    graph = builder.build()
+    first, second = Plan(graph), Plan(graph)
+    compiled = kernels.compilations
+    for plan in (first, second, first):
+        assert torch.equal(plan.run([torch.ones(4)])[0], torch.full((4,), 4.625))
+    assert kernels.compilations == compiled + 1
+    program = first.kernels()[0].program
+    del first, plan
+    gc.collect()
+    assert len(kernels.variants(program)) == 1
+    second.run([torch.ones(4)])
+    assert kernels.compilations == compiled + 1
+    del second
+    gc.collect()
+    assert not kernels.variants(program)
 
 
 def test_equal_clusters_of_different_graphs_compile_once():
