@@ -123,9 +123,11 @@ class Follower:
         steps that it knows. The call that is to begin there is nowhere else."""
         if len(self._tree) > MOST_NATIVE_STEPS:
             self._forget_native_steps()
-        elif self._tree.lost and all(one is following or one.follower is not self for one in list(ACTIVE)):
+        elif self._tree.lost:
             with self._lock:
-                self._tree.free_lost()
+                lost = len(self._tree.lost)  # calls that begin after this do not come there
+                if all(one is following or one.follower is not self for one in list(ACTIVE)):
+                    self._tree.forget(lost)
         found = self._starts.get((state, settings))
         if found is None:
             root = self._roots.setdefault(state, Node(None, None))

@@ -74,12 +74,14 @@ class NativeTree:
         self._nodes[step.target.address] = step.target, child
         return step.target.address
 
-    def free_lost(self) -> None:
-        """Forget the nodes that no step leads to any more. No call may be beyond a root."""
-        while self.lost:
-            node = self.lost.pop()
+    def forget(self, count: int) -> None:
+        """Forget the nodes that were lost first, so many of them, and what they lead to; no call may be there."""
+        nodes = self.lost[:count]
+        del self.lost[:count]
+        while nodes:
+            node = nodes.pop()
             del self._nodes[node.address]
-            self.lost += [step.target for step in node.steps]
+            nodes += [step.target for step in node.steps]
 
 
 class _NotNative(Exception):
