@@ -14,7 +14,7 @@ from ingot.fusion.rules import FusionRules
 from ingot.ir.interpreter import Interpreter
 from ingot.ir.torch_types import to_torch
 from ingot.loops.schedule import Form
-from ingot.runtime.kernels import kernels, launch
+from ingot.runtime.kernels import launch
 from ingot.runtime.plan import Plan
 from tests.loops.running import interpreted_launch, launched_by, shaped_launch
 from tests.loops.schedules import Seen, form_number, small_schedules
@@ -22,8 +22,6 @@ from tests.property.conftest import CI_EXAMPLES, EXAMPLES
 from tests.property.fused_graphs import FusedGraph, fused_graphs, seeded_fused
 from tests.property.random_values import copied
 
-MOST_KERNELS = 300
-"""Compiled kernels that are kept during a long run."""
 ROUNDING = {DataType.Double: 1e-10, DataType.Float: 2e-5, DataType.Half: 5e-3, DataType.BFloat16: 4e-2}
 """How far apart results may lie that were rounded in a type on the way, in parts of the largest."""
 
@@ -36,16 +34,10 @@ def check_four_ways(drawn: FusedGraph, seed: int, seen: Seen | None = None) -> N
         generated = plan.run(copied(drawn.arguments))
         with launched_by(interpreted_launch):
             looped = plan.run(copied(drawn.arguments))
-    trim_cache()
     eager = interpreted if drawn.has_specials else drawn.expected
     for name, results in (("the loops", looped), ("generated code", generated), ("eager", eager)):
         wrong = difference(drawn, interpreted, results)
         assert wrong is None, f"{name}: {wrong}\n{drawn}\n{plan.explain()}"
-
-
-def trim_cache() -> None:
-    if len(kernels) > MOST_KERNELS:
-        kernels._compiled.made.clear()
 
 
 def difference(drawn: FusedGraph, expected: Sequence[Any], found: Sequence[Any]) -> str | None:
@@ -89,7 +81,6 @@ def test_every_legal_schedule_gives_the_same(drawn: FusedGraph, seed: int):
             expected = expected or found
             wrong = difference(drawn, expected, found)
             assert wrong is None, f"form {form} by {way.__name__}: {wrong}\n{drawn}\n{plan.explain()}"
-    trim_cache()
 
 
 def test_vectors_of_a_million_elements_and_three():

@@ -1,8 +1,10 @@
 """Generated kernels: every operator they compute, every way a tensor can lie in memory, every odd size."""
 
+import gc
 import subprocess
 import sys
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -77,21 +79,21 @@ def define(body, *dtypes, rank=2):
 def test_one_kernel_serves_all_shapes_of_one_layout():
     fd = define(lambda fd, x, y: [x * 3.25 - y], DataType.Float, DataType.Float)
     fd.execute([torch.randn(4, 5), torch.randn(4, 5)])
-    compiled = len(kernels)
+    compiled = kernels.compilations
     for shape in [(7, 9), (1, 33), (100, 1), (63, 65)]:
         x, y = torch.randn(shape), torch.randn(shape)
         assert torch.equal(fd.execute([x, y])[0], x * 3.25 - y)
-    assert len(kernels) == compiled
+    assert kernels.compilations == compiled
 
 
 def test_one_more_kernel_serves_all_shapes_that_are_full_vectors():
     fd = define(lambda fd, x, y: [x * 3.75 - y], DataType.Float, DataType.Float)
     fd.execute([torch.randn(4, 16), torch.randn(4, 16)])
-    compiled = len(kernels)
+    compiled = kernels.compilations
     for shape in [(64, 9), (1, 128), (64, 1), (640, 320)]:
         x, y = torch.randn(shape), torch.randn(shape)
         assert torch.equal(fd.execute([x, y])[0], x * 3.75 - y)
-    assert len(kernels) == compiled
+    assert kernels.compilations == compiled
 
 
 def test_compiled_kernels_can_be_dropped():
@@ -107,13 +109,35 @@ def test_compiled_kernels_can_be_dropped():
     assert torch.equal(Plan(builder.build()).run([torch.ones(4)])[0], torch.full((4,), 4.0))
 
 
+def test_kernels_live_as_long_as_those_who_run_them(monkeypatch):
+    monkeypatch.setattr(kernels, "_recent", deque(maxlen=0))
+    builder = GraphBuilder()
+    x = builder.input((4,))
+    builder.output(x * 3.625 + 1)
+    graph = builder.build()
+    first, second = Plan(graph), Plan(graph)
+    compiled = kernels.compilations
+    for plan in (first, second, first):
+        assert torch.equal(plan.run([torch.ones(4)])[0], torch.full((4,), 4.625))
+    assert kernels.compilations == compiled + 1
+    program = first.kernels()[0].program
+    del first, plan
+    gc.collect()
+    assert len(kernels.variants(program)) == 1
+    second.run([torch.ones(4)])
+    assert kernels.compilations == compiled + 1
+    del second
+    gc.collect()
+    assert not kernels.variants(program)
+
+
 def test_equal_clusters_of_different_graphs_compile_once():
     first = define(lambda fd, x: [x * 17.5 + 1.25], DataType.Float)
     second = define(lambda fd, x: [fd.ops.permute(x, [1, 0]) * 17.5 + 1.25, fd.ops.cumsum(x, 0)], DataType.Float)
     first.execute([torch.randn(4, 5)])
-    compiled = len(kernels)
+    compiled = kernels.compilations
     second.execute([torch.randn(5, 4).T])
-    assert len(kernels) == compiled
+    assert kernels.compilations == compiled
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (3, 0, 2), (5, 7), (2, 3, 4, 5), ()])
@@ -168,7 +192,7 @@ def test_large_tensors_are_split_among_threads_and_streamed():
             assert torch.equal(greater, x > y)
     finally:
         torch.set_num_threads(before)
-    streamed = [variant for variant in kernels._compiled.made.values() if variant.schedule.streaming]
+    streamed = [variant for variant in kernels._alive.values() if variant.schedule.streaming]
     assert streamed
 
 
@@ -201,10 +225,10 @@ def test_scalars_change_without_compiling_again():
         fd.add_output(x * scale + shift)
     x = torch.randn(50)
     fd.execute([x, 1.0, 1])
-    compiled = len(kernels)
+    compiled = kernels.compilations
     for scale, shift in [(2.5, -3), (float("inf"), 0), (-0.0, 2**40)]:
         torch.testing.assert_close(fd.execute([x, scale, shift])[0], x * scale + shift, equal_nan=True)
-    assert len(kernels) == compiled
+    assert kernels.compilations == compiled
 
 
 def test_threads_compile_and_run_at_once():
@@ -423,7 +447,7 @@ def test_inputs_are_read_before_results_are_written_over_them(device):
 def test_rows_of_all_lengths_share_a_kernel_where_nothing_is_gained_by_another():
     fd = define(lambda fd, x: [fd.ops.sum(x * 6.0625, 1)], DataType.Float)
     fd.execute([torch.randn(9, 50)])
-    compiled = len(kernels)
+    compiled = kernels.compilations
     for shape in ((2100, 600), (9, 140_000)):  # what other programs would prefetch, and compute in one pass
         fd.execute([torch.randn(shape)])
-    assert len(kernels) == compiled
+    assert kernels.compilations == compiled

@@ -47,7 +47,7 @@ def _foresee(
     kernel: Kernel, tensors: Tensors, bound: Bound, targets: Targets
 ) -> tuple[Callable[[], object], OutputTypes]:
     call, outputs = scheduled(kernel, tensors, bound, targets)
-    return lambda: kernels.get(kernel.program, call.schedule), outputs
+    return lambda: kernels.get(kernel, call.schedule), outputs
 
 
 _CPU = Backend(launch, _foresee, pool.empty)

@@ -1,8 +1,9 @@
 """Launching kernels from Python: from tensors to a schedule, machine code and a call.
 
 In: a cluster with its program, and tensors. Out: new result tensors, row-major. Kernels are compiled once per program
-and schedule, and shared by all equal programs of the process. What a call needs besides addresses and scalars follows
-from types, sizes and strides alone; `prepare` gives that, for this launcher and for any other.
+and schedule, and shared by all equal programs of the process; machine code that none of them needs any more is freed.
+What a call needs besides addresses and scalars follows from types, sizes and strides alone; `prepare` gives that, for
+this launcher and for any other.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import ctypes
 import math
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -41,23 +44,41 @@ from ingot.runtime.native.pool import empty
 from ingot.runtime.native.prototypes import row_major_strides
 from ingot.runtime.threads import bind_openmp, thread_count
 
+MOST_RECENT = 256
+"""Compiled kernels that stay although nothing needs them at the moment: the same function may be compiled again."""
+
 
 class KernelCache:
-    """Compiled kernels of the process, by what they compute and how they move. Thread-safe."""
+    """Compiled kernels of the process, by what they compute and how they move. Thread-safe.
+
+    They live as long as those who have asked for them, and records of their calls; the latest ones a little longer.
+    """
 
     def __init__(self) -> None:
-        self._compiled: OncePerKey[tuple[str, Schedule], CompiledKernel] = OncePerKey()
+        self._alive: WeakValueDictionary[tuple[str, Schedule], CompiledKernel] = WeakValueDictionary()
+        self._compiled: OncePerKey[tuple[str, Schedule], CompiledKernel] = OncePerKey(self._alive)
+        self._recent: deque[CompiledKernel] = deque(maxlen=MOST_RECENT)
+        self.compilations = 0
+        """How many kernels have been compiled so far."""
 
-    def get(self, program: Program, schedule: Schedule) -> CompiledKernel:
+    def get(self, kernel: Kernel, schedule: Schedule) -> CompiledKernel:
         """The compiled kernel; compiled now if it is new, by one thread while others wait for it."""
-        return self._compiled.get((program.digest, schedule), lambda: _compiled(program, schedule))
+        found = kernel.compiled.get(schedule)
+        if found is None:
+            program = kernel.program
+            found = self._compiled.get((program.digest, schedule), lambda: self._compile(program, schedule))
+            kernel.compiled[schedule] = found
+        return found
+
+    def _compile(self, program: Program, schedule: Schedule) -> CompiledKernel:
+        made = _compiled(program, schedule)
+        self.compilations += 1
+        self._recent.append(made)
+        return made
 
     def variants(self, program: Program) -> list[CompiledKernel]:
         """Every compiled form of a program, for people who want to look at it."""
-        return [compiled for (digest, _), compiled in list(self._compiled.made.items()) if digest == program.digest]
-
-    def __len__(self) -> int:
-        return len(self._compiled.made)
+        return [compiled for compiled in list(self._alive.values()) if compiled.program.digest == program.digest]
 
 
 def _compiled(program: Program, schedule: Schedule) -> CompiledKernel:
@@ -93,6 +114,8 @@ class Kernel:
 
     cluster: Cluster
     lowered: Lowered
+    compiled: dict[Schedule, CompiledKernel] = field(default_factory=dict, compare=False, repr=False)
+    """What was compiled for the CPU, which stays as long as this does."""
 
     @staticmethod
     def of(cluster: Cluster) -> Kernel:
@@ -165,7 +188,7 @@ def prepare(
     """
     program = kernel.program
     call, outputs = scheduled(kernel, tensors, bound, targets)
-    compiled = kernels.get(program, call.schedule)
+    compiled = kernels.get(kernel, call.schedule)
     if sys.flags.dev_mode or "bounds" in environment().check:
         check_bounds(compiled.nest, call, extents(outputs, tensors, targets))
     layout = WordLayout.of(compiled.nest)

@@ -95,10 +95,11 @@ _LEVEL = 1
 
 
 class _Machines(threading.local):
-    """LLVM's target machines of one thread."""
+    """LLVM's target machines of one thread, and the passes that are run for them."""
 
     def __init__(self) -> None:
         self.by_host: dict[Host, binding.TargetMachine] = {}
+        self.passes: dict[Host, tuple[binding.ModulePassManager, binding.PassBuilder]] = {}
 
 
 _machines = _Machines()
@@ -132,15 +133,23 @@ def optimized(text: str, host: Host) -> binding.ModuleRef:
     """
     module = unlocked.parse(text, binding.create_context())
     module.verify()
-    builder = binding.create_pass_builder(
-        target_machine(host), binding.create_pipeline_tuning_options(speed_level=_LEVEL)
-    )
-    passes = binding.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.add_sroa_pass()  # accumulators are written as memory
-    passes.add_simplify_cfg_pass()
+    passes, builder = _passes(host)
     unlocked.run_passes(passes, module, builder)
     return module
+
+
+def _passes(host: Host) -> tuple[binding.ModulePassManager, binding.PassBuilder]:
+    """The passes and what runs them, of this thread's own. They are made once: llvmlite frees not all of their memory
+    when they go."""
+    found = _machines.passes.get(host)
+    if found is None:
+        options = binding.create_pipeline_tuning_options(speed_level=_LEVEL)
+        passes = binding.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_sroa_pass()  # accumulators are written as memory
+        passes.add_simplify_cfg_pass()
+        found = _machines.passes[host] = passes, binding.create_pass_builder(target_machine(host), options)
+    return found
 
 
 def assembly_of(text: str, host: Host) -> str:

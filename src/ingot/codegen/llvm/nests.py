@@ -59,7 +59,7 @@ from ingot.loops.program import Program
 from ingot.loops.schedule import MOST_LANES, Schedule
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class CompiledKernel:
     program: Program
     schedule: Schedule

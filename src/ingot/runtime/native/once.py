@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, MutableMapping
 from functools import wraps
 from typing import Generic, TypeVar
 
@@ -30,10 +30,13 @@ def once(make: Callable[[], Made]) -> Callable[[], Made]:
 
 
 class OncePerKey(Generic[Key, Made]):
-    """Things made once for each key. Different keys are made at the same time, and a failure is tried again."""
+    """Things made once for each key. Different keys are made at the same time, and a failure is tried again.
 
-    def __init__(self) -> None:
-        self.made: dict[Key, Made] = {}
+    What was made is kept in a mapping; in one that holds it weakly it is made again if nobody has kept it.
+    """
+
+    def __init__(self, made: MutableMapping[Key, Made] | None = None) -> None:
+        self.made = {} if made is None else made
         self._lock = new_lock()
         self._in_progress: dict[Key, threading.RLock] = {}
 
@@ -44,8 +47,12 @@ class OncePerKey(Generic[Key, Made]):
             return found
         with self._lock:
             progress = self._in_progress.setdefault(key, new_lock())
-        with progress:
-            found = self.made.get(key)
-            if found is None:
-                found = self.made[key] = make()
-        return found
+        try:
+            with progress:
+                found = self.made.get(key)
+                if found is None:
+                    found = self.made[key] = make()
+                return found
+        finally:
+            with self._lock:
+                self._in_progress.pop(key, None)

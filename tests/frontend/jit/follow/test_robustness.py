@@ -82,7 +82,7 @@ def test_memory_is_flat_where_everything_changes():
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300 + count // 10)
     assert done.returncode == 0, done.stderr
-    compiled, followings, active, objects, megabytes = map(float, done.stdout.split())
+    compiled, followings, active, objects, memory = map(float, done.stdout.split())
     assert (compiled, followings, active) == (0, 0, 0)
-    if count >= 20_000:  # with few calls most kernels are new
-        assert objects < 1.3 and megabytes < 100, (objects, megabytes)
+    if count >= 100_000:  # with fewer calls what is kept of the latest ones is not all there yet
+        assert objects < 1.1 and memory < 1.02, (objects, memory)

@@ -78,8 +78,16 @@ class PointerType(Type):
 
 
 class FunctionType:
+    """Compared by what it consists of, so that equal ones have one type of pointers."""
+
     def __init__(self, result: Type, arguments: Sequence[Type]):
         self.result, self.arguments = result, tuple(arguments)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FunctionType) and (self.result, self.arguments) == (other.result, other.arguments)
+
+    def __hash__(self) -> int:
+        return hash((self.result, self.arguments))
 
 
 class Value:

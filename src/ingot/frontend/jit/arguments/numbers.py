@@ -13,8 +13,8 @@ import inspect
 import linecache
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -36,7 +36,16 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.
 def arithmetic_parameters(function: Callable[..., Any]) -> frozenset[str]:
     """The parameters of a function that may be numbers given at every call; none if its text cannot be had."""
     plain = function.__func__ if isinstance(function, types.MethodType) else function
-    return _arithmetic_parameters(plain) if isinstance(plain, types.FunctionType) else frozenset()
+    if not isinstance(plain, types.FunctionType):
+        return frozenset()
+    found = _PARAMETERS.get(plain)
+    if found is None:
+        found = _PARAMETERS[plain] = _arithmetic_parameters(plain)
+    return found
+
+
+_PARAMETERS: WeakKeyDictionary[types.FunctionType, frozenset[str]] = WeakKeyDictionary()
+"""Of functions that are still there."""
 
 
 def positions_of(names: frozenset[str], function: Callable[..., Any], shape: Shape) -> dict[int, int | str]:
@@ -72,7 +81,6 @@ def _leaves(shape: Shape) -> int:
 # --- in the text ------------------------------------------------------------------------------------------------------
 
 
-@cache
 def _arithmetic_parameters(function: types.FunctionType) -> frozenset[str]:
     definition = _definition(function)
     if definition is None:

@@ -123,10 +123,21 @@ class RecordedFunction(NativeCallable):
                 return self._run(key, other, args, kwargs, described)
             self._payoff.note_gone(calls)
             return self._record(key, args, kwargs, described, f"{changed} has changed")
-        general = self._families.find(described, key[1])
+        general = self._families.find(described, key[1]) or self._foretell(described, key[1])
         if general is not None:
             return self._run_general(key, *general, args, kwargs, described)
         return self._record(key, args, kwargs, described, difference(key, tuple(self._recorded), self.function))
+
+    def _foretell(self, described: CallKey, state: Hashable) -> tuple[Generalised, Numbers] | None:
+        """What holds for a call with other numbers than the recorded ones, if no second recording is needed to tell."""
+        if not self.is_segment:
+            return None
+        with self._lock:
+            found = self._families.foretell(described, state)
+            if found is not None:
+                self._make_room()
+                self._take_general(found[0])
+            return found
 
     def open_numbers(self, parameters: frozenset[str]) -> None:
         """Say which parameters are numbers that feed arithmetic alone; otherwise the function's text tells."""

@@ -21,6 +21,7 @@ from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.numbers import arithmetic_parameters, positions_of
 from ingot.frontend.jit.arguments.structure import Shape
 from ingot.frontend.jit.cache.audits import Audits
+from ingot.frontend.jit.cache.foretelling import foretold, is_same
 from ingot.frontend.jit.cache.generalisation import CannotGeneralise, Unified, generalise
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.settings.logs import log
@@ -91,7 +92,7 @@ class Generalised:
             all(value >= 2 for value in bound.values())
             and all(one.holds(bound) for one in self.unified.ranges)
             and all(bound[name] % divisor == 0 for name, divisor in self.unified.divisors)
-            and all(_is_same(numbers[leaf], value) for leaf, value in self.fixed.items())
+            and all(is_same(numbers[leaf], value) for leaf, value in self.fixed.items())
             and all(isinstance(value, float) or lowest <= value <= highest for value in self.values(numbers))
             and self._meets_conditions(bound)
         )
@@ -159,6 +160,31 @@ class ShapeFamilies:
             return None
         return self._generalise(family)
 
+    def foretell(self, described: CallKey, state: Hashable) -> tuple[Generalised, Numbers] | None:
+        """What holds for a call that differs in numbers alone from one that was recorded, where that recording tells
+        what these numbers do. Python must have nothing to do with them."""
+        family, numbers = self.table.get((self._key(described), state)), self._numbers(described)
+        if family is None or not numbers:
+            return None
+        shapes = tuple(tuple(tensor.shape) for tensor in described.tensors)
+        for member in reversed(family.members):
+            made = member.specialisation
+            if member.shapes != shapes or made.trace is None or made.changed() is not None:
+                continue
+            was = member.numbers
+            changes = {leaf: (was[leaf], now) for leaf, now in numbers.items() if not is_same(was[leaf], now)}
+            trace = foretold(made.trace, changes) if changes else None
+            if trace is None:
+                continue
+            other = Recorded(None, replace(made, trace=trace), shapes, numbers)
+            try:
+                general = self._take(family, [member, other], [member])
+            except CannotGeneralise:
+                continue
+            if general.fits(shapes, numbers):
+                return general, numbers
+        return None
+
     def miss(self, general: Generalised) -> bool:
         """Note that something does not hold for a call that it fitted; whether it is forgotten for that."""
         general.misses += 1
@@ -225,19 +251,22 @@ class ShapeFamilies:
         reason = None
         for group in self._groups(alive):
             try:
-                general = _unify(group)
-                self._write_program(general)
+                return self._take(family, group, group)
             except CannotGeneralise as error:
                 reason = str(error)
-                continue
-            replaced = [g for g in family.generals if all(general.fits(m.shapes, m.numbers) for m in g.members)]
-            general.replaces = replaced
-            family.generals = [general, *(one for one in family.generals if one not in replaced)]
-            return general
         if reason is not None:
             family.failures += 1
             log("recompiles", f"{self.name}: recordings cannot be taken together: {reason}")
         return None
+
+    def _take(self, family: Family, group: Sequence[Recorded], members: Sequence[Recorded]) -> Generalised:
+        """What these calls have in common, some of which were recorded; raises CannotGeneralise."""
+        general = _unify(group, members)
+        self._write_program(general)
+        replaced = [g for g in family.generals if all(general.fits(m.shapes, m.numbers) for m in g.members)]
+        general.replaces = replaced
+        family.generals = [general, *(one for one in family.generals if one not in replaced)]
+        return general
 
     def _groups(self, members: Sequence[Recorded]) -> Iterator[list[Recorded]]:
         """Members that may be unified, the most promising first; the newest is always among them."""
@@ -280,26 +309,21 @@ def _has_ones(member: Recorded, others: Sequence[Recorded]) -> bool:
     )
 
 
-def _unify(members: Sequence[Recorded]) -> Generalised:
-    newest = members[-1]
-    looked_at = frozenset().union(*(member.specialisation.looked_at for member in members))
-    values = {leaf: tuple(member.numbers[leaf] for member in members) for leaf in newest.numbers}
+def _unify(calls: Sequence[Recorded], members: Sequence[Recorded]) -> Generalised:
+    newest = calls[-1]
+    looked_at = frozenset().union(*(member.specialisation.looked_at for member in calls))
+    values = {leaf: tuple(member.numbers[leaf] for member in calls) for leaf in newest.numbers}
     for leaf in looked_at & values.keys():
-        if not all(_is_same(value, values[leaf][0]) for value in values[leaf]):
+        if not all(is_same(value, values[leaf][0]) for value in values[leaf]):
             raise CannotGeneralise("Python looks at the value of a number")
-    if any(member.specialisation.result_shape != newest.specialisation.result_shape for member in members):
+    if any(member.specialisation.result_shape != newest.specialisation.result_shape for member in calls):
         raise CannotGeneralise("results are nested in another way")
     numbers = {leaf: value for leaf, value in values.items() if leaf not in looked_at}
-    are_needed = newest.trace.reads_sizes and any(member.shapes != newest.shapes for member in members)
-    facts = [member.specialisation.sizes for member in members if member.specialisation.sizes] if are_needed else []
-    unified = generalise([member.trace for member in members], numbers, facts)
+    are_needed = newest.trace.reads_sizes and any(member.shapes != newest.shapes for member in calls)
+    facts = [member.specialisation.sizes for member in calls if member.specialisation.sizes] if are_needed else []
+    unified = generalise([member.trace for member in calls], numbers, facts)
     specialisation = replace(newest.specialisation, trace=unified.trace, program=None, calls=0, lock=new_lock())
     if specialisation.audits is not None:
         specialisation.audits = Audits()
     fixed = {leaf: value for leaf, value in newest.numbers.items() if leaf not in unified.variables}
     return Generalised(specialisation, unified, members, fixed)
-
-
-def _is_same(one: int | float, other: int | float) -> bool:
-    """Whether numbers are the same one: 0.0 and -0.0 are not, two NaNs are."""
-    return type(one) is type(other) and repr(one) == repr(other)

@@ -12,7 +12,7 @@ import torch
 
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.follow import interrupts, visibility
-from ingot.frontend.jit.follow.following import Following, take_off
+from ingot.frontend.jit.follow.following import ACTIVE, Following, take_off
 from ingot.frontend.jit.follow.native_steps import NativeTree
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
@@ -118,11 +118,16 @@ class Follower:
 
     # --- traces -------------------------------------------------------------------------------------------------------
 
-    def start(self, state: State | None, settings: int) -> tuple[Node, int, NativeTree]:
+    def start(self, following: Following, state: State | None, settings: int) -> tuple[Node, int, NativeTree]:
         """The beginning of all traces in a state of torch, where native code begins, 0 if it takes no steps, and the
-        steps that it knows."""
+        steps that it knows. The call that is to begin there is nowhere else."""
         if len(self._tree) > MOST_NATIVE_STEPS:
             self._forget_native_steps()
+        elif self._tree.lost:
+            with self._lock:
+                lost = len(self._tree.lost)  # calls that begin after this do not come there
+                if all(one is following or one.follower is not self for one in list(ACTIVE)):
+                    self._tree.forget(lost)
         found = self._starts.get((state, settings))
         if found is None:
             root = self._roots.setdefault(state, Node(None, None))

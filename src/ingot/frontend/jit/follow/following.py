@@ -85,7 +85,7 @@ class Following(NativeMode):
 
     def __init__(self, follower: Follower, trap: Trap, native: NativeFollowing):
         super().__init__()
-        self._follower = follower
+        self.follower = follower
         self.trap = trap
         self._native = native
         self._skeletons = Skeletons(self._number_of)
@@ -120,7 +120,7 @@ class Following(NativeMode):
     def _restart(self) -> None:
         """Nothing is pending."""
         self._call.node = 0  # native code touches no lists until they are the new ones
-        root, place, self._tree = self._follower.start(self._state, self._settings)
+        root, place, self._tree = self.follower.start(self, self._state, self._settings)
         self._pending = pending = Pending(root)
         self._call.begin(place, pending.values, pending.numbers, self._settings)
 
@@ -349,7 +349,7 @@ class Following(NativeMode):
                 self._running = node, pending
                 go_on()
                 if cause is not None and node.unwritten:
-                    self._follower.flushes.note(node, cause)
+                    self.follower.flushes.note(node, cause)
                 self._run_pending(node, pending)
             except KeyboardInterrupt:
                 go_on()
@@ -378,7 +378,7 @@ class Following(NativeMode):
         needed = self._native.settle(values, node.base_words())
         if not node.unwritten:
             return
-        segment = self._follower.segment(node, needed)
+        segment = self.follower.segment(node, needed)
         if segment is None:
             self._native.release(values)
             return

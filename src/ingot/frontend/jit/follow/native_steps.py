@@ -52,6 +52,8 @@ class NativeTree:
     def __init__(self) -> None:
         self._nodes: dict[int, tuple[NativeNode, Node]] = {}
         """By the address that native code knows them by."""
+        self.lost: list[NativeNode] = []
+        """Nodes that no step leads to any more; calls may still be at one of them, or further on."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -68,9 +70,18 @@ class NativeTree:
 
     def add_step(self, address: int, step: NativeStep, child: Node) -> int:
         """Let native code take a step from a node; the address of the node that it leads to."""
-        self._nodes[address][0].add(step)
+        self.lost += self._nodes[address][0].add(step)
         self._nodes[step.target.address] = step.target, child
         return step.target.address
+
+    def forget(self, count: int) -> None:
+        """Forget the nodes that were lost first, so many of them, and what they lead to; no call may be there."""
+        nodes = self.lost[:count]
+        del self.lost[:count]
+        while nodes:
+            node = nodes.pop()
+            del self._nodes[node.address]
+            nodes += [step.target for step in node.steps]
 
 
 class _NotNative(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import sys
 import types
-from functools import cache
+from functools import lru_cache
 
 _LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "ingot"}
 
@@ -15,7 +15,7 @@ def is_librarys(module: str | None) -> bool:
     return (module or "").split(".")[0] in _LIBRARIES
 
 
-@cache
+@lru_cache(maxsize=4096)
 def global_names(code: types.CodeType) -> tuple[str, ...]:
     """The names that code looks up among its globals; its other names are attributes."""
     return tuple({one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")})
@@ -24,7 +24,7 @@ def global_names(code: types.CodeType) -> tuple[str, ...]:
 _ASSIGNING = {dis.opmap[name] for name in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")}
 
 
-@cache
+@lru_cache(maxsize=4096)
 def assigned_names(code: types.CodeType) -> frozenset[str]:
     """The variables outside a function, global or closed over, that it or a function inside it assigns to."""
     found: set[str] = set()

@@ -52,13 +52,23 @@ _trees: dict[tuple[str, int, int], tuple[list[str], ast.Module]] = {}
 _found: dict[int, tuple[types.CodeType, Source | None]] = {}
 _initialisers: dict[int, tuple[types.CodeType, Source | None]] = {}
 """Kept by the identity of the code, which is kept alive: hashing code takes as long as reading it."""
+_MOST_FOUND = 4096
+"""Functions whose text is kept; with more, all are forgotten."""
 
 
 def source_of(function: types.FunctionType) -> Source | None:
     code = function.__code__
     if (entry := _found.get(id(code))) is None:
+        _make_room()
         entry = _found[id(code)] = (code, _find(code, function.__globals__))
     return entry[1]
+
+
+def _make_room() -> None:
+    """Programs may write functions without end."""
+    if len(_found) + len(_initialisers) >= _MOST_FOUND:
+        for table in (_imports, _trees, _found, _initialisers):
+            table.clear()
 
 
 def _find(code: types.CodeType, names: dict[str, Any]) -> Source | None:
@@ -242,6 +252,7 @@ def dataclass_initialiser(cls: type, function: types.FunctionType) -> Source | N
     if fields is None or cls.__dict__.get("__init__") is not function or not code.co_filename.startswith("<"):
         return None
     if (entry := _initialisers.get(id(code))) is None:
+        _make_room()
         entry = _initialisers[id(code)] = (code, _written_again(cls, fields, code))
     return entry[1]
 

@@ -8,7 +8,7 @@ is a matter of conventions.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -80,7 +80,7 @@ def _lies_as_pytorchs(result: TensorMeta) -> bool:
     return result.strides == (rows * heads * width, width, heads * width, 1)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _is_preferred(shapes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], is_causal: bool, threads: int) -> bool:
     """By measuring. The last argument tells measurements apart."""
     query, key, value = (torch.full((span(*shape),), 0.5).as_strided(*shape) for shape in shapes)

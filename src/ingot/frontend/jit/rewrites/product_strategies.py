@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -151,7 +151,7 @@ def _is_worth_swapping(rows: int, inner: int, columns: int) -> bool:
     return rows <= _MOST_SWAPPED_ROWS and inner * columns * 4 >= _FEWEST_SWAPPED_BYTES
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _quickest(rows: int, inner: int, columns: int, is_turned: bool, may_swap: bool, threads: int) -> str:
     """The way that takes the least time, by measuring. The last argument tells measurements apart."""
     may_pack = rows >= _FEWEST_PACKED_ROWS and rows * inner * columns >= _FEWEST_OPERATIONS

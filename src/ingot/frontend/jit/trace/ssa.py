@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -411,7 +411,7 @@ class _Arguments:
         return hash(self._text)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _lowers(target: torch._ops.OpOverload, device: str, given: _Arguments, expected: tuple[_Like, ...]) -> bool:
     lowering = lowering_for(target, device)
     assert lowering is not None

@@ -198,17 +198,17 @@ class NativeNode:
         self.address = ctypes.addressof(self._words)
         self.steps: list[NativeStep] = []
 
-    def add(self, step: NativeStep) -> None:
-        """Make a step the first to compare with; where there are too many, it is the only one."""
-        if len(self.steps) >= MOST_STEPS:
-            self.clear()
+    def add(self, step: NativeStep) -> list[NativeNode]:
+        """Make a step the first to compare with; where there are too many, it is the only one. Gives the nodes that
+        none leads to any more."""
+        lost = [one.target for one in self.steps] if len(self.steps) >= MOST_STEPS else []
+        if lost:
+            self._words[Node.FIRST] = 0
+            self.steps.clear()
         step.lead_to(self._words[Node.FIRST])
         self.steps.append(step)
         self._words[Node.FIRST] = step.address
-
-    def clear(self) -> None:
-        self._words[Node.FIRST] = 0
-        self.steps.clear()
+        return lost
 
 
 class Writes(Placed):
