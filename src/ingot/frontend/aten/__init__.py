@@ -1,7 +1,8 @@
 """What calls of PyTorch's operators mean in a graph: from one recorded call to nodes.
 
 In: an overload, and its arguments with handles in the place of tensors. Out: handles of exactly the shapes and dtypes
-eager gives. Always holds: a call that has no exact meaning in the op table raises an IngotError and is left to PyTorch.
+eager gives. Always holds: a call that has no exact meaning in the op table raises an UnsupportedError and is left to
+PyTorch. Any other error is a mistake of a row's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from ingot.base.errors import ArgumentError, DTypeError, ShapeError, SignatureError, UnsupportedError
 from ingot.frontend.aten import (
     activations,
     derivatives,
@@ -74,9 +76,18 @@ def lowering_for(overload: OpOverload, device: str = "cpu") -> Lowering | None:
         for value in given:
             if isinstance(value, complex):
                 unsupported("complex numbers are not lowered")
-        return row(b, *given, **named)
+        try:
+            return row(b, *given, **named)
+        except SignatureError:
+            raise  # it was the row that called an operator
+        except _REFUSALS as error:
+            raise UnsupportedError(f"{error}; the call is left to PyTorch") from error
 
     return lower
+
+
+_REFUSALS = (ArgumentError, DTypeError, ShapeError)
+"""What the op table says of numbers, types and shapes that it does not take."""
 
 
 def _argument(parameter: Any, keywords: Mapping[str, Any]) -> Any:
