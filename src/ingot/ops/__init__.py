@@ -10,6 +10,7 @@ from ingot.ops import (  # noqa: F401  (each module adds its operators when impo
     pointwise,
     reductions,
     shapes,
+    shorter_forms,
 )
 from ingot.ops.record import Kind, Op, lookup, table
 

@@ -374,8 +374,10 @@ def _graph_of(trace: Trace, called: _Called) -> Graph | None:
     read = [trace.note(register) for register in values_in((called.arguments, called.keywords))]
     if not _is_on_one_device(made, read) or any(from_torch(note.dtype) not in COMPUTED for note in (*made, *read)):
         return None
-    types = replace_values((called.arguments, called.keywords), lambda register: type_of(trace.note(register)))
-    return _generated(called.target, made[0].device.type, *_with_scalar_types(types), [type_of(note) for note in made])
+    arguments = replace_values(called.arguments, lambda register: type_of(trace.note(register)))
+    keywords = replace_values(called.keywords, lambda register: type_of(trace.note(register)))
+    expected = [type_of(note) for note in made]
+    return _generated(called.target, made[0].device.type, _with_scalar_types(arguments), keywords, expected)
 
 
 def _generated(
