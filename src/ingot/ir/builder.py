@@ -314,6 +314,8 @@ class Builder:
         promoted = decide(types, op.promotion, self.dialect, self.default_float, requested)
         if refused := {type_.dtype for type_ in types} - op.operand_dtypes:
             raise DTypeError(f"{op.name} does not take {' or '.join(sorted(dtype.text for dtype in refused))} operands")
+        if op.takes_one_type and len({type_.dtype for type_ in types}) > 1:
+            raise DTypeError(f"{op.name} takes operands of one data type, not {', '.join(map(str, types))}")
         if promoted.compute not in op.dtypes:
             accepted = ", ".join(sorted(dtype.text for dtype in op.dtypes))
             raise DTypeError(f"{op.name} does not compute in {promoted.compute.text}; it takes {accepted}")

@@ -1,6 +1,8 @@
 """The op table. Importing this package fills it; `table()` and `lookup(name)` read it."""
 
 from ingot.ops import (  # noqa: F401  (each module adds its operators when imported)
+    activations,
+    derivatives,
     elementwise,
     factories,
     indexing,
@@ -11,6 +13,7 @@ from ingot.ops import (  # noqa: F401  (each module adds its operators when impo
     reductions,
     shapes,
     shorter_forms,
+    special_functions,
 )
 from ingot.ops.record import Kind, Op, lookup, table
 

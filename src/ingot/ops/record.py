@@ -93,6 +93,8 @@ class Op:
     """Parameters where PyTorch refuses a number that the operands' type cannot hold; elsewhere it wraps around."""
     combination: Combination | None = None
     """For a reduction: how generated code gathers its elements; None for what runs through PyTorch."""
+    takes_one_type: bool = False
+    """Whether operands must have one data type: PyTorch promotes none of them."""
 
     @property
     def is_primitive(self) -> bool:
@@ -156,6 +158,7 @@ def operator(
     keeps_precision: tuple[str, ...] = (),
     emit: Callable[..., Any] | None = THROUGH_PYTORCH,
     combination: Combination | None = THROUGH_PYTORCH,
+    takes_one_type: bool = False,
 ):
     """Decorator: the function builds the operator, its signature is the operator's, its docstring the summary."""
 
@@ -182,6 +185,7 @@ def operator(
                 keeps_precision=keeps_precision,
                 emit=emit,
                 combination=combination,
+                takes_one_type=takes_one_type,
             )
         )
         return build
