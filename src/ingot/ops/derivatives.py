@@ -9,7 +9,8 @@ from typing import Any
 from ingot.base.dtypes import FLOATS, DataType
 from ingot.base.errors import ArgumentError
 from ingot.base.numbers import convert_number
-from ingot.ops.elementwise import FEW_ULPS, composite
+from ingot.ops.elementwise import FEW_ULPS, NUMERIC, composite
+from ingot.ops.normalizations import require_shape
 from ingot.ops.parameters import Axis, Flag, Operand, Real, Text
 from ingot.ops.promotion import Promotion
 from ingot.ops.samples import ANYWHERE, Domain, Sample, Samples, Tolerance
@@ -27,27 +28,27 @@ def derivative(
     kept: Domain = ORDINARY,
     samples: Samples | None = None,
     tolerance: Tolerance = FEW_ULPS,
+    dtypes: frozenset[DataType] = FLOATS,
 ):
     """Decorator for a derivative: `more` are the arguments after gradient and kept value of one sample each."""
 
     def register(build: Any) -> Any:
         name = build.__name__
         meaning = eager or (lambda torch, *given: getattr(torch.ops.aten, name)(*given))
-        called = samples or (
-            lambda shape: [
-                Sample((SampleOperand(shape, ORDINARY), SampleOperand(shape, kept), *given))
-                for given in (more or ((),))
-            ]
-        )
-        return composite(Promotion.ARITHMETIC, FLOATS, meaning, called, tolerance, takes_one_type=True)(build)
+        called = samples or (lambda shape: [_sample(shape, kept, *given) for given in more or [()]])
+        return composite(Promotion.ARITHMETIC, dtypes, meaning, called, tolerance, takes_one_type=True)(build)
 
     return register
 
 
-@derivative((0.0,), (0.5,), kept=ANYWHERE)
+def _sample(shape: tuple[int, ...], kept: Domain, *more: Any) -> Sample:
+    return Sample((SampleOperand(shape, ORDINARY), SampleOperand(shape, kept), *more))
+
+
+@derivative((0,), (2,), kept=ANYWHERE, dtypes=NUMERIC)
 def threshold_backward(b: Any, gradient: Operand, x: Operand, threshold: Real) -> Any:
     """The gradient where x exceeds the threshold, 0 elsewhere."""
-    return b.where(b.le(x, threshold), 0.0, gradient)
+    return b.where(b.le(x, threshold), b.constant(0, gradient.dtype), gradient)
 
 
 @derivative(kept=PROBABILITIES)
@@ -72,7 +73,11 @@ def silu_backward(b: Any, gradient: Operand, x: Operand) -> Any:
 @derivative(
     ("none",),
     ("tanh",),
-    eager=lambda torch, gradient, x, approximate: torch.ops.aten.gelu_backward(gradient, x, approximate=approximate),
+    # PyTorch's own takes operands of one shape.
+    eager=lambda torch, gradient, x, approximate: torch.ops.aten.gelu_backward(
+        *torch.broadcast_tensors(gradient, x), approximate=approximate
+    ),
+    tolerance=Tolerance(ulps=64, scale=1.0, half_ulps=2),
 )
 def gelu_backward(b: Any, gradient: Operand, x: Operand, approximate: Text = "none") -> Any:
     """Derivative of gelu, the exact one or that of its formula with tanh."""
@@ -94,7 +99,7 @@ def leaky_relu_backward(b: Any, gradient: Operand, x: Operand, negative_slope: R
     return b.where(b.gt(x, 0), gradient, gradient * negative_slope)
 
 
-@derivative((-1.0, 1.0), (-0.5, 2.0), kept=ANYWHERE)
+@derivative((-1.0, 1.0), (-0.5, 2.0))
 def hardtanh_backward(b: Any, gradient: Operand, x: Operand, min_value: Real, max_value: Real) -> Any:
     """The gradient between the limits, 0 elsewhere."""
     outside = b.bitwise_or(b.le(x, min_value), b.ge(x, max_value))
@@ -116,11 +121,7 @@ def softplus_backward(b: Any, gradient: Operand, x: Operand, beta: Real, thresho
     return b.where(b.gt(x * beta, threshold), gradient, gradient * exponential / (exponential + 1))
 
 
-@derivative(
-    samples=lambda shape: [
-        Sample((SampleOperand(shape, ORDINARY), SampleOperand(shape, ORDINARY), SampleOperand(shape, PROBABILITIES)))
-    ]
-)
+@derivative(samples=lambda shape: [_sample(shape, ORDINARY, SampleOperand(shape, PROBABILITIES))])
 def log_sigmoid_backward(b: Any, gradient: Operand, x: Operand, exponential: Operand) -> Any:
     """Derivative of logsigmoid, given exp(-abs(x))."""
     negative = b.lt(x, 0)
@@ -164,33 +165,39 @@ def hardswish_backward(b: Any, gradient: Operand, x: Operand) -> Any:
 # --- along an axis ----------------------------------------------------------------------------------------------------
 
 
+def _of_rows(name: str):
+    """PyTorch's own, which does not see to it that both have one shape."""
+
+    def eager(torch: Any, gradient: Any, output: Any, axis: int) -> Any:
+        if gradient.shape != output.shape:
+            raise ValueError(f"{name} needs operands of one shape")
+        return getattr(torch.ops.aten, name)(gradient, output, axis, gradient.dtype)
+
+    return eager
+
+
 def _along_axes(kept: Domain) -> Samples:
-    return lambda shape: [
-        Sample((SampleOperand(shape, ORDINARY), SampleOperand(shape, kept), axis))
-        for axis in range(-len(shape), len(shape))
-    ]
+    return lambda shape: [_sample(shape, kept, axis) for axis in range(-len(shape), len(shape))]
 
 
 @derivative(
-    eager=lambda torch, gradient, output, axis: torch.ops.aten._softmax_backward_data(
-        gradient, output, axis, gradient.dtype
-    ),
+    eager=_of_rows("_softmax_backward_data"),
     samples=_along_axes(PROBABILITIES),
     tolerance=SUMMED,
 )
 def softmax_backward(b: Any, gradient: Operand, output: Operand, axis: Axis) -> Any:
     """Derivative of softmax along an axis, given its result."""
+    require_shape(b, output, gradient.shape)
     product = gradient * output
     return product - output * b.sum(product, axis, True)
 
 
 @derivative(
-    eager=lambda torch, gradient, output, axis: torch.ops.aten._log_softmax_backward_data(
-        gradient, output, axis, gradient.dtype
-    ),
+    eager=_of_rows("_log_softmax_backward_data"),
     samples=_along_axes(Domain(-4.0, 0.0, specials=False)),
     tolerance=SUMMED,
 )
 def log_softmax_backward(b: Any, gradient: Operand, output: Operand, axis: Axis) -> Any:
     """Derivative of log_softmax along an axis, given its result."""
+    require_shape(b, output, gradient.shape)
     return gradient - b.exp(output) * b.sum(gradient, axis, True)

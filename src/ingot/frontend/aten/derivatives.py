@@ -41,15 +41,11 @@ def _elu_backward(
 def _mse_loss_backward(b: Builder, gradient: Any, x: Any, target: Any, reduction: int) -> Any:
     if x.shape != target.shape or x.dtype is not x.dtype.widened or not 0 <= reduction < len(REDUCTIONS):
         unsupported("the derivative of this mse_loss is not lowered")
-    mean = REDUCTIONS[reduction] == "mean"
-
-    def derivative(gradient: Any, x: Any, target: Any) -> Any:
-        factor = 2 / b.cast(b.element_count(x, None), x.dtype) if mean else 2.0
-        return factor * (x - target) * gradient
-
     require_float("a derivative", gradient, x, target)
     require_one_type("a derivative", gradient, x, target)
-    return derivative(gradient, x, target)
+    is_mean = REDUCTIONS[reduction] == "mean"
+    factor = 2 / b.cast(b.element_count(x, None), x.dtype) if is_mean else 2.0
+    return factor * (x - target) * gradient
 
 
 @lowers("native_dropout_backward.default")
