@@ -15,6 +15,7 @@ import torch
 from torch._ops import OpOverload
 
 from ingot.base.errors import ArgumentError, DTypeError, ShapeError, SignatureError, UnsupportedError
+from ingot.base.sizes import SizeExpression
 from ingot.frontend.aten import (
     activations,
     derivatives,
@@ -73,9 +74,11 @@ def lowering_for(overload: OpOverload, device: str = "cpu") -> Lowering | None:
             given.append(_argument(parameter, keywords))
         named = {parameter.name: _argument(parameter, keywords) for parameter in by_name}
         _check_options(keywords)
-        for value in given:
+        for parameter, value in zip(positional, given, strict=True):
             if isinstance(value, complex):
                 unsupported("complex numbers are not lowered")
+            if isinstance(value, SizeExpression) and "int" not in str(parameter.type):
+                unsupported("arithmetic with a size that stays open is not lowered")
         try:
             return row(b, *given, **named)
         except SignatureError:
