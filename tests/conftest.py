@@ -9,6 +9,8 @@ torch is asked rather than ingot, so that where ingot alone fails to find a GPU,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -27,6 +29,15 @@ def audited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.config.getoption("--audits"):
         monkeypatch.setattr("ingot.frontend.jit.cache.audits.next_due", lambda number: number + 1)
         monkeypatch.setattr("ingot.frontend.jit.cache.audits.PAUSE", 0)
+
+
+@pytest.fixture(autouse=True)
+def no_faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A mistake of the compiler's fails the test that meets it, even where warnings are ignored."""
+    met: list[str] = []
+    monkeypatch.setattr("ingot.frontend.jit.lowering.faults.warn", lambda text, _: met.append(text))
+    yield
+    assert not met, "\n".join(met)
 
 
 @pytest.fixture(autouse=True)

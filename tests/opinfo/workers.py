@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 
+from ingot.base.errors import FaultWarning
 from tests.opinfo.database import DTYPES, SAMPLES, operators
 from tests.opinfo.trials import CRASH, EAGER, Verdict, try_operator
 
@@ -135,6 +137,7 @@ def _tell(connection: Connection, message: Any) -> None:
 def _serve(connection: Connection, threads: int) -> None:
     """What a process does: try what it is told to, and tell one verdict after the other."""
     torch.set_num_threads(threads)
+    warnings.simplefilter("error", FaultWarning)  # what compiling survives is wrong, too
     while True:
         try:
             request = json.loads(connection.recv_bytes())

@@ -21,6 +21,10 @@ class IngotWarning(UserWarning):
     """ingot runs something eagerly that it was asked to compile."""
 
 
+class FaultWarning(IngotWarning):
+    """ingot has made a mistake of its own while compiling; the message says what to report."""
+
+
 class DefinitionError(IngotError):
     """A fusion or graph is defined wrongly: no outputs, used outside its `with`, used after an error."""
 
@@ -38,6 +42,10 @@ class UnknownOperatorError(DefinitionError, AttributeError):
 
 class ArgumentError(DefinitionError, TypeError):
     """An operator was called with arguments it does not take."""
+
+
+class SignatureError(ArgumentError):
+    """An operator was called with too many arguments, too few, or one of a name it does not know."""
 
 
 class DTypeError(DefinitionError):
@@ -86,6 +94,10 @@ class ConfigError(IngotError):
 
 class UnsupportedError(IngotError):
     """Something ingot does not do; the message says what to use instead."""
+
+
+class InternalError(IngotError):
+    """A mistake of ingot's own while compiling, of which a FaultWarning has told; what was compiled runs eagerly."""
 
 
 class ValidationError(IngotError):

@@ -163,7 +163,22 @@ class Builder:
             self._nodes.setdefault(node)
             for assumption in node.assumptions:
                 self._assumptions.setdefault(assumption)
-        return (Scalar if isinstance(node.type, ScalarType) else Tensor)(self, node)
+        return self._handle(node)
+
+    def include(self, graph: Graph, operands: Sequence[Handle]) -> list[Tensor | Scalar]:
+        """The results of a graph for these values in the place of its inputs; its nodes become part of this one.
+
+        Each value has the type of its input, symbols of sizes included.
+        """
+        if [self.own(operand).type for operand in operands] != [node.type for node in graph.inputs]:
+            raise DefinitionError(f"a graph is included for operands of other types than its own: {operands}")
+        found = {input_: operand.node for input_, operand in zip(graph.inputs, operands, strict=True)}
+        for node in graph.nodes:
+            inner = [found.get(operand, operand) for operand in node.operands]
+            found[node] = self.adopt(make(node.op, inner, node.attributes)).node
+        for assumption in graph.assumptions:
+            self._assumptions.setdefault(assumption)
+        return [self._handle(found.get(output.node, output.node)) for output in graph.outputs]
 
     def library(
         self,
@@ -299,6 +314,8 @@ class Builder:
         promoted = decide(types, op.promotion, self.dialect, self.default_float, requested)
         if refused := {type_.dtype for type_ in types} - op.operand_dtypes:
             raise DTypeError(f"{op.name} does not take {' or '.join(sorted(dtype.text for dtype in refused))} operands")
+        if op.takes_one_type and len({type_.dtype for type_ in types}) > 1:
+            raise DTypeError(f"{op.name} takes operands of one data type, not {', '.join(map(str, types))}")
         if promoted.compute not in op.dtypes:
             accepted = ", ".join(sorted(dtype.text for dtype in op.dtypes))
             raise DTypeError(f"{op.name} does not compute in {promoted.compute.text}; it takes {accepted}")
@@ -343,6 +360,9 @@ class Builder:
         if value.builder is not self:
             raise HandleError(f"{value!r} belongs to another definition")
         return value
+
+    def _handle(self, node: Node) -> Tensor | Scalar:
+        return (Scalar if isinstance(node.type, ScalarType) else Tensor)(self, node)
 
     def _add_input(self, attributes: InputAttributes) -> Node:
         self._check_open()

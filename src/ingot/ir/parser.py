@@ -208,6 +208,8 @@ class _Parser:
 
     def node(self, operator: str, operands: list[Node], values: dict[str, Any]) -> Node:
         op = lookup(operator)
+        if op.is_shorter_form:
+            raise ParseError(f"{operator} stands in kernels alone; no graph holds it")
         if op.infer is None:
             raise ParseError(f"{operator} is a composite: graphs hold the operators it is made of")
         expected = {field.name for field in fields(op.attributes)}

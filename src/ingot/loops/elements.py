@@ -96,6 +96,10 @@ class Elements:
         cut = floored + ((rest != 0) & (numpy.sign(x.array) != numpy.sign(divisor))).astype(x.array.dtype)
         return Element(numpy.where(negates, numpy.negative(x.array), cut), x.dtype)
 
+    def rough_div(self, x: Element, y: Element) -> Element:
+        """The exact quotient is among those that are right to 2 ulp."""
+        return self.div(x, y)
+
     def sqrt(self, x: Element) -> Element:
         return Element(numpy.sqrt(_number(x)), x.dtype)
 

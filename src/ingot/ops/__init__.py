@@ -1,6 +1,8 @@
 """The op table. Importing this package fills it; `table()` and `lookup(name)` read it."""
 
 from ingot.ops import (  # noqa: F401  (each module adds its operators when imported)
+    activations,
+    derivatives,
     elementwise,
     factories,
     indexing,
@@ -10,6 +12,8 @@ from ingot.ops import (  # noqa: F401  (each module adds its operators when impo
     pointwise,
     reductions,
     shapes,
+    shorter_forms,
+    special_functions,
 )
 from ingot.ops.record import Kind, Op, lookup, table
 

@@ -1,14 +1,14 @@
-"""Element-by-element composites: logic, clamping, interpolation and the activation functions."""
+"""Element-by-element composites: logic, arithmetic, clamping, interpolation, filling."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from ingot.base.dtypes import BOOLEAN, COMPUTED, FLOATS, INTEGERS, DataType
+from ingot.base.dtypes import BOOLEAN, COMPUTED, FLOATS, HALVES, INTEGERS, DataType
 from ingot.base.errors import ArgumentError
-from ingot.base.numbers import fits
-from ingot.ops.parameters import Operand, Plain, Real, Text
+from ingot.base.numbers import convert_number, fits
+from ingot.ops.parameters import Operand, Plain, Real
 from ingot.ops.promotion import Promotion
 from ingot.ops.record import Kind, operator
 from ingot.ops.samples import ANYWHERE, EXACT, Domain, Sample, Tolerance, operands, with_keywords
@@ -19,6 +19,14 @@ ALL = NUMERIC | BOOLEAN
 NON_ZERO = Domain(low=0.5, high=6.0, lowest_integer=1, highest_integer=100, specials=False)
 MODERATE = Domain(low=-6.0, high=6.0, lowest_integer=-100, highest_integer=100)
 FEW_ULPS = Tolerance(ulps=16, scale=1.0, half_ulps=2)
+FLOATING = FLOATS | HALVES
+LARGEST = {
+    DataType.Half: 65504.0,
+    DataType.BFloat16: 2.0**127 * (2 - 2.0**-7),
+    DataType.Float: 2.0**127 * (2 - 2.0**-23),
+    DataType.Double: 2.0**1023 * (2 - 2.0**-52),
+}
+"""The largest finite number of each type."""
 
 
 def composite(
@@ -29,7 +37,10 @@ def composite(
     tolerance: Tolerance = EXACT,
     keeps_precision: tuple[str, ...] = (),
     stable: bool = True,
+    operand_dtypes: Any = COMPUTED,
+    takes_one_type: bool = False,
 ):
+    """Decorator for an element-by-element composite; unless samples are given, it is called with one tensor."""
     return operator(
         Kind.COMPOSITE,
         promotion=promotion,
@@ -39,6 +50,8 @@ def composite(
         tolerance=tolerance,
         keeps_precision=keeps_precision,
         stable=stable,
+        operand_dtypes=operand_dtypes,
+        takes_one_type=takes_one_type,
     )
 
 
@@ -69,6 +82,12 @@ def logical_or(b: Any, x: Plain, y: Plain) -> Any:
     return b.bitwise_or(_truth(b, x), _truth(b, y))
 
 
+@composite(None, COMPUTED, "torch.logical_xor", operands(ANYWHERE, ANYWHERE))
+def logical_xor(b: Any, x: Plain, y: Plain) -> Any:
+    """Whether exactly one of both is zero."""
+    return b.ne(b.logical_not(x), b.logical_not(y))
+
+
 @composite(Promotion.COMPARISON, ALL, "torch.isneginf")
 def isneginf(b: Any, x: Operand) -> Any:
     """Whether x is negative infinity."""
@@ -85,6 +104,59 @@ def isposinf(b: Any, x: Operand) -> Any:
 def isreal(b: Any, x: Plain) -> Any:
     """True everywhere: ingot computes with real numbers only."""
     return b.full(x.shape, True, DataType.Bool)
+
+
+# --- filling ----------------------------------------------------------------------------------------------------------
+
+
+@composite(
+    None,
+    COMPUTED,
+    "torch.masked_fill",
+    lambda shape: [
+        Sample((SampleOperand(shape), SampleOperand(shape, dtype=DataType.Bool), value)) for value in (1, True, 0)
+    ],
+)
+def masked_fill(b: Any, x: Plain, mask: Plain, value: Plain) -> Any:
+    """One value where the mask holds, x elsewhere; the value is one that the type of x holds."""
+    if mask.dtype is not DataType.Bool or value.shape:
+        raise ArgumentError(f"masked_fill takes a mask of bools and one value, not {mask.type} and {value.type}")
+    shape = b.broadcast_shapes(x.shape, mask.shape)
+    return b.where(mask, as_element(b, value, x.dtype), b.expand(x, shape))
+
+
+def as_element(b: Any, value: Any, dtype: DataType) -> Any:
+    """A fill value as an element of a type; what PyTorch may refuse to convert is refused."""
+    number = value.constant_value()
+    if number is None:
+        is_held = dtype.is_float or not value.dtype.is_float
+    else:
+        is_held = dtype.is_float or (math.isfinite(number) and convert_number(number, dtype) == number)
+    if not is_held:
+        raise ArgumentError(f"{value.type if number is None else number} is no {dtype.text}")
+    return b.cast(value, dtype) if number is None else b.constant(number, dtype)
+
+
+@composite(
+    None,
+    COMPUTED,
+    lambda torch, x, nan, posinf, neginf: torch.nan_to_num(x, nan, posinf, neginf),
+    with_keywords({}, {"nan": 1.5}, {"posinf": 7.0, "neginf": -2}),
+)
+def nan_to_num(
+    b: Any, x: Plain, nan: Real | None = None, posinf: Real | None = None, neginf: Real | None = None
+) -> Any:
+    """x with other numbers for NaN and infinities: 0 and the largest of the type, unless they are given."""
+    if not x.dtype.is_float:
+        return x
+    largest = LARGEST[x.dtype]
+    for special, replacement in (
+        (b.isnan(x), 0.0 if nan is None else nan),
+        (b.isposinf(x), largest if posinf is None else posinf),
+        (b.isneginf(x), -largest if neginf is None else neginf),
+    ):
+        x = b.where(special, b.constant(replacement, x.dtype), x)
+    return x
 
 
 # --- arithmetic -------------------------------------------------------------------------------------------------------
@@ -138,7 +210,22 @@ def lerp(b: Any, x: Operand, y: Operand, weight: Operand) -> Any:
 )
 def addcmul(b: Any, x: Operand, first: Operand, second: Operand, value: Plain = 1) -> Any:
     """x + value * first * second; the value takes the type of the others."""
-    return x + _in_type_of(b, x, value) * first * second
+    return x + in_type_of(b, x, value) * first * second
+
+
+@composite(
+    Promotion.ARITHMETIC,
+    FLOATS,
+    lambda torch, x, first, second, value: torch.addcdiv(x, first, second, value=value),
+    lambda shape: [
+        Sample((SampleOperand(shape, MODERATE), SampleOperand(shape, MODERATE), SampleOperand(shape, NON_ZERO)), given)
+        for given in ({}, {"value": 2}, {"value": 0.1})
+    ],
+    FEW_ULPS,
+)
+def addcdiv(b: Any, x: Operand, first: Operand, second: Operand, value: Plain = 1) -> Any:
+    """x + value * first / second; the value takes the type of the others."""
+    return x + first * in_type_of(b, x, value) / second
 
 
 @composite(
@@ -169,103 +256,14 @@ def clamp(b: Any, x: Operand, min: Operand | None = None, max: Operand | None = 
 )
 def threshold(b: Any, x: Operand, threshold: Plain, value: Plain) -> Any:
     """x where it exceeds the threshold, value elsewhere; both numbers take the type of x."""
-    return b.where(b.le(x, _in_type_of(b, x, threshold)), _in_type_of(b, x, value), x)
-
-
-# --- activations ------------------------------------------------------------------------------------------------------
-
-
-@composite(Promotion.ARITHMETIC, NUMERIC, "torch.relu")
-def relu(b: Any, x: Operand) -> Any:
-    """x where positive, 0 elsewhere; NaN stays NaN."""
-    return b.maximum(x, 0)
-
-
-@composite(Promotion.ARITHMETIC, FLOATS, "torch.nn.functional.silu", tolerance=FEW_ULPS)
-def silu(b: Any, x: Operand) -> Any:
-    """x * sigmoid(x)."""
-    return x * b.sigmoid(x)
-
-
-@composite(
-    Promotion.ARITHMETIC,
-    FLOATS,
-    lambda torch, x, approximate: torch.nn.functional.gelu(x, approximate=approximate),
-    # PyTorch's gelu of infinity is infinity or NaN, depending on the machine's vector instructions.
-    with_keywords({}, {"approximate": "tanh"}, domain=Domain(specials=False)),
-    FEW_ULPS,
-)
-def gelu(b: Any, x: Operand, approximate: Text = "none") -> Any:
-    """Gaussian error linear unit, exact by default; approximate="tanh" is the older formula with tanh."""
-    if approximate == "none":
-        return x * 0.5 * (1 + b.erf(x * math.sqrt(0.5)))
-    if approximate == "tanh":
-        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
-        return 0.5 * x * (1 + b.tanh(inner))
-    raise ArgumentError(f'gelu: approximate must be "none" or "tanh", not {approximate!r}')
-
-
-@composite(
-    Promotion.ARITHMETIC,
-    FLOATS,
-    "torch.nn.functional.softplus",
-    with_keywords({}, {"beta": 2.0, "threshold": 4.0}),
-    FEW_ULPS,
-)
-def softplus(b: Any, x: Operand, beta: Real = 1.0, threshold: Real = 20.0) -> Any:
-    """log(1 + exp(beta * x)) / beta, and x itself where beta * x exceeds the threshold."""
-    scaled = x * beta
-    return b.where(b.gt(scaled, threshold), x, b.log1p(b.exp(scaled)) / beta)
-
-
-@composite(
-    Promotion.ARITHMETIC,
-    FLOATS,
-    "torch.nn.functional.leaky_relu",
-    with_keywords({}, {"negative_slope": 0.2}),
-    FEW_ULPS,
-)
-def leaky_relu(b: Any, x: Operand, negative_slope: Real = 0.01) -> Any:
-    """x where positive, negative_slope * x elsewhere."""
-    return b.where(b.gt(x, 0), x, x * negative_slope)
-
-
-@composite(Promotion.ARITHMETIC, FLOATS, "torch.nn.functional.elu", with_keywords({}, {"alpha": 0.5}), FEW_ULPS)
-def elu(b: Any, x: Operand, alpha: Real = 1.0) -> Any:
-    """x where positive, alpha * (exp(x) - 1) elsewhere."""
-    return b.where(b.gt(x, 0), x, b.expm1(x) * alpha)
-
-
-@composite(
-    Promotion.ARITHMETIC,
-    NUMERIC,
-    "torch.nn.functional.hardtanh",
-    with_keywords({}, {"min_value": -2.0, "max_value": 0.5}),
-)
-def hardtanh(b: Any, x: Operand, min_value: Real = -1.0, max_value: Real = 1.0) -> Any:
-    """x limited to the range from min_value to max_value."""
-    if x.dtype is DataType.UInt8 and (min_value < 0 or max_value < 0):
-        raise ArgumentError(f"hardtanh of unsigned numbers needs limits of at least 0, not {min_value}, {max_value}")
-    return b.clamp(x, _matching(x, min_value), _matching(x, max_value))
-
-
-@composite(Promotion.ARITHMETIC, FLOATS, "torch.nn.functional.hardswish", tolerance=FEW_ULPS)
-def hardswish(b: Any, x: Operand) -> Any:
-    """x * clamp(x + 3, 0, 6) / 6."""
-    return x * b.clamp(x + 3, 0, 6) / 6
-
-
-@composite(Promotion.ARITHMETIC, FLOATS, "torch.nn.functional.mish", tolerance=FEW_ULPS)
-def mish(b: Any, x: Operand) -> Any:
-    """x * tanh(softplus(x))."""
-    return x * b.tanh(b.log1p(b.exp(x)))
+    return b.where(b.le(x, in_type_of(b, x, threshold)), in_type_of(b, x, value), x)
 
 
 def _truth(b: Any, x: Any) -> Any:
     return x if x.dtype is DataType.Bool else b.ne(x, 0)
 
 
-def _in_type_of(b: Any, x: Any, value: Any) -> Any:
+def in_type_of(b: Any, x: Any, value: Any) -> Any:
     """A number that does not take part in type promotion, as an element of x holds it."""
     number = value.constant_value()
     if number is None:
@@ -273,8 +271,3 @@ def _in_type_of(b: Any, x: Any, value: Any) -> Any:
     if x.dtype.is_integer and not fits(number, x.dtype):
         raise ArgumentError(f"{number} does not fit {x.dtype.text}")
     return b.constant(number, x.dtype)
-
-
-def _matching(x: Any, bound: float) -> float | int:
-    """A bound as a number of x's category: an integer tensor must not be promoted by a whole-numbered float."""
-    return int(bound) if x.dtype.is_integer else bound

@@ -34,6 +34,9 @@ class Emitter(Protocol):
     def div(self, x: Any, y: Any) -> Any:
         """Quotient; of integers cut off towards zero, and only by what is not 0."""
 
+    def rough_div(self, x: Any, y: Any) -> Any:
+        """Quotient of float32, right to 2 ulp."""
+
     def sqrt(self, x: Any) -> Any: ...
     def rounded(self, how: str, x: Any) -> Any:
         """floor, ceil, trunc or round (halves to even); integers are round already."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
 from ingot.base.dtypes import COMPUTED, DataType, from_torch_name
-from ingot.base.errors import ArgumentError, AxisError, DTypeError
+from ingot.base.errors import ArgumentError, AxisError, DTypeError, SignatureError
 
 Operand = Annotated[Any, "Operand"]
 Plain = Annotated[Any, "Plain"]
@@ -89,20 +89,20 @@ class Signature:
     def bind(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Match arguments with parameters and fill in defaults; every parameter gets a value."""
         if len(arguments) > len(self.parameters):
-            raise ArgumentError(f"takes {len(self.parameters)} arguments, got {len(arguments)}")
+            raise SignatureError(f"takes {len(self.parameters)} arguments, got {len(arguments)}")
         bound = {parameter.name: value for parameter, value in zip(self.parameters, arguments, strict=False)}
         if len(bound) == len(self.parameters) and not keywords:
             return bound
         for keyword, value in keywords.items():
             name = self._canonical_name(keyword)
             if name in bound:
-                raise ArgumentError(f"got two values for {name!r}")
+                raise SignatureError(f"got two values for {name!r}")
             bound[name] = value
         for parameter in self.parameters:
             if parameter.name in bound:
                 continue
             if parameter.default is inspect.Parameter.empty:
-                raise ArgumentError(f"misses the argument {parameter.name!r}; it takes {self}")
+                raise SignatureError(f"misses the argument {parameter.name!r}; it takes {self}")
             bound[parameter.name] = parameter.default
         return {parameter.name: bound[parameter.name] for parameter in self.parameters}
 
@@ -113,7 +113,7 @@ class Signature:
         for name in names:
             if keyword in SPELLINGS.get(name, ()):
                 return name
-        raise ArgumentError(f"has no parameter {keyword!r}; it takes {self}")
+        raise SignatureError(f"has no parameter {keyword!r}; it takes {self}")
 
     def __str__(self) -> str:
         parts = []

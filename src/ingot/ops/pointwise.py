@@ -180,7 +180,7 @@ pointwise(
     _binary("gcd"),
     "Greatest common divisor.",
     infer=inference.pointwise(),
-    eager=lambda torch, x, y: torch.gcd(*_both_tensors(torch, x, y)),
+    eager=lambda torch, x, y: torch.gcd(*both_tensors(torch, x, y)),
     promotion=Promotion.ARITHMETIC,
     dtypes=INTEGERS,
     commutative=True,
@@ -253,7 +253,7 @@ for name, summary, emit in [
         _binary(name),
         summary,
         infer=inference.pointwise(),
-        eager=lambda torch, x, y, _name=name: getattr(torch, _name)(*_both_tensors(torch, x, y)),
+        eager=lambda torch, x, y, _name=name: getattr(torch, _name)(*both_tensors(torch, x, y)),
         promotion=Promotion.ARITHMETIC,
         dtypes=ALL,
         # Which of +0.0 and -0.0 is larger depends on the code path, and so do commuted operands.
@@ -267,7 +267,7 @@ pointwise(
     _binary("atan2"),
     "Angle of the point (y, x) for atan2(x=ordinate, y=abscissa), in radians.",
     infer=inference.pointwise(),
-    eager=lambda torch, x, y: torch.atan2(*_both_tensors(torch, x, y)),
+    eager=lambda torch, x, y: torch.atan2(*both_tensors(torch, x, y)),
     promotion=Promotion.FLOAT,
     dtypes=FLOATS,
     stable=False,
@@ -296,7 +296,7 @@ pointwise(
     _binary("nextafter"),
     "The next number after x in the direction of y.",
     infer=inference.pointwise(),
-    eager=lambda torch, x, y: torch.nextafter(*_both_tensors(torch, x, y)),
+    eager=lambda torch, x, y: torch.nextafter(*both_tensors(torch, x, y)),
     promotion=Promotion.MOVEMENT,
     dtypes=FLOATS | HALVES,
     samples=operands(ANYWHERE, ANYWHERE),
@@ -369,7 +369,7 @@ def cast(b: Any, x: Plain, dtype: Type) -> Any:
 
 def _quotient(torch: Any, x: Any, y: Any) -> Any:
     """The quotient, of integers cut off. Division by -1 is negation: PyTorch's own ends the process for the lowest."""
-    x, y = _both_tensors(torch, x, y)
+    x, y = both_tensors(torch, x, y)
     if torch.result_type(x, y).is_floating_point:
         return torch.div(x, y)
     by_minus_one = torch.eq(y, -1)
@@ -415,7 +415,7 @@ def _emit_nextafter(e: Any, x: Any, y: Any) -> Any:
     return e.with_bits(e.select(e.compare("ne", x, x), bits, found), dtype)
 
 
-def _both_tensors(torch: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def both_tensors(torch: Any, x: Any, y: Any) -> tuple[Any, Any]:
     """Some functions of PyTorch take no numbers; a number becomes a tensor that promotes and converts as it would."""
 
     def tensor(number: Any, other: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any
@@ -55,7 +55,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """One operator. Build it with `operator`, `pointwise` or `structure`, never by hand."""
+    """One operator. Build it with `operator`, `pointwise`, `shorter_form` or `structure`, never by hand."""
 
     name: str
     kind: Kind
@@ -93,6 +93,8 @@ class Op:
     """Parameters where PyTorch refuses a number that the operands' type cannot hold; elsewhere it wraps around."""
     combination: Combination | None = None
     """For a reduction: how generated code gathers its elements; None for what runs through PyTorch."""
+    takes_one_type: bool = False
+    """Whether operands must have one data type: PyTorch promotes none of them."""
 
     @property
     def is_primitive(self) -> bool:
@@ -102,6 +104,11 @@ class Op:
     def is_public(self) -> bool:
         """Whether users reach it as `fd.ops.<name>`."""
         return self.build is not None
+
+    @property
+    def is_shorter_form(self) -> bool:
+        """Whether it stands in kernels alone, in the place of another operator; no graph holds it."""
+        return self.kind is Kind.POINTWISE and self.build is None
 
     @property
     def is_function(self) -> bool:
@@ -151,6 +158,7 @@ def operator(
     keeps_precision: tuple[str, ...] = (),
     emit: Callable[..., Any] | None = THROUGH_PYTORCH,
     combination: Combination | None = THROUGH_PYTORCH,
+    takes_one_type: bool = False,
 ):
     """Decorator: the function builds the operator, its signature is the operator's, its docstring the summary."""
 
@@ -177,6 +185,7 @@ def operator(
                 keeps_precision=keeps_precision,
                 emit=emit,
                 combination=combination,
+                takes_one_type=takes_one_type,
             )
         )
         return build
@@ -227,6 +236,32 @@ def pointwise(
             keeps_precision=keeps_precision,
             emit=emit,
             bounded=bounded,
+        )
+    )
+
+
+def shorter_form(
+    name: str,
+    of: str,
+    summary: str,
+    *,
+    emit: Callable[..., Any],
+    reference: Callable[..., Any] | None = None,
+) -> None:
+    """Add what kernels may compute in the place of an element-by-element primitive, or of it and the operator that
+    follows, where a program needs less than all that it promises. Without a reference it means the same."""
+    exact = lookup(of)
+    _add(
+        replace(
+            exact,
+            name=name,
+            summary=summary,
+            build=None,
+            signature=None,
+            reference=reference or exact.reference,
+            eager=None,
+            samples=None,
+            emit=emit,
         )
     )
 

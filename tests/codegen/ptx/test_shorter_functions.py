@@ -8,13 +8,18 @@ from typing import Any
 import pytest
 
 from ingot import DataType, GraphBuilder
+from ingot.base.errors import ParseError
+from ingot.codegen.llvm.math import SUMS_WITH_ONE, TO_8_BITS
 from ingot.codegen.llvm.support import supports
 from ingot.codegen.ptx.accuracy import suited
 from ingot.codegen.ptx.shorter_functions import with_shorter_functions
 from ingot.codegen.ptx.target import gpu
 from ingot.fusion.clusters import Cluster, find_clusters
+from ingot.ir.parser import parse
 from ingot.loops.program import lower
+from ingot.ops import Op, table
 
+SHORTER_FORMS = [op for op in table().values() if op.is_shorter_form]
 BFLOAT, HALF, FLOAT = DataType.BFloat16, DataType.Half, DataType.Float
 
 
@@ -64,3 +69,15 @@ def test_softmax_divides_roughly_and_nothing_else_does():
         assert "rough_div" not in functions(lambda ops, x, changes=changes: softmax_like(ops, x, **changes), FLOAT)
     assert "rough_div" not in functions(lambda ops, x: [x / ops.sum(x, [1], True)], FLOAT)
     assert "rough_div" not in functions(lambda ops, x: softmax_like(ops, ops.cast(x, DataType.Double)), FLOAT)
+
+
+def test_shorter_forms_are_operators_of_the_table():
+    named = {f"one_and_{name}" for name in SUMS_WITH_ONE} | {f"{name}_to_8_bits" for name in TO_8_BITS}
+    assert {op.name for op in SHORTER_FORMS} == named | {"rough_div"}
+
+
+@pytest.mark.parametrize("op", SHORTER_FORMS, ids=lambda op: op.name)
+def test_no_graph_holds_a_shorter_form(op: Op):
+    operands = "%0, %0" if op.name == "rough_div" else "%0"
+    with pytest.raises(ParseError, match="stands in kernels alone"):
+        parse(f"graph(%0: f32[4]) {{\n  %1 = {op.name}({operands}): f32[4]\n  return %1\n}}")

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from ingot import JitCompiler
+from ingot.base.types import TensorType
 from ingot.frontend.jit.trace import ssa
+from ingot.ir.torch_types import from_torch
 
 from . import calls
 
@@ -146,12 +148,16 @@ def test_calls_of_gpus_mean_what_pytorch_returns_there(name: str):
 def test_recorded_calls_of_gpus_become_kernels(name: str):
     overload, reference = CALLS_OF_GPUS[name]
     for arguments in samples(name):
-        given, expected = (tuple(map(_like, values)) for values in (arguments, reference(*arguments)))
-        assert ssa._lowers(overload, "cuda", ssa._Arguments((given, {})), expected)
+        given, expected = (tuple(map(_typed, values)) for values in (arguments, reference(*arguments)))
+        assert ssa._generated(overload, "cuda", given, {}, list(expected)) is not None
 
 
-def _like(value: Any) -> Any:
-    return ssa._Like(value.dtype, tuple(value.shape)) if isinstance(value, torch.Tensor) else value
+def _typed(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    dtype = from_torch(value.dtype)
+    assert dtype is not None
+    return TensorType(dtype, tuple(value.shape))
 
 
 @pytest.mark.cuda

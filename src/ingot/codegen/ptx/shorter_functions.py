@@ -21,10 +21,9 @@ from dataclasses import replace
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm.host import Host
-from ingot.codegen.llvm.instructions import Instructions
 from ingot.codegen.llvm.math import SUMS_WITH_ONE, TO_8_BITS
 from ingot.loops.program import Known, Operand, Program, Result, Statement
-from ingot.ops.record import Op
+from ingot.ops import lookup
 
 
 def with_shorter_functions(program: Program, host: Host) -> Program:
@@ -49,7 +48,7 @@ def _share_of_row(program: Program, statement: Statement) -> Statement:
     largest = difference and _made_by(program, difference.operands[1], {"amax"})
     if largest is None or total is None or total.operands != (dividend,):
         return statement
-    return replace(statement, op=replace(statement.op, name="rough_div", emit=Instructions.rough_div))
+    return replace(statement, op=lookup("rough_div"))
 
 
 def _only_rounded(program: Program) -> set[int]:
@@ -64,7 +63,7 @@ def _only_rounded(program: Program) -> set[int]:
 
 def _rounded(statement: Statement) -> Statement:
     is_known = statement.op.name in TO_8_BITS and statement.dtype is DataType.Float
-    return replace(statement, op=_named(statement.op, "{}_to_8_bits")) if is_known else statement
+    return replace(statement, op=lookup(f"{statement.op.name}_to_8_bits")) if is_known else statement
 
 
 def _sum_with_one(program: Program, statement: Statement) -> Statement:
@@ -74,7 +73,7 @@ def _sum_with_one(program: Program, statement: Statement) -> Statement:
     function = _made_by(program, second if _is_one(first) else first, SUMS_WITH_ONE)
     if function is None or not (_is_one(first) or _is_one(second)) or function.level is not statement.level:
         return statement
-    return replace(statement, op=_named(function.op, "one_and_{}"), operands=function.operands)
+    return replace(statement, op=lookup(f"one_and_{function.op.name}"), operands=function.operands)
 
 
 def _is_one(operand: Operand) -> bool:
@@ -85,9 +84,3 @@ def _made_by(program: Program, operand: Operand, names: Container[str]) -> State
     """The statement that an operand is the result of, if it is one of these operators."""
     made = program.maker_of(operand)
     return made if made is not None and made.op.name in names else None
-
-
-def _named(op: Op, pattern: str) -> Op:
-    """An operator of one operand by another function."""
-    name = pattern.format(op.name)
-    return replace(op, name=name, emit=lambda emitter, x: emitter.function(name, x))

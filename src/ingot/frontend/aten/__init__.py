@@ -1,7 +1,8 @@
 """What calls of PyTorch's operators mean in a graph: from one recorded call to nodes.
 
 In: an overload, and its arguments with handles in the place of tensors. Out: handles of exactly the shapes and dtypes
-eager gives. Always holds: a call that has no exact meaning in the op table raises an IngotError and is left to PyTorch.
+eager gives. Always holds: a call that has no exact meaning in the op table raises an UnsupportedError and is left to
+PyTorch. Any other error is a mistake of a row's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from ingot.base.errors import ArgumentError, DTypeError, ShapeError, SignatureError, UnsupportedError
+from ingot.base.sizes import SizeExpression
 from ingot.frontend.aten import (
     activations,
     derivatives,
@@ -71,12 +74,23 @@ def lowering_for(overload: OpOverload, device: str = "cpu") -> Lowering | None:
             given.append(_argument(parameter, keywords))
         named = {parameter.name: _argument(parameter, keywords) for parameter in by_name}
         _check_options(keywords)
-        for value in given:
+        for parameter, value in zip(positional, given, strict=True):
             if isinstance(value, complex):
                 unsupported("complex numbers are not lowered")
-        return row(b, *given, **named)
+            if isinstance(value, SizeExpression) and "int" not in str(parameter.type):
+                unsupported("arithmetic with a size that stays open is not lowered")
+        try:
+            return row(b, *given, **named)
+        except SignatureError:
+            raise  # it was the row that called an operator
+        except _REFUSALS as error:
+            raise UnsupportedError(f"{error}; the call is left to PyTorch") from error
 
     return lower
+
+
+_REFUSALS = (ArgumentError, DTypeError, ShapeError)
+"""What the op table says of numbers, types and shapes that it does not take."""
 
 
 def _argument(parameter: Any, keywords: Mapping[str, Any]) -> Any:

@@ -6,8 +6,7 @@ from typing import Any
 
 from ingot.base.dtypes import DataType
 from ingot.base.numbers import fits
-from ingot.frontend.aten.pointwise import number_as_element
-from ingot.frontend.aten.table import lowers, unsupported
+from ingot.frontend.aten.table import filling, lowers, unsupported
 from ingot.ir.builder import Builder
 from ingot.ir.handles import Handle
 from ingot.ops.parameters import data_type
@@ -16,7 +15,7 @@ from ingot.ops.parameters import data_type
 def _filled(b: Builder, shape: Any, value: Any, dtype: DataType) -> Any:
     if not isinstance(value, Handle) and not dtype.is_float and not fits(value, dtype):
         unsupported(f"{value} does not fit {dtype.text}")
-    return b.full(shape, number_as_element(b, value, dtype), dtype)
+    return b.full(shape, filling(b, value, dtype), dtype)
 
 
 @lowers("full.default")

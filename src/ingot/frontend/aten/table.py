@@ -15,6 +15,7 @@ from ingot.base.numbers import convert_number, number_type
 from ingot.base.types import ScalarType, TensorType
 from ingot.ir.builder import Builder
 from ingot.ir.handles import Handle
+from ingot.ops.elementwise import as_element
 from ingot.ops.promotion import Promotion, decide
 
 Row = Callable[..., Any]
@@ -38,13 +39,13 @@ def lowers(*names: str, rows: dict[str, Row] = ROWS) -> Callable[[Row], Row]:
     return register
 
 
-def as_operator(operator: str, *names: str) -> None:
+def as_operator(operator: str, *names: str, rows: dict[str, Row] = ROWS) -> None:
     """These overloads take what an operator of the op table takes, in the same order."""
 
     def row(b: Builder, *arguments: Any) -> Any:
         return b.call(operator, arguments)
 
-    lowers(*names)(row)
+    lowers(*names, rows=rows)(row)
 
 
 def unsupported(what: str) -> NoReturn:
@@ -73,6 +74,11 @@ def converted(b: Builder, value: Any, dtype: DataType) -> Handle:
     if isinstance(value, Handle):
         return b.cast(value, dtype)
     return b.constant(convert_number(value, dtype), dtype)
+
+
+def filling(b: Builder, value: Any, dtype: DataType) -> Handle:
+    """A handle or a number as what a tensor is filled with; what PyTorch may refuse to convert is refused."""
+    return as_element(b, value if isinstance(value, Handle) else b.constant(value), dtype)
 
 
 def widened(

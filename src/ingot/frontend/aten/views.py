@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.base import sizes
-from ingot.frontend.aten.pointwise import number_as_element
-from ingot.frontend.aten.table import converted, lowers, unsupported, with_size
+from ingot.frontend.aten.table import converted, filling, lowers, unsupported, with_size
 from ingot.ir.builder import Builder
 from ingot.ops.parameters import one_axis
 
@@ -274,7 +273,7 @@ def _stack(b: Builder, tensors: Any, dim: int) -> Any:
 
 @lowers("constant_pad_nd.default")
 def _constant_pad_nd(b: Builder, x: Any, widths: Any, value: Any) -> Any:
-    return b.pad(x, widths, number_as_element(b, value, x.dtype).constant_value())
+    return b.pad(x, widths, filling(b, value, x.dtype).constant_value())
 
 
 @lowers("slice_scatter.default")

@@ -66,7 +66,7 @@ class BranchingFunction(RecordedFunction):
         with collecting_later():  # kernels are compiled when they are first called
             try:
                 program = found.prepare(self.compiler, self.options.freeze)
-            except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            except IngotError as error:
                 return self._abandon(found, error, args, kwargs)
         if program.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from ingot.base.collecting import collecting_later
-from ingot.base.errors import CaptureError, IngotError
+from ingot.base.errors import CaptureError, IngotError, InternalError
 from ingot.base.forks import new_lock
 from ingot.base.warning import warn
 from ingot.frontend.jit.arguments.call_key import CallKey, describe
@@ -233,7 +233,7 @@ class RecordedFunction(NativeCallable):
         if program is None:
             try:
                 program = found.prepare(self.compiler, self.options.freeze, self.options.is_replayed)
-            except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            except IngotError as error:
                 return self._abandon(found, error, args, kwargs)
         if program.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
@@ -474,7 +474,10 @@ class RecordedFunction(NativeCallable):
         reason = f"{type(error).__name__}: {error}"
         self.native.drop(found)
         found.trace, found.broken, found.prefers_eager = None, Broken(reason, ""), True
-        self._complain(reason, None)
+        if isinstance(error, InternalError) and not self.options.fullgraph:
+            log("fallbacks", f"{self.name} runs eagerly: {reason}")  # a warning has told of it
+        else:
+            self._complain(reason, None)
         return result
 
     def _leave(self, refused: str | None) -> None:

@@ -286,7 +286,7 @@ class ShapeFamilies:
         """The program says under what conditions it holds."""
         try:
             program = general.specialisation.prepare(self.compiler, is_replayed=self.is_replayed)
-        except (IngotError, AssertionError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        except IngotError as error:
             raise CannotGeneralise(f"no program can be written for it: {type(error).__name__}: {error}") from error
         if program.has_guesses and program.has_effects:
             raise CannotGeneralise("results of library calls have sizes that cannot be foretold")

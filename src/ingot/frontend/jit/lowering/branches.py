@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ingot.frontend.jit.lowering.faults import reporting_faults
 from ingot.frontend.jit.lowering.pieces import Choice, Piece
 from ingot.frontend.jit.lowering.program import Program, compile_trace
 from ingot.frontend.jit.proof.answers import FUNCTIONS
@@ -108,6 +109,7 @@ class BranchingProgram(Program):
         return Ending(node, given, surroundings, time.perf_counter() - start)
 
 
+@reporting_faults
 def branching_program(
     tree: Piece, paths: Sequence[Trace], builds: Sequence[Build], compiler: JitCompiler, is_frozen: bool
 ) -> BranchingProgram:

@@ -19,6 +19,7 @@ import torch
 from ingot.base.dumping import dump_stage
 from ingot.base.sizes import Size, SizeExpression
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
+from ingot.frontend.jit.lowering.faults import reporting_faults
 from ingot.frontend.jit.lowering.library_calls import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
 from ingot.frontend.jit.lowering.partition import Call, Partition, Region, partition
 from ingot.frontend.jit.lowering.regions import RegionGraph, build_region
@@ -106,6 +107,7 @@ class _Copies(Exception):
         self.events = events
 
 
+@reporting_faults
 def compile_trace(
     trace: Trace,
     compiler: JitCompiler,

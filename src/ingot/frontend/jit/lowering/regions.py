@@ -16,13 +16,12 @@ from ingot.base.dtypes import DataType
 from ingot.base.errors import UnsupportedError
 from ingot.base.numbers import number_type
 from ingot.base.sizes import Size, SizeExpression
-from ingot.frontend.aten import lowering_for
+from ingot.frontend.aten.lowered import lowered_call
 from ingot.frontend.jit.lowering.partition import Region
-from ingot.frontend.jit.trace.ssa import Operation, Version
-from ingot.frontend.jit.trace.trace import TensorMeta, Variable, all_of, stride_order
+from ingot.frontend.jit.trace.ssa import Operation, Version, type_of
+from ingot.frontend.jit.trace.trace import Variable, all_of, stride_order
 from ingot.ir.builder import Builder
 from ingot.ir.graph import Graph
-from ingot.ir.torch_types import from_torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,8 @@ class _Building:
         self.renamed = self._rename_sizes(list(all_of(SizeExpression, given)))
         self.handles: dict[Any, Any] = {}
         for version in region.inputs:
-            self.handles[version] = self.builder.tensor_input(self._sizes(version.note.sizes), _dtype(version.note))
+            found = type_of(version.note)
+            self.handles[version] = self.builder.tensor_input(self._sizes(found.shape), found.dtype)
         for number in self.numbers:
             kind = number_type(number.type()) if isinstance(number, Variable) else DataType.Int
             self.handles[number] = self.builder.scalar_input(kind)
@@ -84,25 +84,36 @@ class _Building:
         return sizes.substitute(size, self.renamed) if self.renamed else size
 
     def lower(self, operation: Operation) -> None:
-        lowering = lowering_for(operation.target, operation.products[0].note.device.type)
-        assert lowering is not None
-        arguments = [self._value(given) for given in operation.arguments]
-        keywords = {name: self._value(given) for name, given in operation.keywords.items()}
-        made = lowering(self.builder, arguments, keywords)
+        graph = self._with_other_sizes(operation) if self.renamed or self.opaque else operation.graph
+        assert graph is not None
+        given = all_of((Version, Variable), (operation.arguments, operation.keywords))
+        made = self.builder.include(graph, [self.handles[value] for value in given])
         results = operation.results if isinstance(operation.results, list | tuple) else [operation.results]
-        for version, handle in zip(results, made if isinstance(made, list | tuple) else [made], strict=True):
+        for version, handle in zip(results, made, strict=True):
             if version.producer is operation and version not in self.handles:
                 self.handles[version] = handle
 
-    def _value(self, given: Any) -> Any:
+    def _with_other_sizes(self, operation: Operation) -> Graph:
+        """What an operation computes, in this graph's names for sizes."""
+        device = operation.products[0].note.device.type
+        arguments, keywords = self._typed((operation.arguments, operation.keywords))
+        graph = lowered_call(operation.target, device, arguments, keywords)
+        if graph is None:
+            raise UnsupportedError(f"{operation.target} is not lowered without what is known of its sizes elsewhere")
+        return graph
+
+    def _typed(self, given: Any) -> Any:
+        """The same nested value with types in the place of what is computed."""
         if isinstance(given, Version | Variable):
-            return self.handles[given]
+            return self.handles[given].type
         if isinstance(given, SizeExpression):
             return self._renamed(given)
         if isinstance(given, list):
-            return [self._value(element) for element in given]
+            return [self._typed(element) for element in given]
         if isinstance(given, tuple):
-            return tuple(self._value(element) for element in given)
+            return tuple(self._typed(element) for element in given)
+        if isinstance(given, dict):
+            return {name: self._typed(element) for name, element in given.items()}
         return given
 
     def finish(self) -> RegionGraph:
@@ -127,10 +138,3 @@ class _Building:
 
 def _inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(order)), key=lambda position: order[position]))
-
-
-def _dtype(note: TensorMeta) -> DataType:
-    dtype = from_torch(note.dtype)
-    if dtype is None:
-        raise UnsupportedError(f"{note.dtype} is left to PyTorch")
-    return dtype

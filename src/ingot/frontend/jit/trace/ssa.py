@@ -16,17 +16,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from functools import lru_cache
 from typing import Any
 
 import torch
 
-from ingot.base.errors import IngotError, UnsupportedError
+from ingot.base.dtypes import COMPUTED
 from ingot.base.numbers import number_type
-from ingot.base.sizes import Size
 from ingot.base.types import ScalarType, TensorType
 from ingot.codegen.llvm.support import supports
 from ingot.frontend.aten import lowering_for
+from ingot.frontend.aten.lowered import lowered_call
 from ingot.frontend.aten.overloads import functional_form
 from ingot.frontend.jit.trace.trace import (
     Made,
@@ -42,10 +41,9 @@ from ingot.frontend.jit.trace.trace import (
     values_in,
     written_arguments,
 )
-from ingot.ir.builder import Builder
-from ingot.ir.handles import Tensor
+from ingot.ir.graph import Graph
 from ingot.ir.node import Node
-from ingot.ir.torch_types import from_torch, to_torch
+from ingot.ir.torch_types import from_torch
 from ingot.ops import Kind
 
 _JOINING = frozenset({"cat", "stack"})
@@ -98,7 +96,7 @@ _MANY_VIEWS = 8
 
 @dataclass(eq=False, slots=True)
 class Operation:
-    """An event of the trace on versions. A pure one is lowered as `target`, which then differs from the event's."""
+    """An event of the trace on versions. One that writes in place and is pure has another target than the event's."""
 
     index: int
     kind: OperationKind
@@ -107,6 +105,8 @@ class Operation:
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     operands: list[Version]
+    graph: Graph | None
+    """What it computes, with an input for each of its operands and of its open numbers; None for a call."""
     results: Any = None
     products: list[Version] = field(default_factory=list)
     is_live: bool = False
@@ -165,22 +165,12 @@ def to_ssa(trace: Trace, called: frozenset[int] = frozenset()) -> SSA:
 def _add_operation(found: SSA, index: int, event: TraceOp, uses: _Uses, is_called: bool) -> None:
     trace = found.trace
     mutated = _mutated(event)
-    kind, target, arguments, keywords = OperationKind.CALL, event.target, event.arguments, event.keywords
-    if is_called:
-        pass
-    elif not mutated and _is_view(trace, event):
-        kind = OperationKind.VIEW
-    elif (
-        not mutated
-        and _is_fresh(trace, event)
-        and _is_lowerable(trace, event.target, arguments, keywords, event.results)
-    ):
-        kind = OperationKind.PURE
-    elif len(mutated) == 1:
-        functional = _functional(trace, index, event, mutated[0], uses)
-        if functional is not None:
-            kind = OperationKind.PURE
-            target, arguments, keywords = functional
+    kind, called = OperationKind.CALL, _Called(event.target, event.arguments, event.keywords, event.results)
+    functional = None if is_called else _functional(trace, index, event, mutated, uses)
+    graph = None if functional is None else _lowered(trace, functional, event.place)
+    if functional is not None and graph is not None:
+        called = functional
+        kind = OperationKind.VIEW if not mutated and _is_view(trace, event) else OperationKind.PURE
     if kind is OperationKind.CALL and any(
         trace.note(register).storage in _leaf_storages(trace) for register in mutated
     ):
@@ -195,10 +185,11 @@ def _add_operation(found: SSA, index: int, event: TraceOp, uses: _Uses, is_calle
         index,
         kind,
         event,
-        target,
-        replace_values(arguments, version),
-        replace_values(keywords, version),
+        called.target,
+        replace_values(called.arguments, version),
+        replace_values(called.keywords, version),
         operands,
+        graph,
     )
     for operand in operands:
         operand.consumers.append(operation)
@@ -264,13 +255,13 @@ def _mutated(event: TraceOp) -> list[TraceValue]:
 
 
 def _is_view(trace: Trace, event: TraceOp) -> bool:
+    """Whether an event gives another name to memory."""
     operands, products = event.operands, event.products
-    if len(operands) != 1 or not products or operands[0] in products or lowering_for(event.target) is None:
+    if len(operands) != 1 or not products or operands[0] in products:
         return False
     storage = trace.note(operands[0]).storage
     shares = all(trace.note(product).storage == storage for product in products)
-    is_typed = all(trace.note(product).dtype is trace.note(operands[0]).dtype for product in products)
-    return shares and is_typed and _is_lowerable(trace, event.target, event.arguments, event.keywords, event.results)
+    return shares and all(trace.note(product).dtype is trace.note(operands[0]).dtype for product in products)
 
 
 def _is_fresh(trace: Trace, event: TraceOp) -> bool:
@@ -280,9 +271,25 @@ def _is_fresh(trace: Trace, event: TraceOp) -> bool:
     return bool(products) and all(trace.note(product).storage not in before for product in products)
 
 
-def _functional(
-    trace: Trace, index: int, event: TraceOp, target: TraceValue, uses: _Uses
-) -> tuple[torch._ops.OpOverload, tuple[Any, ...], dict[str, Any]] | None:
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """A call that returns its results, whether or not the event writes them."""
+
+    target: torch._ops.OpOverload
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    results: Any
+
+
+def _functional(trace: Trace, index: int, event: TraceOp, mutated: Sequence[TraceValue], uses: _Uses) -> _Called | None:
+    """What an event computes, where that is all it does, as far as can be seen; None for what has to be a call."""
+    if not mutated:
+        is_apart = _is_view(trace, event) or _is_fresh(trace, event)
+        return _Called(event.target, event.arguments, event.keywords, event.results) if is_apart else None
+    return _unwritten(trace, index, event, mutated[0], uses) if len(mutated) == 1 else None
+
+
+def _unwritten(trace: Trace, index: int, event: TraceOp, target: TraceValue, uses: _Uses) -> _Called | None:
     """The operation whose result an in-place operation writes, if nobody can tell a new version from a write."""
     found = functional_form(event.target)
     if found is None:
@@ -302,9 +309,7 @@ def _functional(
         return None
     if any(register.index != target.index for register in event.products):
         return None
-    if not _is_lowerable(trace, overload, arguments, keywords, target):
-        return None
-    return overload, arguments, keywords
+    return _Called(overload, arguments, keywords, target)
 
 
 def _overlaps_itself(note: TensorMeta) -> bool:
@@ -345,33 +350,70 @@ class _Uses:
         return _Uses(uses, around)
 
 
-# --- whether the op table has it --------------------------------------------------------------------------------------
+# --- what the op table makes of it -----------------------------------------------------------------------------------
 
 
-def _is_lowerable(
-    trace: Trace, target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any], results: Any
-) -> bool:
-    """Whether an operation on tensors like these has a meaning in the op table, with results like these."""
-    if lowering_for(target) is None:
-        return False
-    fixed = arguments
-    if target.overloadpacket.__name__ in _TAKES_VARIABLES:
-        fixed = arguments[2:]
-        arguments = [0.5 if type(value) is float else value for value in arguments[:2]] + [*fixed]
-    if all_of(Variable, [*fixed, keywords]):
-        return False
+def _lowered(trace: Trace, called: _Called, place: str) -> Graph | None:
+    """The graph of a call that the user's code makes at a place; None where it is left to PyTorch."""
+    try:
+        return _graph_of(trace, called)
+    except Exception as error:
+        error.add_note(f"while {called.target} was lowered, which {place or 'an unknown line'} calls")
+        raise
 
-    read: list[TensorMeta] = []
 
-    def stand_in(register: TraceValue) -> _Like:
-        read.append(trace.note(register))
-        return _Like.of(read[-1])
+def _graph_of(trace: Trace, called: _Called) -> Graph | None:
+    if lowering_for(called.target) is None:
+        return None
+    fixed = called.arguments
+    if called.target.overloadpacket.__name__ in _TAKES_VARIABLES:
+        fixed = called.arguments[2:]
+    if all_of(Variable, [*fixed, called.keywords]):
+        return None
+    made = [trace.note(register) for register in values_in(called.results)]
+    read = [trace.note(register) for register in values_in((called.arguments, called.keywords))]
+    if not _is_on_one_device(made, read) or any(from_torch(note.dtype) not in COMPUTED for note in (*made, *read)):
+        return None
+    arguments = replace_values(called.arguments, lambda register: type_of(trace.note(register)))
+    keywords = replace_values(called.keywords, lambda register: type_of(trace.note(register)))
+    expected = [type_of(note) for note in made]
+    return _generated(called.target, made[0].device.type, _with_scalar_types(arguments), keywords, expected)
 
-    given = replace_values((tuple(arguments), keywords), stand_in)
-    made = [trace.note(register) for register in values_in(results)]
-    if not _is_on_one_device(made, read):
-        return False
-    return _lowers(target, made[0].device.type, _Arguments(given), tuple(map(_Like.of, made)))
+
+def _generated(
+    target: torch._ops.OpOverload,
+    device: str,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    expected: Sequence[TensorType],
+) -> Graph | None:
+    """The graph of a call on operands of these types, if it gives what PyTorch gives and becomes machine code."""
+    found = lowered_call(target, device, arguments, keywords)
+    if found is None or [output.type for output in found.outputs] != expected:
+        return None
+    may_join = target.overloadpacket.__name__ in _JOINING | _WITH_WORKSPACE
+    free = {"cat"} if may_join else set()
+    free |= {"full"} if device == "cpu" else set()  # kernels take it for a number
+    is_generated = all(_is_generated(node) or node.op.name in free for node in found.nodes)
+    return found if is_generated else None
+
+
+def type_of(note: TensorMeta) -> TensorType:
+    """What a graph knows of a tensor."""
+    dtype = from_torch(note.dtype)
+    assert dtype is not None
+    return TensorType(dtype, tuple(note.sizes))
+
+
+def _with_scalar_types(value: Any) -> Any:
+    """The same nested value with types in the place of numbers that are given at every call."""
+    if isinstance(value, Variable):
+        return ScalarType(number_type(value.type()))
+    if isinstance(value, list):
+        return [_with_scalar_types(element) for element in value]
+    if isinstance(value, tuple):
+        return tuple(_with_scalar_types(element) for element in value)
+    return value
 
 
 def _is_on_one_device(made: Sequence[TensorMeta], read: Sequence[TensorMeta]) -> bool:
@@ -385,54 +427,6 @@ _TAKES_VARIABLES = frozenset({"add", "sub", "rsub", "mul", "div"})
 one float stands for all."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Like:
-    dtype: torch.dtype
-    shape: tuple[Size, ...]
-
-    @staticmethod
-    def of(note: TensorMeta) -> _Like:
-        return _Like(note.dtype, note.sizes)
-
-
-class _Arguments:
-    """Arguments compared by their text, as they may hold lists."""
-
-    __slots__ = ("_text", "value")
-
-    def __init__(self, value: Any):
-        self.value = value
-        self._text = repr(value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Arguments) and self._text == other._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-
-@lru_cache(maxsize=4096)
-def _lowers(target: torch._ops.OpOverload, device: str, given: _Arguments, expected: tuple[_Like, ...]) -> bool:
-    lowering = lowering_for(target, device)
-    assert lowering is not None
-    builder = Builder()
-    try:
-        arguments, keywords = _with_inputs(given.value, builder)
-        made = lowering(builder, arguments, keywords)
-    except (IngotError, TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError):
-        return False
-    may_join = target.overloadpacket.__name__ in _JOINING | _WITH_WORKSPACE
-    free = {"cat"} if may_join else set()
-    free |= {"full"} if device == "cpu" else set()  # kernels take it for a number
-    if not all(_is_generated(node) or node.op.name in free for node in builder.nodes):
-        return False
-    handles = list(made) if isinstance(made, tuple | list) else [made]
-    found = [
-        _Like(to_torch(handle.dtype), tuple(handle.shape)) if isinstance(handle, Tensor) else None for handle in handles
-    ]
-    return found == list(expected)
-
-
 def _is_generated(node: Node) -> bool:
     """Whether a node costs nothing or becomes machine code; PyTorch itself is quicker at everything else."""
     if isinstance(node.type, ScalarType) or (node.op.kind is Kind.VIEW and len(node.operands) == 1):
@@ -440,20 +434,3 @@ def _is_generated(node: Node) -> bool:
     if isinstance(node.type, TensorType) and 0 in node.type.shape:
         return True  # a result that PyTorch leaves empty
     return node.op.kind is Kind.STRUCTURE or supports(node)
-
-
-def _with_inputs(value: Any, builder: Builder) -> Any:
-    if isinstance(value, _Like):
-        dtype = from_torch(value.dtype)
-        if dtype is None:
-            raise UnsupportedError(f"{value.dtype} is left to PyTorch")
-        return builder.tensor_input(value.shape, dtype)
-    if isinstance(value, Variable):
-        return builder.scalar_input(number_type(value.type()))
-    if isinstance(value, list):
-        return [_with_inputs(element, builder) for element in value]
-    if isinstance(value, tuple):
-        return tuple(_with_inputs(element, builder) for element in value)
-    if isinstance(value, dict):
-        return {name: _with_inputs(element, builder) for name, element in value.items()}
-    return value

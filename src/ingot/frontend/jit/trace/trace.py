@@ -237,14 +237,14 @@ def stride_order(note: TensorMeta) -> tuple[int, ...] | None:
     return (*(axis for axis, size in enumerate(note.shape) if size == 1), *order)
 
 
-def all_of(kind: type[Part], value: Any) -> list[Part]:
-    """Everything of a type in nested lists, tuples and dictionaries."""
+def all_of(kind: type[Part] | tuple[type[Part], ...], value: Any) -> list[Part]:
+    """Everything of a type, or of several, in nested lists, tuples and dictionaries."""
     found: list[Part] = []
     _gather(kind, (value,), found)
     return found
 
 
-def _gather(kind: type[Part], values: Iterable[Any], found: list[Part]) -> None:
+def _gather(kind: type[Part] | tuple[type[Part], ...], values: Iterable[Any], found: list[Part]) -> None:
     for value in values:
         if isinstance(value, kind):
             found.append(value)
