@@ -247,7 +247,7 @@ def _states_of(instance: Any) -> _States | None:
     if class_.__dict__.get("_ingot_twin") is instance:
         return class_._ingot_states
     table = getattr(instance, "__dict__", None)
-    found = table.get(_STATES) if isinstance(table, dict) else None
+    found = None if table is None else table.get(_STATES)  # compilers that look into this know no more of it
     return found if isinstance(found, _States) and found.owner == id(instance) else None
 
 
