@@ -285,6 +285,7 @@ class Record(Placed):
         super().__init__()
         self.guards = tuple(guards)
         self.results = tuple(results)
+        self.copies = copies
         self.keep(statistics, keeps, site)
         slots = Slots(len(guards), len(results))
         extents = [
