@@ -108,6 +108,11 @@ def test_a_number_that_stands_in_two_places_needs_a_second_recording():
     assert trace is not None and foretold(trace, {1: (2, 3)}) is None
 
 
+def test_a_number_that_pytorch_may_have_left_out_needs_a_second_recording():
+    trace = _recorded([5], [1])  # x.add_(1, alpha=1)
+    assert trace is not None and foretold(trace, {1: (1, 0)}) is None
+
+
 def test_an_optimizer_by_hand_is_not_recorded_after_its_third_call():
     function: Any = ingot.jit(adamw)
     mine = tuple([torch.rand(8, 8) for _ in range(6)] for _ in range(4))

@@ -49,9 +49,17 @@ def _changed(event: TraceOp, was: int | float, becomes: int | float) -> TraceOp 
     held = [*event.arguments, *event.keywords.values()]
     if name.removesuffix("_") not in _CALCULATING or sum(is_same(value, was) for value in held) != 1:
         return None
+    if was in _left_out(event):  # it may have been passed there
+        return None
     arguments = tuple(becomes if is_same(value, was) else value for value in event.arguments)
     keywords = {key: becomes if is_same(value, was) else value for key, value in event.keywords.items()}
     return replace(event, arguments=arguments, keywords=keywords)
+
+
+def _left_out(event: TraceOp) -> list[Any]:
+    """The values of arguments that an operation was not given: PyTorch also leaves out those that are the default."""
+    parameters = event.target._schema.arguments[len(event.arguments) :]
+    return [one.default_value for one in parameters if one.name not in event.keywords and one.has_default_value()]
 
 
 def is_same(one: Any, other: int | float) -> bool:
