@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -262,3 +263,48 @@ def test_a_call_that_begins_while_another_thread_runs_what_the_last_one_left(mon
     thread.join(60)
     assert not thread.is_alive()
     assert torch.equal(result, torch.full((3, 3), 15.0))
+
+
+def test_another_thread_runs_what_is_pending_while_a_step_is_taken(monkeypatch: pytest.MonkeyPatch):
+    """A step lets go of shells that nothing refers to, and finalisers run: another thread begins to run what is pending
+    just then, and the step must not be noted any more."""
+    is_looking, is_taken = threading.Event(), threading.Event()
+    owner, found, threads = threading.get_ident(), [], []
+    armed: list[bool] = []
+
+    def interfere() -> None:
+        if armed:
+            threads.append(threading.Thread(target=found[0].flush))
+            threads[-1].start()
+            is_looking.wait(60)
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found[:] = ACTIVE
+        y = x * 2
+        unused = x * 5
+        weakref.finalize(unused, interfere)
+        del unused
+        z = y + 1
+        is_taken.set()
+        return z * 3, y
+
+    jitted, x = followed(function), torch.full((3, 3), 2.0)
+    for _ in range(CALLS):
+        jitted(x)
+    node = cast(property, CallState.node)
+
+    def node_of_before(self: CallState) -> int:
+        found_node = node.__get__(self)
+        if threading.get_ident() != owner:
+            is_looking.set()
+            is_taken.wait(0.3)
+        return found_node
+
+    monkeypatch.setattr(CallState, "node", property(node_of_before, node.__set__))
+    armed.append(True)
+    is_taken.clear()
+    result, same = jitted(x)
+    for thread in threads:
+        thread.join(60)
+    assert threads and not any(thread.is_alive() for thread in threads)
+    assert torch.equal(result, torch.full((3, 3), 15.0)) and torch.equal(same, x * 2)

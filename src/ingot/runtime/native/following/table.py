@@ -124,8 +124,10 @@ class CallState:
         self._words[State.FLUSH] = id(flush)
 
     def hold(self) -> None:
-        """Native code answers nothing until the next beginning."""
+        """Native code answers nothing until the next beginning; a step that it is taking meanwhile, as letting go of
+        objects may have had other threads run, is Python's to look at."""
         self._words[State.SETTINGS] = _NO_SETTINGS
+        self._words[State.FLUSHES] += 1
 
     def release(self, settings: int) -> None:
         """Nothing has changed since `hold`."""

@@ -34,7 +34,7 @@ class State(Words):
     BYTES = auto()
     """Memory of the shells made since the last flush."""
     FLUSHES = auto()
-    """How often what was pending has run."""
+    """How often what was pending has run, or was about to be run by another thread."""
     ROLES = auto()
     """The table of functions' roles."""
     MODE = auto()
