@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 import ingot
 from benchmarks.measuring import Call
@@ -66,6 +68,11 @@ def _segments(use: Call) -> list[Call]:
     return found
 
 
+def _own_integers(value: Any) -> Any:
+    """Copies integers: `bucket += 8`, run again and again, must not lead a lookup by them out of its table."""
+    return value.clone() if isinstance(value, torch.Tensor) and not value.is_floating_point() else value
+
+
 class _Noting(TorchFunctionMode):
     """Notes calls of torch's functions: those with certain names, and all of them while it is told to."""
 
@@ -77,7 +84,8 @@ class _Noting(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.is_outside or public_name(func) in self._names:
-            self.calls.append(lambda: func(*args, **(kwargs or {})))
+            given = tree_map(_own_integers, (args, kwargs or {}))
+            self.calls.append(lambda: func(*given[0], **given[1]))
         return func(*args, **(kwargs or {}))
 
     @contextmanager
