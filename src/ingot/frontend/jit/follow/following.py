@@ -15,6 +15,7 @@ import _thread
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -32,6 +33,7 @@ from ingot.frontend.jit.follow.observing import observe
 from ingot.frontend.jit.follow.outside import Outside, is_anything_around
 from ingot.frontend.jit.follow.pending import Pending
 from ingot.frontend.jit.follow.segments import Segment
+from ingot.frontend.jit.follow.selecting import is_large_selection
 from ingot.frontend.jit.follow.steps import Metadata, Node, Outcome, Skeletons, Unknown, Wait
 from ingot.frontend.jit.follow.trap import Trap
 from ingot.runtime.native.following import words
@@ -39,6 +41,7 @@ from ingot.runtime.native.following.answering import MOST_BYTES
 from ingot.runtime.native.following.boundaries import MOST_VALUES
 from ingot.runtime.native.following.layouts import NativeMode
 from ingot.runtime.native.following.table import CallState, NativeFollowing
+from ingot.runtime.selection import select
 from ingot.runtime.torch_state import (
     DEFAULT_DTYPE,
     FORWARD_GRADIENTS,
@@ -76,6 +79,16 @@ class _Lesson:
         return result
 
 
+class _Selection:
+    """Instead of a result: the elements where a mask is true are to be taken by generated code."""
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return select(*args)
+
+
+_SELECTION = _Selection()
+
+
 class _NotFollowed(Exception):
     """A tensor that no step may take: the call runs by itself."""
 
@@ -107,12 +120,16 @@ class Following(NativeMode):
         """The segment that has begun to run in this flush: it is done, however the flush ends."""
         self.is_busy = False
         """Whether something was learned or compiled, which later calls like this one need not repeat."""
+        self._lent: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        """The tensors whose memory this call has shown to numpy, and where it is; when the arrays are gone it is theirs
+        alone again."""
         native.attach(self, self._call, self._look)
 
     def begin(self) -> None:
         """A call begins. Other threads may still be about to look at what the last one had pending."""
         with self._lock:
             self.is_busy = False
+            self._lent.clear()
             self._settings = self._native.settings_seen()
             self._state = torch_state(self._settings)
             self._restart()
@@ -152,7 +169,8 @@ class Following(NativeMode):
             # Without the lock: the function may read what another thread's call has pending, and wait for that call.
             if answer is _PLAIN_CALL:
                 return func(*args, **(kwargs or {}))
-            return answer.call(func, args, kwargs or {}) if type(answer) is _Lesson else answer
+            is_way = type(answer) is _Lesson or answer is _SELECTION
+            return answer.call(func, args, kwargs or {}) if is_way else answer
         if role is Role.PYTHON:
             try:
                 torch._C._push_on_torch_function_stack(self)
@@ -160,6 +178,8 @@ class Following(NativeMode):
             finally:
                 take_off(self)
         self.flush(func)
+        if func is torch.Tensor.numpy:
+            self._note_lent(args[0])
         return func(*args, **(kwargs or {}))
 
     # --- one call -----------------------------------------------------------------------------------------------------
@@ -203,6 +223,10 @@ class Following(NativeMode):
             pending.forget_after(known)
             return args[0]
         result = self._take_step(child, outcome, function, args, kwargs, known)
+        if result is None and outcome.wait is Wait.NOW and is_large_selection(function, args, kwargs):
+            pending.forget_after(known)
+            self._run_now(function, args, kwargs, outcome.wait)
+            return _SELECTION  # native code is not shown it: it would have PyTorch select
         if result is None:
             answer = answer_at_once(child, outcome, len(pending.values) - known)
             self._show(child, answer, function, known, None)
@@ -253,10 +277,17 @@ class Following(NativeMode):
 
     def _show(self, child: Node, answer: Any, function: Any, known: int, container: Any) -> None:
         """Let native code do what has just been done, from now on: take a step, or run the call."""
-        place = self._call.node
-        step = native_step(function, child, answer, known, self._pending.values, container) if place else None
-        target = 0 if step is None else self._tree.add_step(place, step, child)
-        if self._pending.node is child:
+        place, pending = self._call.node, self._pending
+        # Native code leaves calls on memory that was lent to Python, which goes on where the last such call led.
+        is_lent = bool(self._lent) and any(one is not None and self._is_lent(one) for one in pending.values[known:])
+        what = (child, tuple([pending.metadata[number] for number in child.operands])) if is_lent else None
+        target = self._tree.unmatched(place, what) if is_lent else 0
+        if not target:
+            step = native_step(function, child, answer, known, pending.values, container) if place else None
+            target = 0 if step is None else self._tree.add_step(place, step, child)
+            if is_lent and target:
+                self._tree.note_unmatched(place, what, target)
+        if pending.node is child:
             self._call.node = target
 
     def _begin_lesson(self, child: Node, metadata: Any, known: int) -> _Lesson:
@@ -301,9 +332,20 @@ class Following(NativeMode):
             raise _NotFollowed
         if tensor.requires_grad and torch.is_grad_enabled():
             raise _NotFollowed
-        if type(tensor) is torch.Tensor and not tensor.untyped_storage().resizable():
+        is_elsewhere = type(tensor) is torch.Tensor and not tensor.untyped_storage().resizable()
+        if is_elsewhere and not (self._is_lent(tensor) and _is_alone(tensor)):
             raise _NotFollowed  # numpy or somebody else may write its memory, unseen
         return self._pending.add(tensor)
+
+    def _note_lent(self, tensor: torch.Tensor) -> None:
+        """The memory of a tensor, if it is torch's or ours, is about to be shown to numpy."""
+        if type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.untyped_storage().resizable():
+            self._lent[id(tensor)] = weakref.ref(tensor), tensor.untyped_storage().data_ptr()
+
+    def _is_lent(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor has the memory that this call has shown to numpy, and that nothing else had seen before."""
+        lent = self._lent.get(id(tensor))
+        return lent is not None and lent[0]() is tensor and tensor.untyped_storage().data_ptr() == lent[1]
 
     def _may_write_later(self, number: int) -> bool:
         """Whether a tensor can be written later than it is said: nothing sees its memory that the trap does not."""
@@ -313,9 +355,7 @@ class Following(NativeMode):
         if number < len(node.bases) and node.bases[number] >= 0:
             return False
         tensor: Any = self._pending.values[number]
-        storage = tensor.untyped_storage()
-        is_alone = torch._C._storage_Use_Count(storage._cdata) == 2 and sys.getrefcount(storage) <= _references_to_new()
-        return is_alone and storage.resizable() and tensor._use_count() == 1
+        return _is_alone(tensor) and tensor.untyped_storage().resizable()
 
     # --- running what is pending --------------------------------------------------------------------------------------
 
@@ -416,6 +456,13 @@ def _is_quiet(native: NativeFollowing, frame: types.FrameType) -> bool:
     found = is_quiet(frame.f_code, frame.f_globals.get("__name__") or "")
     native.give_role(frame.f_code, words.Role.QUIET if found else words.Role.LOUD)
     return found
+
+
+def _is_alone(tensor: Any) -> bool:
+    """Whether nothing but a tensor leads to its memory: no other tensor, no array of numpy's, no capsule."""
+    storage = tensor.untyped_storage()
+    is_alone = torch._C._storage_Use_Count(storage._cdata) == 2 and sys.getrefcount(storage) <= _references_to_new()
+    return is_alone and tensor._use_count() == 1
 
 
 @cache

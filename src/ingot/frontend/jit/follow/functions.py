@@ -101,6 +101,8 @@ def role_of(function: Any) -> Role:
         return _role_of_attribute(name, getattr(function, "__self__", None))
     if function in _METADATA:
         return Role.METADATA
+    if function is torch.Tensor.numpy:  # the follower notes whose memory is shown
+        return Role.WHOLE
     if name == "unflatten":  # asks the method of the same name that its class hides
         return Role.OPERATION
     if isinstance(function, types.FunctionType):
@@ -130,7 +132,7 @@ def name_of(function: Any) -> str:
 _NEVER_WAITS = frozenset(
     (
         *("embedding", "item", "tolist", "__bool__", "__float__", "__int__", "__index__", "nonzero", "multinomial"),
-        *("topk", "sort", "argsort", "gather", "index_select", "masked_select", "unique", "isin", "equal", "allclose"),
+        *("topk", "sort", "argsort", "gather", "index_select", "unique", "isin", "equal", "allclose"),
         *("arange", "zeros", "ones", "full", "empty", "linspace", "eye", "tensor", "as_tensor", "rand", "randn"),
         *(
             "_set_grad_enabled",

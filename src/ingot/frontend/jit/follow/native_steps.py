@@ -6,7 +6,7 @@ where native code cannot compare or answer such a call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -54,6 +54,9 @@ class NativeTree:
         """By the address that native code knows them by."""
         self.lost: list[NativeNode] = []
         """Nodes that no step leads to any more; calls may still be at one of them, or further on."""
+        self._unmatched: dict[int, dict[Hashable, int]] = {}
+        """Steps that native code knows and does not take by itself, by the node that they are taken from and what they
+        are: where they lead."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -70,9 +73,20 @@ class NativeTree:
 
     def add_step(self, address: int, step: NativeStep, child: Node) -> int:
         """Let native code take a step from a node; the address of the node that it leads to."""
-        self.lost += self._nodes[address][0].add(step)
+        lost = self._nodes[address][0].add(step)
+        if lost:
+            self.lost += lost
+            self._unmatched.pop(address, None)
         self._nodes[step.target.address] = step.target, child
         return step.target.address
+
+    def unmatched(self, address: int, what: Hashable) -> int:
+        """Where a step leads that native code does not take by itself; 0 if it was not noted."""
+        return self._unmatched.get(address, {}).get(what, 0)
+
+    def note_unmatched(self, address: int, what: Hashable, target: int) -> None:
+        """Note where such a step leads."""
+        self._unmatched.setdefault(address, {})[what] = target
 
     def forget(self, count: int) -> None:
         """Forget the nodes that were lost first, so many of them, and what they lead to; no call may be there."""
@@ -81,6 +95,7 @@ class NativeTree:
         while nodes:
             node = nodes.pop()
             del self._nodes[node.address]
+            self._unmatched.pop(node.address, None)
             nodes += [step.target for step in node.steps]
 
 
