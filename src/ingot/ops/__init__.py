@@ -14,6 +14,7 @@ from ingot.ops import (  # noqa: F401  (each module adds its operators when impo
     shapes,
     shorter_forms,
     special_functions,
+    statistics,
 )
 from ingot.ops.record import Kind, Op, lookup, table
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ingot.base.dtypes import BOOLEAN, COMPUTED, FLOATS, INTEGERS, DataType
-from ingot.base.errors import ArgumentError, DTypeError
+from ingot.base.errors import ArgumentError, DTypeError, ShapeError
 from ingot.ops.normalizations import ORDINARY, VARIANCES, composite, per_channel, require_shape
 from ingot.ops.parameters import Integer, Operand, Real, Tensor, Text
 from ingot.ops.promotion import Promotion
 from ingot.ops.samples import Domain, Sample, Tolerance
 from ingot.ops.samples import Operand as SampleOperand
+
+PROBABILITIES = Domain(low=0.0, high=1.0, specials=False)
 
 
 def _loss_samples(*extra: dict[str, Any]):
@@ -64,6 +66,68 @@ def smooth_l1_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean"
     return _reduced(
         b, b.where(b.lt(distance, beta), 0.5 * distance * distance / beta, distance - 0.5 * beta), reduction
     )
+
+
+@composite(
+    lambda torch, x, target, reduction, delta: torch.nn.functional.huber_loss(
+        x, target, reduction=reduction, delta=delta
+    ),
+    _loss_samples({"delta": 1.0}, {"delta": 0.5}),
+    takes_one_type=True,
+)
+def huber_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean", delta: Real = 1.0) -> Any:
+    """Half the squared difference up to delta, delta * (absolute difference - delta / 2) above it."""
+    if delta <= 0:
+        raise ArgumentError(f"huber_loss needs a positive delta, not {delta}")
+    distance = b.abs(x - target)
+    losses = b.where(b.le(distance, delta), 0.5 * distance * distance, delta * (distance - 0.5 * delta))
+    return _reduced(b, losses, reduction)
+
+
+@composite(
+    lambda torch, x, target, reduction: torch.nn.functional.soft_margin_loss(x, target, reduction=reduction),
+    _loss_samples(),
+    takes_one_type=True,
+)
+def soft_margin_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean") -> Any:
+    """log(1 + exp(-target * x)), for targets of 1 and -1."""
+    if b.broadcast_shapes(x.shape, target.shape) != x.shape:
+        raise ShapeError(f"soft_margin_loss has the shape of x: {x.type} is too small for the target {target.type}")
+    return _reduced(b, b.log1p(b.exp(-target * x)), reduction)
+
+
+def _logit_samples(shape: tuple[int, ...]) -> list[Sample]:
+    logits, target = SampleOperand(shape, ORDINARY), SampleOperand(shape, PROBABILITIES)
+    weight = SampleOperand(shape, VARIANCES)
+    return [
+        Sample((logits, target), {"reduction": reduction, **weights})
+        for reduction in ("mean", "sum", "none")
+        for weights in ({}, {"weight": weight}, {"pos_weight": weight})
+    ]
+
+
+@composite(
+    lambda torch, x, target, weight, pos_weight, reduction: torch.nn.functional.binary_cross_entropy_with_logits(
+        x, target, weight, reduction=reduction, pos_weight=pos_weight
+    ),
+    _logit_samples,
+    takes_one_type=True,
+)
+def binary_cross_entropy_with_logits(
+    b: Any,
+    x: Operand,
+    target: Operand,
+    weight: Operand | None = None,
+    pos_weight: Operand | None = None,
+    reduction: Text = "mean",
+) -> Any:
+    """Cross entropy of probabilities with sigmoid(x); `pos_weight` multiplies the losses of what is to be 1."""
+    require_shape(b, target, x.shape)
+    logarithm = b.logsigmoid(x)
+    if pos_weight is not None:
+        logarithm = logarithm * ((pos_weight - 1) * target + 1)
+    losses = (1 - target) * x - logarithm
+    return _reduced(b, losses if weight is None else losses * weight, reduction)
 
 
 def _cross_entropy_samples(shape: tuple[int, ...]) -> list[Sample]:

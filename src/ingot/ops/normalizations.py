@@ -29,6 +29,7 @@ def composite(
     dtypes: Any = FLOATS,
     promotion: Promotion = Promotion.ARITHMETIC,
     operand_dtypes: Any = COMPUTED,
+    takes_one_type: bool = False,
 ):
     return operator(
         Kind.COMPOSITE,
@@ -38,6 +39,7 @@ def composite(
         eager=eager,
         samples=samples,
         tolerance=tolerance,
+        takes_one_type=takes_one_type,
     )
 
 

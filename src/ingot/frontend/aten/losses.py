@@ -30,28 +30,19 @@ def _smooth_l1_loss(b: Builder, x: Any, target: Any, reduction: int, beta: float
 @lowers("huber_loss.default")
 def _huber_loss(b: Builder, x: Any, target: Any, reduction: int, delta: float) -> Any:
     _require_single(x, target)
-    if delta <= 0:
-        unsupported("huber_loss needs a positive delta")
-    distance = b.abs(x - target)
-    losses = b.where(b.le(distance, delta), 0.5 * distance * distance, delta * (distance - 0.5 * delta))
-    return _reduced(b, losses, reduction)
+    return b.huber_loss(x, target, _word(reduction), delta)
 
 
 @lowers("soft_margin_loss.default")
 def _soft_margin_loss(b: Builder, x: Any, target: Any, reduction: int) -> Any:
     _require_single(x, target)
-    return _reduced(b, b.log1p(b.exp(-target * x)), reduction)
+    return b.soft_margin_loss(x, target, _word(reduction))
 
 
 @lowers("binary_cross_entropy_with_logits.default")
 def _bce_with_logits(b: Builder, x: Any, target: Any, weight: Any, positive: Any, reduction: int) -> Any:
     _require_single(x, target, *(value for value in (weight, positive) if value is not None))
-    require_shape(b, target, x.shape)
-    logarithm = b.minimum(x, 0) - b.log1p(b.exp(-b.abs(x)))
-    if positive is not None:
-        logarithm = logarithm * ((positive - 1) * target + 1)
-    losses = (1 - target) * x - logarithm
-    return _reduced(b, losses if weight is None else losses * weight, reduction)
+    return b.binary_cross_entropy_with_logits(x, target, weight, positive, _word(reduction))
 
 
 @lowers("nll_loss_forward.default", "nll_loss2d_forward.default")
@@ -84,11 +75,6 @@ def _require_single(*values: Any) -> None:
     require_float("a loss", *values)
     if len({value.dtype for value in values}) > 1 or values[0].dtype is not values[0].dtype.widened:
         unsupported("losses of half types or of several are not lowered")
-
-
-def _reduced(b: Builder, losses: Any, reduction: int) -> Any:
-    word = _word(reduction)
-    return losses if word == "none" else b.call(word, (losses,))
 
 
 def _word(reduction: int) -> str:

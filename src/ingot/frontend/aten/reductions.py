@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ingot.base.dtypes import BOOLEAN, DataType
-from ingot.frontend.aten.table import lowers, narrowed, require_float, result_type, unsupported
+from ingot.frontend.aten.table import as_operator, lowers, unsupported
 from ingot.ir.builder import Builder
-from ingot.ops.parameters import data_type, one_axis, several_axes
-from ingot.ops.promotion import Promotion
+from ingot.ops.parameters import data_type, one_axis
 
 
 @lowers("sum.default")
@@ -22,11 +20,8 @@ def _sum_over(b: Builder, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return b.sum(x, dim, keepdim, dtype)
 
 
-@lowers("nansum.default")
-def _nansum(b: Builder, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
-    if x.dtype.is_float:
-        x = b.where(b.isnan(x), b.constant(0.0, x.dtype), x)
-    return b.sum(x, dim, keepdim, dtype)
+as_operator("nansum", "nansum.default")
+as_operator("count_nonzero", "count_nonzero.default", "count_nonzero.dim_IntList")
 
 
 @lowers("mean.default")
@@ -122,51 +117,20 @@ def _listed(dim: Any) -> Any:
     return dim
 
 
-@lowers("count_nonzero.default", "count_nonzero.dim_IntList")
-def _count_nonzero(b: Builder, x: Any, dim: Any) -> Any:
-    return b.sum(b.ne(x, 0), dim)
-
-
 # --- moments ----------------------------------------------------------------------------------------------------------
 
 
-@lowers("var.correction")
-def _var(b: Builder, x: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
-    return _moments(b, x, dim, correction, keepdim)[0]
+for operator in ("var", "var_mean", "std", "std_mean"):
+
+    def _moments(
+        b: Builder, x: Any, dim: Any, correction: float | None, keepdim: bool, operator: str = operator
+    ) -> Any:
+        return b.call(operator, (x, dim, 1 if correction is None else correction, keepdim))
+
+    lowers(f"{operator}.correction")(_moments)
 
 
-@lowers("var_mean.correction")
-def _var_mean(b: Builder, x: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
-    return _moments(b, x, dim, correction, keepdim)
-
-
-@lowers("std.correction")
-def _std(b: Builder, x: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
-    return _moments(b, x, dim, correction, keepdim, root=True)[0]
-
-
-@lowers("std_mean.correction")
-def _std_mean(b: Builder, x: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
-    return _moments(b, x, dim, correction, keepdim, root=True)
-
-
-def _moments(b: Builder, x: Any, dim: Any, correction: float | None, keepdim: bool, root: bool = False) -> Any:
-    """Variance, or deviation, and mean; half types are rounded once."""
-    require_float("a variance", x)
-    wide = b.cast(x, x.dtype.widened)
-    variance, mean = b.var_mean(wide, dim, 1 if correction is None else correction, keepdim)
-    return narrowed(b, (b.sqrt(variance) if root else variance, mean), x.dtype)
-
-
-@lowers("logsumexp.default")
-def _logsumexp(b: Builder, x: Any, dim: Any, keepdim: bool) -> Any:
-    """PyTorch rounds half types at each of these steps."""
-    x = b.cast(x, result_type(b, x, promotion=Promotion.FLOAT))
-    axes = several_axes(dim, len(x.shape)) or tuple(range(len(x.shape)))
-    largest = b.amax(x, axes, True)
-    largest = b.where(b.isinf(largest), b.constant(0.0, x.dtype), largest)
-    logarithm = b.log(b.sum(b.exp(b.sub(x, largest)), axes, keepdim))
-    return b.add(logarithm, largest if keepdim else b.squeeze(largest, axes))
+as_operator("logsumexp", "logsumexp.default")
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------
@@ -174,39 +138,17 @@ def _logsumexp(b: Builder, x: Any, dim: Any, keepdim: bool) -> Any:
 
 @lowers("linalg_vector_norm.default")
 def _vector_norm(b: Builder, x: Any, order: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
-    require_float("a norm", x)
-    result = data_type(dtype) or x.dtype
-    if not result.is_float or result.bits < x.dtype.bits:
-        unsupported("a norm in a narrower type is not lowered")
-    wide = b.cast(x, result.widened)
-    return b.cast(_norm(b, wide, float(order), dim, keepdim), result)
+    return b.vector_norm(x, dim, keepdim, order, dtype)
 
 
 @lowers("norm.ScalarOpt_dim")
 def _norm_over(b: Builder, x: Any, order: float | None, dim: Any, keepdim: bool) -> Any:
-    return _vector_norm(b, x, 2 if order is None else order, dim, keepdim, None)
+    return b.vector_norm(x, dim, keepdim, 2 if order is None else order)
 
 
 @lowers("norm.Scalar")
 def _norm_of_all(b: Builder, x: Any, order: float) -> Any:
-    return _vector_norm(b, x, order, None, False, None)
-
-
-def _norm(b: Builder, x: Any, order: float, dim: Any, keepdim: bool) -> Any:
-    axes = several_axes(dim, len(x.shape)) or range(len(x.shape))
-    if order == 2 and all(x.shape[axis] == 1 for axis in axes):
-        order = 1  # PyTorch takes single numbers as they are, whose squares could be too large or too small
-    if order == 2:
-        return b.sqrt(b.sum(x * x, dim, keepdim))
-    if order == 1:
-        return b.sum(b.abs(x), dim, keepdim)
-    if order == 0:
-        return b.sum(b.cast(b.ne(x, 0), x.dtype), dim, keepdim)
-    if order == math.inf:
-        return b.amax(b.abs(x), dim, keepdim)
-    if order == -math.inf:
-        return b.amin(b.abs(x), dim, keepdim)
-    return unsupported(f"the norm of order {order} is not lowered")
+    return b.vector_norm(x, None, False, order)
 
 
 # --- scans ------------------------------------------------------------------------------------------------------------
