@@ -10,6 +10,7 @@ from ingot.ops import (  # noqa: F401  (each module adds its operators when impo
     losses,
     normalizations,
     pointwise,
+    rearrangements,
     reductions,
     shapes,
     shorter_forms,

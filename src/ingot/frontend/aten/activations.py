@@ -10,6 +10,7 @@ from ingot.ir.builder import Builder
 for operator, name in {
     "celu": "celu",
     "elu": "elu",
+    "gelu": "gelu",
     "glu": "glu",
     "hardshrink": "hardshrink",
     "hardsigmoid": "hardsigmoid",
@@ -28,11 +29,6 @@ for operator, name in {
     "threshold": "threshold",
 }.items():
     as_operator(operator, f"{name}.default")
-
-
-@lowers("gelu.default")
-def _gelu(b: Builder, x: Any, *, approximate: str) -> Any:
-    return b.gelu(x, approximate)
 
 
 @lowers("log_sigmoid_forward.default")

@@ -11,6 +11,7 @@ from ingot.ir.builder import Builder
 from ingot.ops.parameters import data_type
 
 for name in (
+    "gelu_backward",
     "hardsigmoid_backward",
     "hardswish_backward",
     "hardtanh_backward",
@@ -23,11 +24,6 @@ for name in (
     "threshold_backward",
 ):
     as_operator(name, f"{name}.default")
-
-
-@lowers("gelu_backward.default")
-def _gelu_backward(b: Builder, gradient: Any, x: Any, *, approximate: str) -> Any:
-    return b.gelu_backward(gradient, x, approximate)
 
 
 @lowers("elu_backward.default")

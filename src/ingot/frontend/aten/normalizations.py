@@ -10,9 +10,20 @@ from typing import Any
 
 from ingot.base import sizes
 from ingot.base.dtypes import HALVES, DataType
-from ingot.frontend.aten.table import GPU_ROWS, lowers, narrowed, require_float, require_one_type, unsupported
+from ingot.frontend.aten.table import (
+    GPU_ROWS,
+    as_operator,
+    lowers,
+    narrowed,
+    require_float,
+    require_one_type,
+    unsupported,
+)
 from ingot.ir.builder import Builder
 from ingot.ops.normalizations import per_channel, require_shape
+
+as_operator("softmax", "softmax.int", "special_softmax.default")
+as_operator("log_softmax", "log_softmax.int", "special_log_softmax.default")
 
 
 @lowers("_softmax.default")
@@ -32,16 +43,6 @@ def _over_axis(b: Builder, operator: str, x: Any, dim: int, half_to_float: bool)
             unsupported(f"{operator} of {x.dtype.text} is not widened on the way")
         x = b.cast(x, DataType.Float)
     return b.call(operator, (x, dim))
-
-
-@lowers("softmax.int", "special_softmax.default")
-def _softmax_in(b: Builder, x: Any, dim: int, dtype: Any) -> Any:
-    return b.softmax(x, dim, dtype)
-
-
-@lowers("log_softmax.int", "special_log_softmax.default")
-def _log_softmax_in(b: Builder, x: Any, dim: int, dtype: Any) -> Any:
-    return b.log_softmax(x, dim, dtype)
 
 
 @lowers("_safe_softmax.default")

@@ -19,6 +19,8 @@ from ingot.ir.handles import Handle
 
 for operator, names in {
     "abs": "abs absolute",
+    "addcdiv": "addcdiv",
+    "addcmul": "addcmul",
     "angle": "angle",
     "acos": "acos arccos",
     "acosh": "acosh arccosh",
@@ -196,16 +198,6 @@ def _pow(b: Builder, x: Handle, exponent: Any) -> Any:
 @lowers("pow.Tensor_Scalar", rows=GPU_ROWS)
 def _pow_on_gpu(b: Builder, x: Handle, exponent: Any) -> Any:
     return b.pow(x, exponent)
-
-
-@lowers("addcmul.default")
-def _addcmul(b: Builder, x: Any, first: Any, second: Any, *, value: Any) -> Any:
-    return b.addcmul(x, first, second, value)
-
-
-@lowers("addcdiv.default")
-def _addcdiv(b: Builder, x: Any, first: Any, second: Any, *, value: Any) -> Any:
-    return b.addcdiv(x, first, second, value)
 
 
 @lowers("lerp.Scalar", "lerp.Tensor")

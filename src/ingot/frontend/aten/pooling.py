@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.frontend.aten.table import lowers, unsupported
-from ingot.frontend.aten.views import part
 from ingot.ir.builder import Builder
+from ingot.ops.rearrangements import part
 
 LARGEST_WINDOW = 25
 """Elements; in larger windows PyTorch's way, which needs each of them once, catches up."""

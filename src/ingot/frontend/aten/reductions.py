@@ -9,62 +9,22 @@ from ingot.frontend.aten.table import as_operator, lowers, unsupported
 from ingot.ir.builder import Builder
 from ingot.ops.parameters import data_type, one_axis
 
-
-@lowers("sum.default")
-def _sum(b: Builder, x: Any, dtype: Any) -> Any:
-    return b.sum(x, None, False, dtype)
-
-
-@lowers("sum.dim_IntList")
-def _sum_over(b: Builder, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
-    return b.sum(x, dim, keepdim, dtype)
-
-
-as_operator("nansum", "nansum.default")
-as_operator("count_nonzero", "count_nonzero.default", "count_nonzero.dim_IntList")
-
-
-@lowers("mean.default")
-def _mean(b: Builder, x: Any, dtype: Any) -> Any:
-    return b.mean(x, None, False, dtype)
-
-
-@lowers("mean.dim")
-def _mean_over(b: Builder, x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
-    return b.mean(x, dim, keepdim, dtype)
-
-
-@lowers("prod.default")
-def _prod(b: Builder, x: Any, dtype: Any) -> Any:
-    return b.prod(x, None, False, dtype)
-
-
-@lowers("prod.dim_int")
-def _prod_over(b: Builder, x: Any, dim: int, keepdim: bool, dtype: Any) -> Any:
-    return b.prod(x, dim, keepdim, dtype)
+for operator, names in {
+    "amax": "amax.default max.default",
+    "amin": "amin.default min.default",
+    "argmax": "argmax.default",
+    "argmin": "argmin.default",
+    "count_nonzero": "count_nonzero.default count_nonzero.dim_IntList",
+    "logsumexp": "logsumexp.default",
+    "mean": "mean.default mean.dim",
+    "nansum": "nansum.default",
+    "prod": "prod.default prod.dim_int",
+    "sum": "sum.default sum.dim_IntList",
+}.items():
+    as_operator(operator, *names.split())
 
 
 # --- extrema ----------------------------------------------------------------------------------------------------------
-
-
-@lowers("amax.default")
-def _amax(b: Builder, x: Any, dim: Any, keepdim: bool) -> Any:
-    return b.amax(x, dim, keepdim)
-
-
-@lowers("amin.default")
-def _amin(b: Builder, x: Any, dim: Any, keepdim: bool) -> Any:
-    return b.amin(x, dim, keepdim)
-
-
-@lowers("max.default")
-def _max(b: Builder, x: Any) -> Any:
-    return b.amax(x)
-
-
-@lowers("min.default")
-def _min(b: Builder, x: Any) -> Any:
-    return b.amin(x)
 
 
 @lowers("aminmax.default")
@@ -85,16 +45,6 @@ def _min_over(b: Builder, x: Any, dim: int, keepdim: bool) -> Any:
 def _counted(b: Builder, x: Any) -> Any:
     """Bools as numbers: their order is the same."""
     return b.cast(x, DataType.UInt8) if x.dtype is DataType.Bool else x
-
-
-@lowers("argmax.default")
-def _argmax(b: Builder, x: Any, dim: int | None, keepdim: bool) -> Any:
-    return b.argmax(x, dim, keepdim)
-
-
-@lowers("argmin.default")
-def _argmin(b: Builder, x: Any, dim: int | None, keepdim: bool) -> Any:
-    return b.argmin(x, dim, keepdim)
 
 
 # --- truth and counts -------------------------------------------------------------------------------------------------
@@ -128,9 +78,6 @@ for operator in ("var", "var_mean", "std", "std_mean"):
         return b.call(operator, (x, dim, 1 if correction is None else correction, keepdim))
 
     lowers(f"{operator}.correction")(_moments)
-
-
-as_operator("logsumexp", "logsumexp.default")
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------

@@ -40,10 +40,10 @@ def lowers(*names: str, rows: dict[str, Row] = ROWS) -> Callable[[Row], Row]:
 
 
 def as_operator(operator: str, *names: str, rows: dict[str, Row] = ROWS) -> None:
-    """These overloads take what an operator of the op table takes, in the same order."""
+    """These overloads take what an operator of the op table takes, in the same order or under the same names."""
 
-    def row(b: Builder, *arguments: Any) -> Any:
-        return b.call(operator, arguments)
+    def row(b: Builder, *arguments: Any, **keywords: Any) -> Any:
+        return b.call(operator, arguments, keywords)
 
     lowers(*names, rows=rows)(row)
 
