@@ -8,9 +8,11 @@ import pytest
 
 from ingot.base.config import FLAGS
 from ingot.base.pipeline import STAGES
+from ingot.cli.main import COLUMNS
 from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
 from ingot.ops import table
 from ingot.passes.pipeline import PASSES
+from ingot.runtime.backends.registry import registered
 
 GRAPH = "graph(%0: f32[s0]) {\n  %1 = mul(%0, 1.0:f32): f32[s0]\n  %2 = exp(%1): f32[s0]\n  return %2\n}\n"
 
@@ -23,7 +25,7 @@ def ingot(*arguments: str, text: str | None = None) -> subprocess.CompletedProce
 def test_help_lists_every_command():
     done = ingot("--help")
     assert done.returncode == 0
-    for command in ("ops", "flags", "passes", "verify", "optimize"):
+    for command in ("ops", "flags", "passes", "backends", "verify", "optimize"):
         assert command in done.stdout
 
 
@@ -40,6 +42,17 @@ def test_the_pipeline_is_told_as_json_too():
     assert [stage["name"] for stage in found["stages"]] == [stage.name for stage in STAGES]
     assert [pass_["name"] for pass_ in found["trace_passes"]] == [pass_.name for pass_ in TRACE_PASSES]
     assert [pass_["level"] for pass_ in found["graph_passes"]] == [pass_.level for pass_ in PASSES]
+
+
+def test_backends_are_told_with_what_they_can_do():
+    listing = ingot("backends").stdout
+    assert all(backend.name in listing for backend in registered())
+    told = json.loads(ingot("backends", "--json").stdout)
+    assert list(told) == [backend.name for backend in registered()]
+    assert all(set(row) == {*COLUMNS, "why not available"} for row in told.values())
+    assert told["cpu"]["available"] == "yes" and told["cpu"]["why not available"] is None
+    for row in told.values():
+        assert (row["available"] == "yes") == (row["why not available"] is None)
 
 
 def test_one_operator_is_described():

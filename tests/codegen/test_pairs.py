@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ingot import DataType, FusionDefinition
-from ingot.loops.scheduling import STREAMING_BYTES
+from ingot.loops.cpu.tuning import CpuTuning
 
 HALF = DataType.BFloat16
 EVERY_FLOAT = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
@@ -73,8 +73,8 @@ def test_positions_are_those_of_memory():
 
 def test_narrow_elements_of_large_tensors_are_asked_for_ahead():
     small = torch.randn(1 << 10).bfloat16()
-    large = torch.randn(STREAMING_BYTES // 2 + 64).bfloat16()
-    wide = torch.randn(STREAMING_BYTES // 4 + 64)
+    large = torch.randn(CpuTuning().streaming_bytes // 2 + 64).bfloat16()
+    wide = torch.randn(CpuTuning().streaming_bytes // 4 + 64)
     result, llvm = run(lambda ops, x: ops.cast(x * 3.0, HALF), large)
     assert "llvm.prefetch" in llvm
     assert_same(result, (large.float() * 3.0).bfloat16())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
-from unittest.mock import patch
 
 import torch
 
-from ingot.runtime import plan as plan_module
-from ingot.runtime.devices import Backend, backend_for
+from ingot.runtime.backends.registry import using
+from ingot.runtime.cuda.backend import CudaBackend
 
 
 @dataclass
@@ -20,22 +19,19 @@ class Launches:
     """Kernels that plans have launched."""
 
 
+@dataclass(frozen=True)
+class _Counting(CudaBackend):
+    launches: Launches = field(default_factory=Launches)
+
+    def launch(self, *arguments: Any, **named: Any) -> list[torch.Tensor]:
+        results = super().launch(*arguments, **named)
+        self.launches.generated += 1
+        return results
+
+
 @contextmanager
 def counted_launches() -> Iterator[Launches]:
-    """Counts the kernels that plans launch from Python, on any device."""
-    launches = Launches()
-
-    def counting(device: torch.device) -> Backend | None:
-        backend = backend_for(device)
-        if backend is None:
-            return None
-
-        def launch(*arguments: Any) -> list[torch.Tensor]:
-            results = backend.launch(*arguments)
-            launches.generated += 1
-            return results
-
-        return replace(backend, launch=launch)
-
-    with patch.object(plan_module, "backend_for", counting):
-        yield launches
+    """Counts the kernels that plans launch on GPUs from Python."""
+    backend = _Counting()
+    with using(backend):
+        yield backend.launches

@@ -7,6 +7,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import get_args
 
 import pytest
@@ -17,13 +18,16 @@ from ingot.base.numbers import Number
 from ingot.codegen.ptx.kernels import compile_gpu_kernel
 from ingot.codegen.ptx.target import gpu
 from ingot.fusion.rules import FusionRules
+from ingot.loops.cpu.tuning import CpuTuning
 from ingot.loops.gpu.schedule import WARP, GpuSchedule, Teams
+from ingot.loops.gpu.tuning import CudaTuning
+from ingot.runtime.backends.interface import Bound, Targets, Tensors
+from ingot.runtime.cpu.kernels import launch
 from ingot.runtime.cuda import kernels as cuda
-from ingot.runtime.devices import Bound, Launch, Targets, Tensors
-from ingot.runtime.kernels import Kernel, launch
+from ingot.runtime.kernels import Kernel
 from ingot.runtime.plan import Plan
-from tests.cuda.schedules import small_gpu_schedules
-from tests.loops.running import launched_by
+from tests.cuda.schedules import small_gpu_tuning
+from tests.loops.running import DEFAULT, launched_by
 from tests.property.fused_graphs import seeded_fused
 from tests.property.random_values import copied
 
@@ -35,18 +39,25 @@ class Scheduling:
 
     def __init__(self) -> None:
         self.seen: list[GpuSchedule] = []
+        self.own_tuning = CudaTuning()
 
     def __call__(
-        self, kernel: Kernel, tensors: Tensors, scalars: Sequence[Number], bound: Bound, targets: Targets
+        self,
+        kernel: Kernel,
+        tensors: Tensors,
+        scalars: Sequence[Number],
+        bound: Bound,
+        targets: Targets = MappingProxyType({}),
+        tuning: CpuTuning = DEFAULT,
     ) -> list[torch.Tensor]:
         try:
-            call, _ = cuda.scheduled(kernel, tensors, bound, targets)
+            call, _ = cuda.scheduled(kernel, tensors, bound, targets, self.own_tuning)
         except CodegenError:
             pass  # a known limit, which such kernels meet before anything is generated
         else:
             self.look(kernel, call.schedule)
             self.seen.append(call.schedule)
-        return launch(kernel, tensors, scalars, bound, targets)
+        return launch(kernel, tensors, scalars, bound, targets, tuning)
 
     def look(self, kernel: Kernel, schedule: GpuSchedule) -> None:
         """What else is to be done with a schedule."""
@@ -71,14 +82,14 @@ class Assembling(Scheduling):
         assert done.returncode == 0, f"{done.stderr}\n{kernel.program.text}\n{ptx}"
 
 
-def run_small(stand_in: Launch, seeds: Iterable[int]) -> None:
+def run_small(stand_in: Scheduling, seeds: Iterable[int]) -> None:
     """Run random graphs with something in place of launches, each under small schedules of its own."""
     with launched_by(stand_in):
         for seed in seeds:
             drawn = seeded_fused(seed)
-            with small_gpu_schedules(seed):
-                strategy = ("aggressive", "conservative", "none")[seed % 3]
-                Plan(drawn.graph, FusionRules(strategy=strategy)).run(copied(drawn.arguments))
+            stand_in.own_tuning = small_gpu_tuning(seed)
+            strategy = ("aggressive", "conservative", "none")[seed % 3]
+            Plan(drawn.graph, FusionRules(strategy=strategy)).run(copied(drawn.arguments))
 
 
 @pytest.mark.parametrize("block", range(3))

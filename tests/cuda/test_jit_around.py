@@ -14,7 +14,7 @@ import ingot
 from ingot import DataType, FusionDefinition
 from ingot.frontend.jit.autotune import eager_comparison
 from ingot.frontend.jit.autotune.benchmarking import is_clearly_quicker
-from ingot.frontend.jit.autotune.timing import Stopwatch
+from ingot.frontend.jit.autotune.timing import stopwatch
 from tests.frontend.jit.comparing import is_compiled, why_followed
 
 pytestmark = pytest.mark.cuda
@@ -50,7 +50,7 @@ def test_a_trial_measures_both_ways_on_the_device():
 
 
 def test_a_stopwatch_waits_for_the_device():
-    watch = Stopwatch(GPU)
+    watch = stopwatch(GPU)
     torch.cuda._sleep(20_000_000)
     assert float(watch.stop()) > 0.005
 

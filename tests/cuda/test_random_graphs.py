@@ -19,9 +19,11 @@ from ingot.fusion.rules import FusionRules
 from ingot.ir.interpreter import Interpreter
 from ingot.passes.pipeline import optimize
 from ingot.runtime import plan as plan_module
+from ingot.runtime.backends.registry import using
+from ingot.runtime.cuda.backend import CudaBackend
 from ingot.runtime.plan import Plan
 from tests.cuda.launches import counted_launches
-from tests.cuda.schedules import small_gpu_schedules
+from tests.cuda.schedules import small_gpu_tuning
 from tests.property.conftest import EXAMPLES
 from tests.property.fused_graphs import FusedGraph, fused_graphs, seeded_fused
 from tests.property.outcomes import Outcome
@@ -61,7 +63,7 @@ def test_generated_code_gives_what_the_interpreter_gives(drawn: FusedGraph, stra
 @settings(PROFILE, max_examples=EXAMPLES)
 @given(fused_graphs(), strategies.integers(0, 10**6))
 def test_generated_code_gives_the_same_under_small_schedules(drawn: FusedGraph, seed: int):
-    with small_gpu_schedules(seed):
+    with using(CudaBackend(small_gpu_tuning(seed))):
         check(drawn, STRATEGIES[seed % len(STRATEGIES)])
 
 

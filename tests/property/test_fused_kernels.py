@@ -13,11 +13,11 @@ from ingot.base.dtypes import DataType
 from ingot.fusion.rules import FusionRules
 from ingot.ir.interpreter import Interpreter
 from ingot.ir.torch_types import to_torch
-from ingot.loops.schedule import Form
-from ingot.runtime.kernels import launch
+from ingot.loops.cpu.schedule import Form
+from ingot.runtime.cpu.kernels import launch
 from ingot.runtime.plan import Plan
+from tests.loops.cpu.schedules import Seen, form_number, small_schedules
 from tests.loops.running import interpreted_launch, launched_by, shaped_launch
-from tests.loops.schedules import Seen, form_number, small_schedules
 from tests.property.conftest import CI_EXAMPLES, EXAMPLES
 from tests.property.fused_graphs import FusedGraph, fused_graphs, seeded_fused
 from tests.property.random_values import copied

@@ -12,8 +12,8 @@ from ingot.fusion.rules import FusionRules
 from ingot.ir.interpreter import Interpreter
 from ingot.runtime import plan as plan_module
 from ingot.runtime.plan import Plan
-from tests.cuda.schedules import small_gpu_schedules
-from tests.loops.running import gpu_interpreted_launch, launched_by
+from tests.cuda.schedules import small_gpu_tuning
+from tests.loops.running import GpuInterpreted, launched_by
 from tests.property.conftest import EXAMPLES
 from tests.property.fused_graphs import FusedGraph, fused_graphs
 from tests.property.outcomes import difference as difference_in_bits
@@ -29,7 +29,7 @@ from tests.property.test_kernels import is_exact, outcome_of
 def test_fused_graphs_agree_with_their_nests_for_gpus(drawn: FusedGraph, seed: int):
     plan = Plan(drawn.graph, FusionRules(strategy=("default", "aggressive")[seed % 2]))
     expected = Interpreter(drawn.graph).run(copied(drawn.arguments))
-    with small_gpu_schedules(seed), launched_by(gpu_interpreted_launch):
+    with launched_by(GpuInterpreted(small_gpu_tuning(seed))):
         found = plan.run(copied(drawn.arguments))
     wrong = difference(drawn, expected, found)
     assert wrong is None, f"{wrong}\n{drawn}\n{plan.explain()}"
@@ -40,7 +40,7 @@ def test_fused_graphs_agree_with_their_nests_for_gpus(drawn: FusedGraph, seed: i
 def test_nests_for_gpus_give_every_bit_where_all_is_exact(drawn: Drawn, seed: int):
     with patch.object(plan_module, "supports", is_exact):
         plan, expected = Plan(drawn.graph), run(drawn.graph, drawn.arguments)
-    with small_gpu_schedules(seed), launched_by(gpu_interpreted_launch):
+    with launched_by(GpuInterpreted(small_gpu_tuning(seed))):
         wrong = difference_in_bits(expected, outcome_of(plan, drawn.arguments))
     assert wrong is None, f"{wrong}\n{drawn.graph.text}"
 
@@ -52,6 +52,6 @@ def test_threads_agree_on_the_sign_of_a_zero():
     builder.output(builder.ops.amin(x, [1]))
     zeros = torch.where(torch.arange(600).view(3, 200) % 7 < 3, -0.0, 0.0).double()
     for seed in range(8):
-        with small_gpu_schedules(seed), launched_by(gpu_interpreted_launch):
+        with launched_by(GpuInterpreted(small_gpu_tuning(seed))):
             largest, smallest = Plan(builder.build()).run([zeros.clone()])
         assert not largest.any() and not smallest.any()

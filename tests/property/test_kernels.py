@@ -15,10 +15,10 @@ from ingot.fusion.rules import FusionRules
 from ingot.ir.node import Node
 from ingot.passes.pipeline import optimize
 from ingot.runtime import plan as plan_module
-from ingot.runtime.kernels import launch
+from ingot.runtime.cpu.kernels import launch
 from ingot.runtime.plan import Plan
+from tests.loops.cpu.schedules import small_schedules
 from tests.loops.running import interpreted_launch, launched_by
-from tests.loops.schedules import small_schedules
 from tests.property.conftest import EXAMPLES
 from tests.property.outcomes import Outcome, difference, run
 from tests.property.random_graphs import Drawn, drawn_graphs

@@ -12,13 +12,15 @@ import torch
 
 import ingot
 from ingot import JitCompiler
-from ingot.codegen.llvm.nests import CompiledKernel
-from ingot.runtime import kernels, runner
+from ingot.codegen.cpu.nests import CompiledKernel
+from ingot.runtime import runner
+from ingot.runtime.backends.interface import NativeSite
+from ingot.runtime.cpu.kernels import prepare
+from ingot.runtime.cuda.backend import launched
 from ingot.runtime.cuda.prepared import Launch, PreparedLaunches
 from ingot.runtime.kernels import address_of
 from ingot.runtime.native.records import TensorGuard
 from ingot.runtime.native.routines import Library
-from ingot.runtime.recording_sites import RecordingSite, launched
 from tests.property.random_values import same_bits
 from tests.runtime.native.devices import Machine
 from tests.runtime.test_native_execution import CASES, define
@@ -53,7 +55,7 @@ class Device:
 
     def prepare(self, kernel, tensors, bound, targets):
         self.seen.append([address_of(tensor) for tensor in tensors])
-        call = kernels.prepare(kernel, tensors, bound, targets)
+        call = prepare(kernel, tensors, bound, targets)
         self.kept.append(call.compiled)
         word = len(call.words)
         functions = (spoiling(word).address("spoil"), call.entry)
@@ -74,7 +76,7 @@ class Device:
 @pytest.fixture
 def posed(monkeypatch):
     made = Device()
-    site = RecordingSite(torch.device("cpu"), made.prepare, ALIGNMENT, made.machine.site())
+    site = NativeSite(torch.device("cpu"), made.prepare, ALIGNMENT, True, True, made.machine.site())
     monkeypatch.setattr(runner, "site_for", lambda device: site)
     return made
 

@@ -13,15 +13,17 @@ import pytest
 import torch
 
 from ingot import DataType, FusionDefinition, GraphBuilder, IngotError, JitCompiler, memory
+from ingot.codegen.cpu.nests import compile_kernel
 from ingot.codegen.llvm.math import FUNCTIONS
-from ingot.codegen.llvm.nests import compile_kernel
 from ingot.codegen.llvm.support import supports
 from ingot.ir.torch_types import to_torch
-from ingot.loops.schedule import Form, Motion, Schedule
+from ingot.loops.cpu.schedule import Form, Schedule
+from ingot.loops.motion import Motion
 from ingot.ops import Kind, Op, table
 from ingot.ops.samples import Sample
-from ingot.runtime import kernels as kernels_module
-from ingot.runtime.kernels import Kernel, kernels
+from ingot.runtime.cpu import kernels as kernels_module
+from ingot.runtime.cpu.kernels import kernels
+from ingot.runtime.kernels import Kernel
 from ingot.runtime.plan import Plan
 from ingot.runtime.threads import bind_openmp
 from tests.ops import generation

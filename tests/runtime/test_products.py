@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingot.codegen.cpu.products import Tile, products_module
 from ingot.codegen.llvm.host import Host, assembly_of
-from ingot.codegen.llvm.products import Tile, products_module
 from ingot.runtime import products
 from tests.codegen.hosts import AARCH64, HASWELL, NATIVE, SKYLAKE
 

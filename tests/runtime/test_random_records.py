@@ -16,7 +16,7 @@ from ingot.runtime.native.launcher import launcher
 from ingot.runtime.native.records import RunStatistics
 from ingot.runtime.plan import Plan, is_plain
 from ingot.runtime.recording import may_record, record_call
-from ingot.runtime.recording_sites import site_for
+from ingot.runtime.runner import site_for
 from tests.property.conftest import EXAMPLES
 from tests.property.outcomes import Outcome, difference
 from tests.property.random_graphs import Drawn, drawn_graphs

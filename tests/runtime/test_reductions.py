@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as functional
 
 from ingot import DataType, GraphBuilder, JitCompiler, memory
-from ingot.loops import scheduling
+from ingot.loops.cpu.tuning import CpuTuning
 from ingot.runtime.compiler import CompiledModule
 from tests.ops.generation import data_type_of
 
@@ -128,7 +128,7 @@ def test_composites_of_long_rows(name: str, shape: tuple[int, ...]):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("length", [scheduling.KEPT_BYTES // 4 - 1, scheduling.KEPT_BYTES // 4 + 1])
+@pytest.mark.parametrize("length", [CpuTuning().kept_bytes // 4 - 1, CpuTuning().kept_bytes // 4 + 1])
 def test_rows_just_below_and_above_what_is_kept(length: int, dtype: torch.dtype):
     x = torch.randn(9, length, generator=torch.Generator().manual_seed(2)).to(dtype)
     (found,) = run(lambda ops, x: ops.softmax(x, -1), x)

@@ -39,6 +39,8 @@ class Environment:
     logs: frozenset[str] = frozenset()
     is_disabled: bool = False
     """Whether INGOT_DISABLE=1 makes every compiled function call its original."""
+    backend: tuple[str, ...] = ()
+    """The backends that INGOT_BACKEND names, in order; all that are available if it names none."""
 
     @staticmethod
     def read(variables: Mapping[str, str]) -> Environment:
@@ -47,6 +49,7 @@ class Environment:
             _words(variables, "INGOT_CHECK", CHECKS),
             _words(variables, "INGOT_LOGS", LOGS),
             _switch(variables, "INGOT_DISABLE"),
+            _names(variables, "INGOT_BACKEND"),
         )
 
 
@@ -65,11 +68,15 @@ def _switch(variables: Mapping[str, str], name: str) -> bool:
 
 def _words(variables: Mapping[str, str], name: str, known: Collection[str]) -> frozenset[str]:
     """The words of a variable, separated by commas."""
-    found = frozenset(word.strip() for word in variables.get(name, "").split(",") if word.strip())
+    found = frozenset(_names(variables, name))
     unknown = found - set(known)
     if unknown:
         raise ConfigError(f"{name} cannot name {', '.join(sorted(unknown))}; it knows {', '.join(known)}")
     return found
+
+
+def _names(variables: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in variables.get(name, "").split(",") if word.strip())
 
 
 @lru_cache(maxsize=1)

@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         "schedule",
         "Program",
         "Schedule",
-        "loops.schedule.Schedule.text",
+        "loops.cpu.schedule.Schedule.text",
         "how the elements of a program are visited, for tensors that lie like those of a call",
     ),
     Stage("nests", "Schedule", "Nest", "loops.nest.Nest.text", "loops, loads, operations and stores", "loops"),

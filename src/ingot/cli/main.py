@@ -23,6 +23,8 @@ from ingot.ir.graph import Graph
 from ingot.ir.parser import parse
 from ingot.ops import Kind, Op, lookup, table
 from ingot.passes.pipeline import PASSES, Optimized, optimize
+from ingot.runtime.backends.interface import Backend
+from ingot.runtime.backends.registry import registered
 
 
 def console() -> Console:
@@ -63,6 +65,7 @@ def flags() -> None:
         ("INGOT_CHECK", "checks", CHECKS),
         ("INGOT_LOGS", "prints", LOGS),
         ("INGOT_DISABLE", "makes", {"1": "compiled functions call their originals"}),
+        ("INGOT_BACKEND", "uses", {each.name: f"the backend for {each.device_type} alone" for each in registered()}),
     ):
         for word, meaning in words.items():
             variables.add_row(name, word, f"{verb} {meaning}")
@@ -101,6 +104,41 @@ def _pipeline() -> dict[str, Any]:
         ],
         "graph_passes": [{"name": pass_.name, "level": pass_.level, "summary": pass_.summary} for pass_ in PASSES],
     }
+
+
+COLUMNS = ("platform", "reductions", "binary cache", "kernel reuse", "non-contiguous input", "available")
+"""What `ingot backends` says of each."""
+
+
+@commands.command()
+@click.option("--json", "as_json", is_flag=True, help="print the same for programs")
+def backends(as_json: bool) -> None:
+    """List what can run kernels on this machine, and what it can do."""
+    rows = {backend.name: dict(zip(COLUMNS, _row(backend), strict=True)) for backend in registered()}
+    reasons = {backend.name: backend.why_unavailable() for backend in registered()}
+    if as_json:
+        told = {name: row | {"why not available": reasons[name]} for name, row in rows.items()}
+        click.echo(json.dumps(told, indent=2))
+        return
+    listing = Table("backend", *COLUMNS, title="Backends; INGOT_BACKEND names those to use, separated by commas")
+    for name, row in rows.items():
+        listing.add_row(name, *(escape(text) for text in row.values()))
+    console().print(listing)
+    for name, reason in reasons.items():
+        if reason is not None:
+            click.echo(f"{name} is not available: {reason}")
+
+
+def _row(backend: Backend) -> tuple[str, ...]:
+    features = backend.features
+    return (
+        backend.platform,
+        features.reductions,
+        features.binary_cache,
+        features.kernel_reuse,
+        features.non_contiguous_input,
+        "yes" if backend.why_unavailable() is None else "no",
+    )
 
 
 @commands.command(name="verify")

@@ -1,1 +1,5 @@
-"""Kernels as loops over elements, before they are machine code."""
+"""Loops: programs, and how they become nests of loops over the elements of tensors.
+
+In: clusters of operations. Out: a program without shapes (`program`), and for a call a schedule and a nest (`nest`), on
+the CPU (`cpu`) or a GPU (`gpu`). Always holds: nests know no shapes; an interpreter for each kind says what they mean.
+"""

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import torch
 
-from ingot.codegen.llvm.products import AttentionWord, Tile, compiled_products, scratch_floats
+from ingot.codegen.cpu.products import AttentionWord, Tile, compiled_products, scratch_floats
 from ingot.runtime.native.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 

@@ -28,8 +28,8 @@ from ingot.ir.node import Node, is_structure
 from ingot.ir.verifier import verify
 from ingot.ops import Kind
 from ingot.passes.pipeline import PassReport, optimize
-from ingot.runtime.cuda.kernels import GPU_STAGES, gpu_kernels
-from ingot.runtime.kernels import CPU_STAGES, Kernel, kernels
+from ingot.runtime.backends.registry import registered
+from ingot.runtime.kernels import Kernel
 from ingot.runtime.native.records import Record
 from ingot.runtime.plan import Plan
 from ingot.runtime.runner import Runner, Shortcut
@@ -107,7 +107,7 @@ class CompiledModule:
         """What runs, step by step: generated kernels with the reason they end and the bytes they move, and operations
         left to PyTorch. explain("nests", "llvm", "assembly") adds these texts of what has been compiled so far.
         """
-        stages = tuple(require_stage(stage, COMPILED_STAGES) for stage in stages)
+        stages = tuple(require_stage(stage, compiled_stages()) for stage in stages)
         if not isinstance(self._plan, Plan):
             return "every operation runs through PyTorch, as graph_opt_level asks"
         return self._plan.explain(lambda kernel: [text for stage in stages for text in _variants(kernel, stage)])
@@ -117,7 +117,7 @@ class CompiledModule:
 
         Those after the kernels show what has been compiled so far, which is after the first execution.
         """
-        stage = require_stage(stage, (*_GRAPH_STAGES, *COMPILED_STAGES))
+        stage = require_stage(stage, (*_GRAPH_STAGES, *compiled_stages()))
         if stage == "graph":
             return self.graph.text
         if stage == "optimized_graph":
@@ -153,17 +153,20 @@ class CompiledModule:
         return f"<CompiledModule of {len(self.optimized_graph.nodes)} operations, {self.graph.digest[:12]}>"
 
 
-COMPILED_STAGES = tuple(stage for stage in STAGE_NAMES if stage in CPU_STAGES or stage in GPU_STAGES)
-"""What can be seen of a compiled kernel, on the CPU or on a GPU."""
+def compiled_stages() -> tuple[str, ...]:
+    """What can be seen of compiled kernels, of all backends: in the order of the pipeline, then stages of their own."""
+    found = dict.fromkeys(stage for backend in registered() for stage in backend.stages)
+    return tuple(dict.fromkeys([*(stage for stage in STAGE_NAMES if stage in found), *found]))
+
+
 _GRAPH_STAGES = ("graph", "optimized_graph", "clusters", "kernels")
 """What can be seen of a graph before it has run."""
 
 
 def _variants(kernel: Kernel, stage: str) -> list[str]:
-    """The text of a stage for every compiled form of a kernel, the CPU's first."""
-    program = kernel.program
-    texts = [CPU_STAGES[stage](variant) for variant in kernels.variants(program) if stage in CPU_STAGES]
-    return texts + [GPU_STAGES[stage](variant) for variant in gpu_kernels.variants(program) if stage in GPU_STAGES]
+    """The text of a stage for every compiled form of a kernel, backend by backend."""
+    found = [backend.stages[stage] for backend in registered() if stage in backend.stages]
+    return [text for texts in found for text in texts(kernel.program)]
 
 
 class JitCompiler:

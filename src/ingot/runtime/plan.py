@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,12 +24,13 @@ from ingot.fusion.clusters import Cluster, find_clusters
 from ingot.fusion.rules import FusionRules
 from ingot.ir.binding import Binding
 from ingot.ir.graph import Graph
-from ingot.ir.interpreter import Interpreter, Tally, Value, clock, free_after
+from ingot.ir.interpreter import Interpreter, Tally, Value, free_after
 from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
 from ingot.ops import Kind
+from ingot.runtime.backends.interface import Backend
+from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.destinations import empty_without_memory, find_destinations
-from ingot.runtime.devices import Backend, backend_for, current
 from ingot.runtime.in_place import results_in_place, writers_last
 from ingot.runtime.kernels import Kernel, KernelFault
 
@@ -101,16 +103,16 @@ class Plan(Interpreter):
 
     def _execute(self, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> None:
         backend = backend_for(binding.device)
-        if backend is None or not all(map(is_plain, values.values())) or not _makes_plain(binding.device):
+        if backend is None or not all(map(is_plain, values.values())) or not _makes_plain(backend):
             super()._execute(values, binding, tally, timed)
             return
-        with current(binding.device):
+        with backend.current(binding.device):
             self._run_steps(backend, values, binding, tally, timed)
 
     def _run_steps(
         self, backend: Backend, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
     ) -> None:
-        kind = binding.device.type
+        kind, empty = binding.device.type, partial(backend.allocate, device=binding.device)
         if kind not in self._ran_on:
             self._ran_on.add(kind)
             self._compile_ahead(backend, values, binding)
@@ -121,7 +123,7 @@ class Plan(Interpreter):
                 else:
                     self._run_kernel(backend, step, values, binding, tally, timed)
             elif step in self.destinations:
-                values[step] = self.destinations.finish(step, values, binding.sizes, backend.empty)
+                values[step] = self.destinations.finish(step, values, binding.sizes, empty)
             else:
                 values[step] = self._step(step, values, binding, tally, timed)
             for freed in frees:
@@ -144,7 +146,7 @@ class Plan(Interpreter):
                     tensors = [_tensor(foreseen[read.node]) for read in step.lowered.tensors]
                     targets = self.destinations.targets(step, foreseen, binding.sizes, empty_without_memory)
                     try:
-                        compile_, outputs = backend.foresee(step, tensors, binding.sizes, targets)
+                        compile_, outputs = backend.compile(step, tensors, binding.sizes, targets, binding.device)
                     except CodegenError:  # a kernel that the run will do without
                         return
                     threads.submit(compile_)  # what goes wrong is reported when the kernel is run
@@ -175,12 +177,13 @@ class Plan(Interpreter):
             return
         tensors = [_tensor(values[read.node]) for read in step.lowered.tensors]
         scalars = [_number(values[node]) for node in step.lowered.scalars]
-        start = clock(binding.device) if timed else 0.0
+        start = backend.clock(binding.device) if timed else 0.0
         try:
             later = self._later.get(id(step))
             overwritten = {} if later is None else results_in_place(self.graph, step, later, values, binding.sizes)
-            targets = overwritten | self.destinations.targets(step, values, binding.sizes, backend.empty)
-            results = backend.launch(step, tensors, scalars, binding.sizes, targets)
+            empty = partial(backend.allocate, device=binding.device)
+            targets = overwritten | self.destinations.targets(step, values, binding.sizes, empty)
+            results = backend.launch(step, tensors, scalars, binding.sizes, targets, binding.device)
         except CodegenError as error:
             if error.__cause__ is not None:  # something failed; limits that are known are no news
                 warn(f"running through PyTorch instead: {error}", UserWarning)
@@ -197,7 +200,7 @@ class Plan(Interpreter):
             tally.launches += 1
             tally.bytes_moved += sum(tensor.nbytes for tensor in (*tensors, *results))
             if timed:
-                tally.spend(step.name, clock(binding.device) - start)
+                tally.spend(step.name, backend.clock(binding.device) - start)
 
     def _interpret(
         self, step: Kernel, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
@@ -237,9 +240,9 @@ def is_plain(value: Any) -> bool:
     return not _functorch.is_functorch_wrapped_tensor(value)
 
 
-def _makes_plain(device: torch.device) -> bool:
-    """Whether new tensors on a device are plain. Those on GPUs come from torch, which wraps them inside transforms."""
-    return device.type == "cpu" or _functorch.peek_interpreter_stack() is None
+def _makes_plain(backend: Backend) -> bool:
+    """Whether new tensors are plain: those that come from torch are wrapped inside transforms."""
+    return backend.allocates_plain or _functorch.peek_interpreter_stack() is None
 
 
 def _without_memory(value: Value) -> Value:

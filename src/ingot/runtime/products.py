@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import torch
 
-from ingot.codegen.llvm.products import CompiledProducts, Tile, Word, compiled_products
+from ingot.codegen.cpu.products import CompiledProducts, Tile, Word, compiled_products
 from ingot.runtime.native.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 

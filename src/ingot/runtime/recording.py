@@ -28,6 +28,7 @@ from ingot.ir.torch_types import to_torch
 from ingot.loops.gpu.schedule import ACCESS
 from ingot.ops import Kind
 from ingot.runtime.arena import Lifetime, plan_arena
+from ingot.runtime.backends.interface import KernelCall, NativeSite
 from ingot.runtime.copies import copying
 from ingot.runtime.destinations import empty_without_memory, slices_of
 from ingot.runtime.in_place import inputs_overwritten, picks, stands_alone
@@ -46,7 +47,6 @@ from ingot.runtime.native.records import (
 )
 from ingot.runtime.native.running import can_overwrite
 from ingot.runtime.plan import Plan
-from ingot.runtime.recording_sites import KernelCall, RecordingSite
 
 _EXACT_IN_DOUBLE = 1 << 53
 
@@ -63,7 +63,7 @@ def may_record(plan: Plan) -> bool:
 
 
 def record_call(
-    plan: Plan, inputs: Sequence[Any], statistics: RunStatistics, site: RecordingSite, is_private: bool = False
+    plan: Plan, inputs: Sequence[Any], statistics: RunStatistics, site: NativeSite, is_private: bool = False
 ) -> Record | None:
     """A record for calls with arguments like these, which are plain tensors on the site's device and numbers.
 
@@ -134,7 +134,7 @@ class _Launch:
 class _Recording:
     plan: Plan
     inputs: Sequence[Any]
-    site: RecordingSite
+    site: NativeSite
     is_private: bool
     values: dict[Node, Any] = field(default_factory=dict)
     """What is known of each value: a tensor without memory, or a number that calls like this one share."""
@@ -198,7 +198,7 @@ class _Recording:
         if count == 0:
             return
         can_fail = any(picks(launch.kernel) for launch in self.launches)
-        is_sure = self.site.device.type == "cpu" and can_overwrite() and not can_fail
+        is_sure = self.site.overwrites and can_overwrite() and not can_fail
         if not is_sure or len(self.written) != count or count != len(self.plan.graph.outputs):
             raise _NeedsPython
         tensors = [value for value in self.inputs if isinstance(value, torch.Tensor)]
@@ -261,7 +261,7 @@ class _Recording:
     def _copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy a tensor into another of the same shape."""
         is_possible = source.shape == target.shape and source.dtype is target.dtype and source.dtype in DTYPES
-        if self.site.device.type != "cpu" or not is_possible:
+        if not self.site.copies or not is_possible:
             raise _NeedsPython
         if source.numel() == 0:
             return
@@ -322,7 +322,7 @@ class _Recording:
     def _constant(self, node: Node, binding: Binding) -> torch.Tensor:
         """A tensor with the same value everywhere, of which there is one element in memory."""
         (number,) = node.operands
-        if number.constant is None or self.site.device.type != "cpu":
+        if number.constant is None or not self.site.copies:
             raise _NeedsPython
         value = self.plan.evaluate(node, {}, Binding(binding.sizes, torch.device("cpu")))
         assert isinstance(value, torch.Tensor)

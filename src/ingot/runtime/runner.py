@@ -20,12 +20,13 @@ import torch
 from ingot.base.errors import ArgumentError
 from ingot.base.forks import new_lock
 from ingot.ir.interpreter import Interpreter, Tally
+from ingot.runtime.backends.interface import NativeSite
+from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.native.callables import CallTable, Convention, native_function
 from ingot.runtime.native.launcher import Launcher, launcher
 from ingot.runtime.native.records import Record, RunStatistics, TensorGuard
 from ingot.runtime.plan import Plan, is_plain
 from ingot.runtime.recording import may_record, record_call
-from ingot.runtime.recording_sites import RecordingSite, site_for
 from ingot.runtime.torch_state import MODES
 
 _MOST_RECORDS = 256
@@ -136,10 +137,16 @@ def _is_watched() -> bool:
     return any(mode.is_active() for mode in MODES)
 
 
-def _site_of(inputs: Sequence[Any]) -> RecordingSite | None:
-    """How calls with these inputs are recorded; None if they are on several devices."""
+def _site_of(inputs: Sequence[Any]) -> NativeSite | None:
+    """Where calls with these inputs run natively; None if they do not, or if they are on several devices."""
     devices = {value.device for value in inputs if isinstance(value, torch.Tensor)} or {torch.device("cpu")}
     return site_for(devices.pop()) if len(devices) == 1 else None
+
+
+def site_for(device: torch.device) -> NativeSite | None:
+    """Where native code runs kernels on a device; None where it does not."""
+    backend = backend_for(device)
+    return None if backend is None else backend.native_site(device)
 
 
 def _kind(value: Any) -> Hashable:

@@ -33,8 +33,8 @@ from ingot.fusion.groups import Level
 from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
 from ingot.loops.gpu.schedule import GpuSchedule, Grid
+from ingot.loops.motion import Motion
 from ingot.loops.program import Input, Known, Operand, Program, Result, Statement
-from ingot.loops.schedule import Motion
 from ingot.ops import Op
 from ingot.runtime.cuda.kernels import scheduled
 from ingot.runtime.plan import Plan

@@ -14,6 +14,7 @@ import re
 import struct
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,14 +27,15 @@ from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
 from ingot.codegen.ptx.target import gpu
 from ingot.ir.torch_types import to_torch
 from ingot.loops.gpu.launches import gpu_layout, launches_of, left_by_launches, workspace_share
-from ingot.loops.gpu.schedule import WARP, GpuSchedule
+from ingot.loops.gpu.schedule import MOST_COUNTERS, WARP, GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall
-from ingot.loops.gpu.sharing import MOST_COUNTERS
+from ingot.loops.gpu.tuning import CudaTuning
 from ingot.runtime.cuda.kernels import gpu_words, scheduled
 from ingot.runtime.kernels import Kernel
 from ingot.runtime.plan import Plan
 from tests.ops.generation import data_type_of
 
+_TUNING = CudaTuning()
 _PATIENCE = 60.0
 """Seconds until a barrier that some threads never reach is given up."""
 _here = threading.local()
@@ -122,10 +124,17 @@ def kernel_for(body: Any, *tensors: torch.Tensor) -> tuple[Kernel, list[torch.Te
 
 
 def run_here(
-    kernel: Kernel, tensors: Sequence[torch.Tensor], scalars: Sequence[Number] = ()
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    scalars: Sequence[Number] = (),
+    tuning: CudaTuning = _TUNING,
+    is_wide: bool = False,
 ) -> tuple[list[torch.Tensor], GpuSchedule, int]:
-    """The results of a kernel's code for a GPU, its schedule, and how many launches it took."""
-    call, outputs = scheduled(kernel, tensors, {})
+    """The results of a kernel's code for a GPU, its schedule, and how many launches it took; `is_wide` has numbers of
+    64 bits, as tensors of more than 2^31 elements have."""
+    call, outputs = scheduled(kernel, tensors, {}, tuning=tuning)
+    if is_wide:
+        call = replace(call, schedule=replace(call.schedule, is_wide=True))
     compiled = compile_gpu_kernel(kernel.program, call.schedule, gpu((9, 0)))
     layout = gpu_layout(compiled.nest, compiled.schedule)
     words = gpu_words(call, layout, len(kernel.program.buffers))

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ingot.codegen.llvm.math import exponentials, hyperbolics, logarithms
-from ingot.codegen.llvm.math.formats import INFINITY
-from ingot.codegen.llvm.math.words import Number, at_least, at_most, choose, fma, square_root
+from ingot.codegen.llvm.math.dsl.formats import INFINITY
+from ingot.codegen.llvm.math.dsl.words import Number, at_least, at_most, choose, fma, square_root
 from tests.codegen.hosts import NATIVE
 
 ACCURATE = replace(NATIVE, has_approximations=True)

@@ -8,9 +8,9 @@ import numpy
 import pytest
 
 from ingot.codegen.llvm.math import FUNCTIONS
-from ingot.codegen.llvm.math.definitions import emitter
+from ingot.codegen.llvm.math.dsl.definitions import emitter
+from ingot.codegen.llvm.math.dsl.words import Number
 from ingot.codegen.llvm.math.gpu import exact, instructions
-from ingot.codegen.llvm.math.words import Number
 from ingot.codegen.ptx.kernels import compile_gpu_kernel
 from ingot.codegen.ptx.target import gpu
 from ingot.loops.gpu.schedule import Grid, Teams

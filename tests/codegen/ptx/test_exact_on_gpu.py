@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ingot.codegen.llvm.math import FUNCTIONS
-from ingot.codegen.llvm.math.definitions import emitter
+from ingot.codegen.llvm.math.dsl.definitions import emitter
 from ingot.codegen.llvm.math.gpu import exact
 from ingot.codegen.ptx.target import gpu
 from tests.codegen.ptx import function_kernels

@@ -12,7 +12,7 @@ import pytest
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.math import FUNCTIONS, SUMS_WITH_ONE, TO_8_BITS
-from ingot.codegen.llvm.math.definitions import emitter
+from ingot.codegen.llvm.math.dsl.definitions import emitter
 from ingot.codegen.llvm.math.gpu import instructions
 from ingot.codegen.ptx.target import gpu
 from tests.codegen.math_kernels import ARITY, evaluate, single_errors

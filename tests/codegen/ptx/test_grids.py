@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
 import pytest
 import torch
 
-from ingot.loops.gpu import lines, scheduling
 from ingot.loops.gpu.schedule import Grid
+from ingot.loops.gpu.tuning import CudaTuning
 from tests.codegen.ptx.here import kernel_for, numbers, run_here
 
 
@@ -16,8 +14,7 @@ from tests.codegen.ptx.here import kernel_for, numbers, run_here
 def test_elements_meet_the_values_of_their_lines(length: int):
     images, means = numbers(torch.uint8, 2, 3, length), numbers(torch.float32, 3, 1)
     kernel, tensors = kernel_for(lambda ops, x, mean: x - mean, images, means)
-    with patch.object(lines, "ENOUGH_THREADS", 1):
-        (result,), schedule, _ = run_here(kernel, tensors)
+    (result,), schedule, _ = run_here(kernel, tensors, tuning=CudaTuning(enough_threads=1))
     assert isinstance(schedule, Grid) and schedule.has_lines
     assert schedule.at_once == (2 if length % 4 == 0 else 4)
     assert schedule.is_even == (length == 1024)
@@ -36,10 +33,10 @@ def test_elements_one_after_the_other(size: int):
 def test_elements_that_take_long_are_taken_in_turn(size: int):
     x, y = numbers(torch.float32, size), numbers(torch.float32, size).flip(0)
     kernel, tensors = kernel_for(lambda ops, x, y: x * y + 3.0, x, y)
-    with patch.object(lines, "ENOUGH_THREADS", 64), patch.object(scheduling, "MANY_FUNCTIONS", 0):
-        (result,), schedule, _ = run_here(kernel, tensors)
+    tuning = CudaTuning(enough_threads=64, many_functions=0)
+    (result,), schedule, _ = run_here(kernel, tensors, tuning=tuning)
     assert isinstance(schedule, Grid)
-    assert (schedule.in_turn, schedule.at_once, schedule.lanes) == (True, lines.TURNS, 2)
+    assert (schedule.in_turn, schedule.at_once, schedule.lanes) == (True, tuning.function_turns, 2)
     assert schedule.is_even == (size == 4096) and schedule.has_rest == (size % 2 == 1)
     assert torch.equal(result, x * y + 3.0)
 
@@ -47,8 +44,7 @@ def test_elements_that_take_long_are_taken_in_turn(size: int):
 def test_elements_that_are_apart_are_taken_one_by_one():
     x = numbers(torch.float32, 7, 96, 10)[..., ::2]
     kernel, tensors = kernel_for(lambda ops, x: -x, x)
-    with patch.object(lines, "ENOUGH_THREADS", 1):
-        (result,), schedule, _ = run_here(kernel, tensors)
+    (result,), schedule, _ = run_here(kernel, tensors, tuning=CudaTuning(enough_threads=1))
     assert isinstance(schedule, Grid) and torch.equal(result, -x)
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -15,22 +11,9 @@ from ingot.codegen.ptx.kernels import compile_gpu_kernel
 from ingot.codegen.ptx.target import gpu
 from ingot.loops.gpu.schedule import Columns, Grid, Teams, Tiles
 from ingot.runtime.cuda.kernels import scheduled
-from tests.codegen.ptx import here
 from tests.codegen.ptx.here import kernel_for, numbers, run_here
 
 SHAPES = [(2, 3, 5, 7), (1, 2, 13, 3), (4, 8, 2, 16), (3, 1, 1, 20), (7, 2, 4, 12), (2, 2, 3, 3, 8), (3, 2, 5, 1, 11)]
-
-
-@contextmanager
-def numbers_of_64_bits() -> Iterator[None]:
-    """Schedules as they are for tensors of more than 2^31 elements."""
-
-    def wide(*arguments: Any) -> Any:
-        call, outputs = scheduled(*arguments)
-        return replace(call, schedule=replace(call.schedule, is_wide=True)), outputs
-
-    with patch.object(here, "scheduled", wide):
-        yield
 
 
 def every_other(shape: tuple[int, ...]) -> list[int]:
@@ -44,8 +27,7 @@ def test_elements_along_several_axes(shape: tuple[int, ...]):
     kernel, tensors = kernel_for(lambda ops, x, y: x * y, x, y)
     (result,), schedule, _ = run_here(kernel, tensors)
     assert isinstance(schedule, Grid) and torch.equal(result, x * y)
-    with numbers_of_64_bits():
-        (result,), schedule, _ = run_here(kernel, tensors)
+    (result,), schedule, _ = run_here(kernel, tensors, is_wide=True)
     assert schedule.is_wide and torch.equal(result, x * y)
 
 
@@ -56,8 +38,7 @@ def test_rows_along_several_axes_and_of_several(shape: tuple[int, ...]):
         kernel, tensors = kernel_for(lambda ops, x, axes=axes: ops.sum(x, axes), x)
         (result,), schedule, _ = run_here(kernel, tensors)
         assert isinstance(schedule, Teams) and torch.equal(result, x.sum(axes))
-        with numbers_of_64_bits():
-            (result,), _, _ = run_here(kernel, tensors)
+        (result,), _, _ = run_here(kernel, tensors, is_wide=True)
         assert torch.equal(result, x.sum(axes))
 
 
@@ -76,8 +57,7 @@ def test_squares_along_several_axes(shape: tuple[int, ...]):
     kernel, tensors = kernel_for(lambda ops, x: -x, x)
     (result,), schedule, _ = run_here(kernel, tensors)
     assert isinstance(schedule, Tiles) and torch.equal(result, -x)
-    with numbers_of_64_bits():
-        (result,), _, _ = run_here(kernel, tensors)
+    (result,), _, _ = run_here(kernel, tensors, is_wide=True)
     assert torch.equal(result, -x)
 
 

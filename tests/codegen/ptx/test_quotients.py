@@ -13,10 +13,10 @@ from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, HostModule
 from ingot.codegen.llvm.instructions import Instructions, Value
 from ingot.codegen.llvm.math import FUNCTIONS
-from ingot.codegen.llvm.math.definitions import emitter
+from ingot.codegen.llvm.math.dsl.definitions import emitter
+from ingot.codegen.llvm.math.dsl.words import Number
 from ingot.codegen.llvm.math.gpu import instructions
 from ingot.codegen.llvm.math.gpu.quotients import Divisor
-from ingot.codegen.llvm.math.words import Number
 from ingot.loops.gpu.schedule import Grid, Teams
 from tests.codegen.math_kernels import ARITY, evaluate
 from tests.codegen.ptx.fusions import Fusion

@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
 
 from ingot import GraphBuilder
 from ingot.fusion.rules import FusionRules
-from ingot.loops.gpu import launches, scheduling, sharing
 from ingot.loops.gpu.schedule import Columns, RowSchedule, Teams
+from ingot.loops.gpu.tuning import CudaTuning
 from ingot.runtime.plan import Plan
 from tests.codegen.ptx.here import kernel_for, run_here
 from tests.ops.generation import data_type_of
 
 SMALL = {
-    "PART_THREADS": 64,
-    "COLUMN_THREADS": 64,
-    "COLUMN_PART_THREADS": 64,
-    "MOST_THREADS": 128,
-    "ENOUGH_THREADS": 512,
-    "ENOUGH_BLOCKS": 4,
-    "FEW_TURNS": 1,
+    "total_threads": 128,
+    "part_threads": 64,
+    "column_threads": 64,
+    "column_part_threads": 64,
+    "most_threads": 128,
+    "enough_threads": 512,
+    "enough_blocks": 4,
+    "few_turns": 1,
 }
 """Of which small tensors take several blocks, and few threads are enough."""
-COUNTED = {**SMALL, "MOST_ELEMENTS": 1}
+COUNTED = {**SMALL, "most_elements": 1}
 """The same where nothing stays in registers."""
-PARTS = {**COUNTED, "ENOUGH_THREADS": 1 << 17, "WORTH_A_LAUNCH": 0, "PARTS": 12, "COLUMN_PARTS": 6}
+PARTS = {**COUNTED, "enough_threads": 1 << 17, "worth_a_launch": 0, "parts": 12, "column_parts": 6}
 """The same where rows go in parts."""
-UNCOUNTED = {"MOST_COUNTERS": 0, "MOST_COUNTED": 0}
+UNCOUNTED = {"most_counters": 0, "most_counted": 0}
 """Where no block can be the last: what puts parts together is a launch of its own."""
-
-
-@contextmanager
-def constants(values: dict[str, int]) -> Iterator[None]:
-    with ExitStack() as patches:
-        patches.enter_context(patch.object(launches, "TOTAL_THREADS", 128))
-        for name, value in values.items():
-            for module in (scheduling, sharing):
-                if name in vars(module):
-                    patches.enter_context(patch.object(module, name, value))
-        yield
 
 
 @dataclass(frozen=True)
@@ -71,9 +59,9 @@ REDUCTIONS = {
 CASES: list[tuple[str, tuple[int, ...], dict[str, int], type[RowSchedule], int]] = [
     ("sum of columns", (50, 64), SMALL, Columns, 1),
     ("sum of columns", (51, 63), COUNTED, Columns, 1),
-    ("sum of columns", (300, 64), {**COUNTED, "ACCESS": 32}, Columns, 1),
-    ("sum of columns", (90, 8), {**COUNTED, "ACCESS": 32, "MOST_THREADS": 32}, Columns, 1),
-    ("largest of columns", (300, 48), {**PARTS, "ACCESS": 32}, Columns, 1),
+    ("sum of columns", (300, 64), {**COUNTED, "access": 32}, Columns, 1),
+    ("sum of columns", (90, 8), {**COUNTED, "access": 32, "most_threads": 32}, Columns, 1),
+    ("largest of columns", (300, 48), {**PARTS, "access": 32}, Columns, 1),
     ("sum of columns", (1001, 24), PARTS, Columns, 1),
     ("sum of columns", (1001, 24), {**PARTS, **UNCOUNTED}, Columns, 2),
     ("sum of columns", (501, 13), PARTS, Columns, 1),
@@ -110,9 +98,8 @@ def test_threads_put_rows_together(
         (kernel,) = Plan(builder.build(), FusionRules(strategy="aggressive")).kernels()
         expected = reduction.expected(x)
         degrees = [x.numel() // max(expected.numel(), 1) - 1.0] if reduction.is_corrected else []
-        with constants(choice):
-            (found,), schedule, launched = run_here(kernel, [x], degrees)
-        assert isinstance(schedule, form) and schedule.is_split == ("PARTS" in choice) and launched == count
+        (found,), schedule, launched = run_here(kernel, [x], degrees, tuning=CudaTuning(**choice))
+        assert isinstance(schedule, form) and schedule.is_split == ("parts" in choice) and launched == count
         torch.testing.assert_close(found, expected.to(found.dtype), rtol=1e-6 if reduction.is_corrected else 0, atol=0)
 
 
@@ -132,8 +119,7 @@ def test_bits_do_not_depend_on_who_writes_last(name: str, values: Any):
     kernel, tensors = kernel_for(lambda ops, x: getattr(ops, name)(x, [0]), values(300, 8, dtype=torch.float64))
     found = set()
     for _ in range(8):
-        with constants(COUNTED):
-            (result,), schedule, _ = run_here(kernel, tensors)
+        (result,), schedule, _ = run_here(kernel, tensors, tuning=CudaTuning(**COUNTED))
         assert isinstance(schedule, Columns)
         found.add(tuple(result.view(torch.int64).tolist()))
     assert len(found) == 1
@@ -145,8 +131,7 @@ def test_all_threads_see_the_same_zero(dtype: torch.dtype):
 
     def run(body: Any) -> torch.Tensor:
         kernel, tensors = kernel_for(body, zeros)
-        with constants(SMALL):
-            (found,), schedule, _ = run_here(kernel, tensors)
+        (found,), schedule, _ = run_here(kernel, tensors, tuning=CudaTuning(**SMALL))
         assert isinstance(schedule, Teams)
         return found
 

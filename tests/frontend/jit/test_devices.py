@@ -20,6 +20,7 @@ from ingot.frontend.jit.lowering.partition import Call, Partition, Region, parti
 from ingot.frontend.jit.lowering.program import write_program
 from ingot.frontend.jit.trace.ssa import to_ssa
 from ingot.frontend.jit.trace.trace import Trace
+from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.torch_state import state_of_torch
 
@@ -28,7 +29,8 @@ ELSEWHERE = torch.device("meta")
 
 @pytest.fixture(autouse=True)
 def another_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensors, "_DEVICES", frozenset({"cpu", "meta"}))
+    cpu = backend_for(torch.device("cpu"))
+    monkeypatch.setattr(tensors, "backend_for", lambda device: cpu if device.type in ("cpu", "meta") else None)
     torch.relu(elsewhere(1) * 2)  # imports what PyTorch needs for such tensors, which no recording should see
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from ingot import DataType
 from ingot.base.errors import LoopError
-from ingot.loops.gpu.interpreter import interpret_on_gpu
+from ingot.loops.gpu.interpreter.machine import interpret_on_gpu
 from ingot.loops.gpu.launches import launches_of
 from ingot.loops.gpu.schedule import GpuSchedule, Grid, Teams, Tiles
 from ingot.loops.gpu.scheduling import GpuCall
+from ingot.loops.motion import Motion
 from ingot.loops.nest import (
     Accumulate,
     Accumulator,
@@ -33,7 +34,6 @@ from ingot.loops.nest import (
     Scratch,
     Store,
 )
-from ingot.loops.schedule import Motion
 from ingot.ops import lookup
 
 FLOAT = DataType.Float

@@ -15,10 +15,13 @@ from ingot.loops.gpu.launches import launches_of, left_by_launches, workspace_sh
 from ingot.loops.gpu.nesting import build_gpu_nest
 from ingot.loops.gpu.schedule import Columns, Teams
 from ingot.loops.gpu.scheduling import GpuCall
-from ingot.loops.gpu.sharing import ENOUGH_THREADS, MOST_THREADS, column_block, most_down, part_of
+from ingot.loops.gpu.sharing import column_block, most_down, part_of
+from ingot.loops.gpu.tuning import CudaTuning
 from ingot.loops.nest import Nest
 from ingot.runtime.cuda.kernels import scheduled
 from ingot.runtime.plan import Plan
+
+TUNING = CudaTuning()
 
 
 def planned(body: Any, shape: tuple[int, ...], dtype: DataType = DataType.Float) -> tuple[GpuCall, Nest]:
@@ -41,9 +44,9 @@ def grids(call: GpuCall, nest: Nest) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("lanes", [1, 4, 8])
 def test_blocks_of_columns_fit_a_block_and_its_shared_memory(lanes: int):
     for rows, length, narrowest in product((1, 3, 64, 1024, 100_000), (1, 9, 100, 8192, 1 << 20), (1, 8, 32)):
-        across, down = column_block(rows, length, narrowest, lanes)
-        assert 32 <= across * down <= MOST_THREADS
-        assert down <= max(most_down(across, lanes), 32 // across)
+        across, down = column_block(rows, length, narrowest, lanes, TUNING)
+        assert 32 <= across * down <= TUNING.most_threads
+        assert down <= max(most_down(across, lanes, TUNING), 32 // across)
         assert across & (across - 1) == down & (down - 1) == 0, "powers of two can be halved until one is left"
 
 
@@ -52,7 +55,7 @@ def test_there_are_enough_threads_for_wide_matrices_without_parts():
         call, nest = planned(lambda ops, x: ops.sum(x, [0]), (8192, columns), dtype)
         assert isinstance(call.schedule, Columns) and not call.schedule.is_split
         ((blocks, threads),) = grids(call, nest)
-        assert blocks * threads >= ENOUGH_THREADS
+        assert blocks * threads >= TUNING.enough_threads
         assert call.schedule.teams * call.schedule.lanes * dtype.bytes >= 128, "narrow blocks read too little at once"
         assert call.schedule.at_once * call.schedule.lanes * dtype.bytes == 64, "what a thread has under way"
 
@@ -61,7 +64,7 @@ def test_few_long_columns_go_in_parts_that_the_last_block_puts_together():
     call, nest = planned(lambda ops, x: ops.sum(x, [0]), (1 << 20, 32))
     assert isinstance(call.schedule, Columns) and call.schedule.is_split
     (launch,) = launches_of(nest, call.schedule)
-    assert launch.blocks(call) * launch.lines(call) * call.schedule.threads >= ENOUGH_THREADS
+    assert launch.blocks(call) * launch.lines(call) * call.schedule.threads >= TUNING.enough_threads
     assert launch.counters(call) == call.grid and launch.counted(call) == call.parts
     assert workspace_share(call) >= call.parts * 32 * 8
 

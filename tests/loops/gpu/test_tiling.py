@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -11,15 +12,16 @@ import ingot
 from ingot import DataType, GraphBuilder
 from ingot.base.numbers import Number
 from ingot.ir.torch_types import to_torch
-from ingot.loops.gpu.schedule import Grid, Tiles
+from ingot.loops.gpu.schedule import SHARED_BYTES, Grid, Tiles
 from ingot.loops.gpu.scheduling import GpuCall
-from ingot.loops.gpu.tiling import SHARED_BYTES, tile_for
-from ingot.loops.schedule import Motion
+from ingot.loops.gpu.tiling import tile_for
+from ingot.loops.gpu.tuning import CudaTuning
+from ingot.loops.motion import Motion
+from ingot.runtime.backends.interface import Bound, Targets, Tensors
 from ingot.runtime.cuda.kernels import scheduled
-from ingot.runtime.devices import Bound, Targets, Tensors
 from ingot.runtime.kernels import Kernel
 from ingot.runtime.plan import Plan
-from tests.loops.running import gpu_interpreted_launch, launched_by
+from tests.loops.running import GpuInterpreted, launched_by
 
 
 def call_of(dtype: DataType, *tensors: torch.Tensor) -> GpuCall:
@@ -91,7 +93,7 @@ def test_tensors_that_all_lie_alike_are_no_case_for_squares():
 @pytest.mark.parametrize("buffers", range(1, 20))
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
 def test_squares_fit_shared_memory(width: int, buffers: int):
-    tile = tile_for(16 // width, [width] * buffers)
+    tile = tile_for(16 // width, [width] * buffers, CudaTuning())
     assert tile.side**2 * width * buffers <= SHARED_BYTES
     assert tile.side % (8 * tile.lanes) == 0
     assert (tile.side // tile.lanes) ** 2 % tile.threads == 0
@@ -101,10 +103,10 @@ def test_results_that_lie_across_the_others_are_turned_on_their_way_out():
     x, seen = torch.arange(40.0 * 72).view(40, 72), []
 
     def launch(
-        kernel: Kernel, tensors: Tensors, scalars: Sequence[Number], bound: Bound, targets: Targets
+        kernel: Kernel, tensors: Tensors, scalars: Sequence[Number], bound: Bound, targets: Targets, _: Any
     ) -> list[torch.Tensor]:
         seen.append(scheduled(kernel, tensors, bound, targets)[0].schedule)
-        return gpu_interpreted_launch(kernel, tensors, scalars, bound, targets)
+        return GpuInterpreted()(kernel, tensors, scalars, bound, targets)
 
     @ingot.jit
     def twice(y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,8 +10,8 @@ import torch
 from ingot import DataType, GraphBuilder
 from ingot.fusion.rules import FusionRules
 from ingot.ir.torch_types import to_torch
-from ingot.loops.gpu.lines import TURNS
 from ingot.loops.gpu.schedule import GpuSchedule, Grid, Teams
+from ingot.loops.gpu.tuning import CudaTuning
 from ingot.runtime.cuda.kernels import scheduled
 from ingot.runtime.plan import Plan
 
@@ -61,7 +61,7 @@ def test_many_functions_are_computed_of_half_units_in_turn(dtype: DataType, func
     much, less = (schedule_of(waves(count), (1 << 22,), 1, dtype) for count in (functions, functions - 1))
     little = schedule_of(waves(functions), (1 << 16,), 1, dtype)
     assert isinstance(much, Grid) and isinstance(less, Grid) and isinstance(little, Grid)
-    assert (much.lanes, much.at_once, much.in_turn) == (lanes // 2, TURNS, True)
+    assert (much.lanes, much.at_once, much.in_turn) == (lanes // 2, CudaTuning().function_turns, True)
     assert (less.lanes, less.at_once, less.in_turn) == (lanes, 1, False)
     assert (little.lanes, little.at_once, little.in_turn) == (lanes // 2, 1, False)
 

@@ -13,7 +13,7 @@ from ingot.loops.gpu.nesting import build_gpu_nest
 from ingot.loops.gpu.schedule import Teams
 from ingot.runtime.cuda.kernels import scheduled
 from ingot.runtime.plan import Plan
-from tests.loops.running import gpu_interpreted_launch, launched_by
+from tests.loops.running import GpuInterpreted, launched_by
 
 COUNT = 16_384 * 3
 
@@ -26,7 +26,7 @@ def plan_for(shape: tuple[int, ...], dtype: DataType) -> Plan:
 
 def variance(x: torch.Tensor) -> torch.Tensor:
     """Of all elements, by the interpreter of nests for GPUs."""
-    with launched_by(gpu_interpreted_launch):
+    with launched_by(GpuInterpreted()):
         (result,) = plan_for(tuple(x.shape), DataType.BFloat16).run([x])
     return result
 

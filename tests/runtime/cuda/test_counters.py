@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from ingot.base.errors import CudaError
-from ingot.loops.gpu.sharing import MOST_COUNTERS
+from ingot.loops.gpu.schedule import MOST_COUNTERS
 from ingot.runtime.cuda.counters import COUNTER_BYTES, MOST_STREAMS, Counters
 from tests.runtime.cuda.fake_driver import FakeDriver
 

@@ -9,7 +9,7 @@ import pytest
 
 from ingot.base.errors import CudaError
 from ingot.runtime.cuda import driver as driver_module
-from ingot.runtime.cuda.driver import Device, address_of, device, driver, is_available
+from ingot.runtime.cuda.driver import Device, address_of, device, driver, why_unavailable
 from ingot.runtime.native.once import once
 from tests.runtime.cuda.fake_driver import NO_DEVICE, FakeDriver
 
@@ -23,7 +23,7 @@ def test_importing_ingot_loads_no_driver():
         "    load(self, name, *rest, **options)\n"
         "ctypes.CDLL.__init__ = watched\n"
         "import ingot, ingot.runtime.cuda.driver, ingot.runtime.cuda.modules\n"
-        "assert not ingot.runtime.cuda.driver.is_available()\n"
+        "assert ingot.runtime.cuda.driver.why_unavailable()\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     # The watch works: it is asking for devices, the last line, that comes to the library.
@@ -36,7 +36,7 @@ def test_without_a_library_nothing_is_available_and_the_error_says_what_to_do(mo
 
     monkeypatch.setattr(driver_module, "_loaded", once(driver_module._loaded.__wrapped__))  # type: ignore[attr-defined]
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    assert not is_available()
+    assert why_unavailable() is not None
     with pytest.raises(CudaError, match=r"no driver for NVIDIA devices.*: no such file; install or update it"):
         driver()
 
@@ -44,7 +44,7 @@ def test_without_a_library_nothing_is_available_and_the_error_says_what_to_do(mo
 def test_library_that_lacks_a_function_is_too_old(monkeypatch):
     monkeypatch.setattr(driver_module, "_loaded", once(driver_module._loaded.__wrapped__))  # type: ignore[attr-defined]
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    assert not is_available()
+    assert why_unavailable() is not None
     with pytest.raises(CudaError, match=r"too old a one: .*cuInit"):
         driver()
 
@@ -53,9 +53,9 @@ def test_library_that_lacks_a_function_is_too_old(monkeypatch):
 def test_driver_without_devices_is_not_available(install, reason):
     fake = install(FakeDriver(devices=0 if reason == "no device" else 1))
     fake.codes = {"cuInit fails": {"cuInit": NO_DEVICE}, "counting fails": {"cuDeviceGetCount": 999}}.get(reason, {})
-    assert not is_available()
+    assert why_unavailable() is not None
     fake.codes, fake.devices = {}, 1
-    assert is_available()
+    assert why_unavailable() is None
 
 
 def test_devices_are_described(install):
@@ -94,10 +94,10 @@ def test_context_that_was_current_is_so_again(install):
 
 def test_forked_child_is_told_that_it_cannot_use_the_driver(install, monkeypatch):
     install(FakeDriver())
-    assert is_available()
+    assert why_unavailable() is None
     child = os.getpid() + 1
     monkeypatch.setattr(os, "getpid", lambda: child)
-    assert not is_available()
+    assert why_unavailable() is not None
     with pytest.raises(CudaError, match=r"forked.*spawn"):
         device(0)
 

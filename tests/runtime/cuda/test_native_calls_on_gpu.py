@@ -16,7 +16,7 @@ from ingot.runtime.native.device_records import DeviceStep
 from ingot.runtime.native.prototypes import prototype
 from ingot.runtime.native.records import Patch, Record, TensorGuard
 from ingot.runtime.plan import Plan
-from ingot.runtime.recording_sites import site_for
+from ingot.runtime.runner import site_for
 from tests.runtime.native.kernels import Fallback, FusedCall
 
 pytestmark = pytest.mark.cuda

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ingot.base.errors import CudaError
-from ingot.runtime.cuda.driver import device, driver, is_available
+from ingot.runtime.cuda.driver import device, driver, why_unavailable
 from ingot.runtime.cuda.modules import launch, load
 
 pytestmark = pytest.mark.cuda
@@ -59,7 +59,7 @@ def double(x: torch.Tensor, result: torch.Tensor, ptx: str = DOUBLE) -> None:
 
 
 def test_device_is_what_torch_says():
-    assert is_available()
+    assert why_unavailable() is None
     said, found = torch.cuda.get_device_properties(0), device(0)
     assert found.capability == (said.major, said.minor)
 
@@ -156,13 +156,13 @@ def test_launch_that_no_device_can_do_is_an_error_and_later_ones_run():
 def test_forked_child_is_told_why_it_cannot_go_on():
     script = (
         "import os\n"
-        "from ingot.runtime.cuda.driver import device, is_available\n"
-        "assert is_available()\n"
+        "from ingot.runtime.cuda.driver import device, why_unavailable\n"
+        "assert why_unavailable() is None\n"
         "if os.fork() == 0:\n"
         "    try:\n"
         "        device(0)\n"
         "    except Exception as error:\n"
-        "        print(type(error).__name__, error, is_available(), flush=True)\n"
+        "        print(type(error).__name__, error, why_unavailable() is None, flush=True)\n"
         "    os._exit(0)\n"
         "os.wait()\n"
     )

@@ -21,11 +21,11 @@ from ingot.codegen.llvm.constants import constant
 from ingot.codegen.llvm.conversions import rounded_bfloat16, single_from_small, whole_number, widened_bfloat16
 from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.math import EXACT_FUNCTIONS, FUNCTIONS, INTEGER_FUNCTIONS, SUMS_WITH_ONE, TO_8_BITS
+from ingot.codegen.llvm.math.dsl.words import Number as NumberLanes
+from ingot.codegen.llvm.math.dsl.words import intrinsic, rounded, rounded_towards
 from ingot.codegen.llvm.math.gpu import exact
 from ingot.codegen.llvm.math.gpu import instructions as approximations
 from ingot.codegen.llvm.math.gpu.quotients import Divisor, scale_for_division
-from ingot.codegen.llvm.math.words import Number as NumberLanes
-from ingot.codegen.llvm.math.words import intrinsic, rounded, rounded_towards
 from ingot.ops.emission import commuting_extremum
 
 _FLOATS = {DataType.Half: ir.HalfType(), DataType.Float: ir.FloatType(), DataType.Double: ir.DoubleType()}

@@ -18,9 +18,9 @@ from contextlib import nullcontext
 from typing import Any
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.accumulation import combined, halves
-from ingot.codegen.llvm.frame import in_memory, in_register
+from ingot.codegen.llvm.combining import combined, halves
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.codegen.llvm.storage import in_memory, in_register
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import BYTE, SHARED
 from ingot.codegen.ptx.teams import Gathered, Team

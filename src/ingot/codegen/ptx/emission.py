@@ -12,18 +12,17 @@ from typing import Any
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.frame import WORD
 from ingot.codegen.llvm.host import HostModule
 from ingot.codegen.llvm.instructions import Instructions, Value
+from ingot.codegen.llvm.storage import WORD
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import Arguments, ThreadPlace
 from ingot.codegen.ptx.teams import Gathered
 from ingot.loops.gpu.launches import gpu_layout
-from ingot.loops.gpu.schedule import Columns, GpuSchedule, Grid
-from ingot.loops.gpu.sharing import MOST_THREADS
+from ingot.loops.gpu.schedule import MOST_THREADS, Columns, GpuSchedule, Grid
+from ingot.loops.motion import Motion
 from ingot.loops.nest import Accumulate, At, Compute, Instruction, Keep, Load, Loop, Nest, Recall, Store
 from ingot.loops.program import Known
-from ingot.loops.schedule import Motion
 
 
 class Emission:

@@ -12,14 +12,14 @@ from typing import Any
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.frame import WORD, in_memory, in_register, number_in
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.codegen.llvm.storage import WORD, in_memory, in_register, number_in
 from ingot.loops.arguments import WordLayout
 from ingot.loops.gpu.schedule import ACCESS, GpuSchedule, Grid
+from ingot.loops.motion import Motion
 from ingot.loops.nest import AxisPosition, Extent, Register
 from ingot.loops.nest import Value as Operand
 from ingot.loops.program import Argument, Known
-from ingot.loops.schedule import Motion
 
 TENSORS, SHARED = 1, 3
 """LLVM's numbers for the memory that tensors lie in and for that of a block of threads."""

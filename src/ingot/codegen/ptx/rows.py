@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.frame import WORD
 from ingot.codegen.llvm.host import HostModule
 from ingot.codegen.llvm.instructions import Value
+from ingot.codegen.llvm.storage import WORD
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.columns import ColumnTeam
 from ingot.codegen.ptx.emission import Emission
@@ -21,8 +21,7 @@ from ingot.codegen.ptx.teams import Gathered, Team
 from ingot.codegen.ptx.workspace import Workspace
 from ingot.loops.arguments import PARTS
 from ingot.loops.gpu.launches import GpuLaunch
-from ingot.loops.gpu.schedule import Columns, RowSchedule
-from ingot.loops.gpu.sharing import MOST_PARTS
+from ingot.loops.gpu.schedule import MOST_PARTS, Columns, RowSchedule
 from ingot.loops.nest import Accumulate, At, Begin, Finish, Instruction, Loop, Nest, Store, walk
 
 _INDEX = ir.IntType(32)

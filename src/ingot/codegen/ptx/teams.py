@@ -12,9 +12,9 @@ from typing import Any
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.accumulation import combined, halves, identity
-from ingot.codegen.llvm.frame import in_memory, in_register
+from ingot.codegen.llvm.combining import combined, halves, identity
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.codegen.llvm.storage import in_memory, in_register
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import ThreadPlace
 from ingot.loops.gpu.schedule import WARP

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.frame import WORD, in_memory, in_register
 from ingot.codegen.llvm.instructions import Instructions, memory_type
+from ingot.codegen.llvm.storage import WORD, in_memory, in_register
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import ThreadPlace
 from ingot.loops.gpu.schedule import Tiles

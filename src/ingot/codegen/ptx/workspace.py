@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.frame import WORD, in_memory, in_register
 from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.codegen.llvm.storage import WORD, in_memory, in_register
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import TENSORS, Arguments, ThreadPlace
 from ingot.codegen.ptx.teams import Gathered, Team

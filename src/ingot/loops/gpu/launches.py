@@ -18,11 +18,9 @@ from ingot.loops.arguments import WordLayout
 from ingot.loops.gpu.dividing import divided_axes
 from ingot.loops.gpu.schedule import GpuSchedule, RowSchedule, Teams
 from ingot.loops.gpu.scheduling import GpuCall
+from ingot.loops.motion import Motion
 from ingot.loops.nest import Accumulate, Begin, Instruction, Loop, Nest
-from ingot.loops.schedule import Motion
 
-TOTAL_THREADS = 1024
-"""Of the one block that combines what all others have left, if that is a launch."""
 VALUES_AT_ONCE = 4
 """What a thread asks for, of the values that blocks have left, before it waits."""
 _WIDEST = 8
@@ -54,11 +52,17 @@ class GpuLaunch:
 
     def schedule(self, schedule: S) -> S | Teams:
         """Who takes part in it."""
-        return schedule if self.loop is not None else _of_one_block(schedule, TOTAL_THREADS)
+        if self.loop is not None:
+            return schedule
+        assert isinstance(schedule, RowSchedule)
+        return _of_one_block(schedule, schedule.total_threads)
 
     def last_schedule(self, schedule: S) -> S | Teams:
         """Who takes part in what the last block does."""
-        return schedule if self.last_loop is not None else _of_one_block(schedule, schedule.threads)
+        if self.last_loop is not None:
+            return schedule
+        assert isinstance(schedule, RowSchedule)
+        return _of_one_block(schedule, schedule.threads)
 
     def counters(self, call: GpuCall) -> int:
         """How many numbers blocks are counted by: one for all that wait for each other."""
@@ -78,9 +82,8 @@ class GpuLaunch:
         return call.parts if call.part and self.loop.blocked else call.lines
 
 
-def _of_one_block(schedule: GpuSchedule, threads: int) -> Teams:
+def _of_one_block(schedule: RowSchedule, threads: int) -> Teams:
     """One team, for what is done once: it puts together what blocks have left of rows."""
-    assert isinstance(schedule, RowSchedule)
     return Teams(
         outer=schedule.outer,
         inner=schedule.inner,

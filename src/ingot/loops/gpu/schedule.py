@@ -12,13 +12,21 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ingot.loops.motion import Motion
 from ingot.loops.program import Program
-from ingot.loops.schedule import Motion
 
 ACCESS = 16
 """Bytes that a thread reads or writes at most with one instruction."""
 WARP = 32
 """Threads that go in step and can read each other's registers."""
+MOST_THREADS = 1024
+"""Of a block."""
+SHARED_BYTES = 48 << 10
+"""Shared memory that every block may have."""
+MOST_PARTS = 1024
+"""That a row goes in: code that combines them counts on it."""
+MOST_COUNTERS = 1024
+"""Numbers that the blocks of one launch are counted by: so many are there for each stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +122,8 @@ class _Rows(_Threads):
     """Whether each row goes in parts, over several blocks: every pass over it is a launch."""
     counts_blocks: bool = False
     """Whether blocks count themselves, so that the last one to be done can put together what all have left."""
+    total_threads: int = MOST_THREADS
+    """Of the one block that puts it together, if that is a launch of its own."""
 
     @property
     def is_unrolled(self) -> bool:

@@ -16,18 +16,9 @@ from ingot.base.dtypes import DataType
 from ingot.fusion.groups import Level
 from ingot.loops.gpu.halves import in_halves
 from ingot.loops.gpu.keeping import kept_values
-from ingot.loops.gpu.lines import MANY_FUNCTIONS, MUCH_READ, TURNS, Unit, is_enough, share_of_elements
-from ingot.loops.gpu.schedule import ACCESS, WARP, Columns, GpuSchedule, Grid, Teams, Tiles
+from ingot.loops.gpu.lines import Unit, is_enough, share_of_elements
+from ingot.loops.gpu.schedule import WARP, Columns, GpuSchedule, Grid, Teams, Tiles
 from ingot.loops.gpu.sharing import (
-    COLUMN_PART_THREADS,
-    COLUMN_PARTS,
-    FEW_ROWS,
-    FUNCTION_PARTS,
-    FUNCTION_THREADS,
-    MOST_COUNTED,
-    MOST_COUNTERS,
-    PART_THREADS,
-    PARTS,
     column_block,
     columns_go_in_parts,
     most_down,
@@ -36,33 +27,11 @@ from ingot.loops.gpu.sharing import (
     turns_of_part,
 )
 from ingot.loops.gpu.tiling import tile_for, turned_buffers
+from ingot.loops.gpu.tuning import CudaTuning
+from ingot.loops.motion import Motion, motion_of
 from ingot.loops.one_pass import in_one_pass
 from ingot.loops.ordering import LoopAxis, LoopOrder
 from ingot.loops.program import Program
-from ingot.loops.schedule import Motion
-from ingot.loops.scheduling import motion_of
-
-MOST_THREADS = 1024
-KEPT_WORDS = 40
-"""32-bit registers of a thread that may hold a row between passes: with a thousand threads each has 64 in all."""
-FEW_ELEMENTS, MOST_ELEMENTS = 16, 32
-"""What a thread has of a row: the fewer, the shorter its code; more where a warp by itself can hold the row, which
-saves the barrier, and where a block has no more threads."""
-FEW_UNITS = 2
-"""What arithmetic alone needs a thread to take of a row of float32, or of narrower elements, if threads come out even:
-layer_norm of 8192 columns takes 1 to 2% less time than with four units, and a third less to assemble. With functions
-softmax takes 2% more, or a fifth where rows are few, and logsumexp a quarter; with one unit 30%, and with threads to
-spare 26%."""
-TURNS_AT_ONCE = 4
-"""Steps of a long row that run side by side."""
-MOST_GATHERED = 8
-"""What a thread may gather at a time for neighbouring rows, each of which takes registers."""
-COLUMN_LANES = 4
-"""Neighbouring rows of a thread that lie across memory: with eight, a sum of bfloat16 takes a fifth longer to compile,
-and where rows go in parts it takes a tenth to a fifth more time. With half as much to an access, whole rows take twice
-as many turns together, so that as much is under way."""
-COLUMNS_BYTES = 128
-"""What threads side by side should at least read of each of their rows' elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +83,13 @@ def schedule_gpu_call(
     reduced: frozenset[int],
     counted: Sequence[int],
     addresses: Sequence[int],
+    tuning: CudaTuning,
 ) -> GpuCall:
     """The schedule for buffers (outputs first) with these strides, in bytes, along the axes of a space.
 
     Of the addresses only the last bits count; for what is not there yet 0 stands for new memory.
     """
-    return _Choice(program, sizes, strides, reduced, counted, addresses).call()
+    return _Choice(program, sizes, strides, reduced, counted, addresses, tuning).call()
 
 
 class _Common(TypedDict):
@@ -144,15 +114,16 @@ class _Choice(LoopOrder):
         reduced: frozenset[int],
         counted: Sequence[int],
         addresses: Sequence[int],
+        tuning: CudaTuning,
     ):
         super().__init__(in_halves(program), sizes, strides, reduced, counted)
-        self.addresses = addresses
+        self.addresses, self.tuning = addresses, tuning
         self.vector = self.inner[-1]
 
     def call(self) -> GpuCall:
         if self.program.has_rows:
             return self._columns() if self.rows_lie_across else self._rows()
-        turned = turned_buffers(self)
+        turned = turned_buffers(self, self.tuning)
         return self._tiles(*turned) if turned else self._grid()
 
     # --- forms --------------------------------------------------------------------------------------------------------
@@ -166,15 +137,15 @@ class _Choice(LoopOrder):
             has_line_values=len(per_element) < len(self.inputs),
         )
         line, lines = self.vector.size // lanes, math.prod(self.sizes[:-1])
-        share = share_of_elements(line, lines, unit)
+        share = share_of_elements(line, lines, unit, self.tuning)
         in_turn = False
         if lines == 1 and lanes > 1:
             computes_much = self._computes_much(lanes)
-            if computes_much or (unit.read >= MUCH_READ and self.program.is_arithmetic):
+            if computes_much or (unit.read >= self.tuning.much_read and self.program.is_arithmetic):
                 lanes, line = lanes // 2, self.vector.size // (lanes // 2)
-            in_turn = computes_much and is_enough(line, TURNS)
+            in_turn = computes_much and is_enough(line, self.tuning.function_turns, self.tuning)
         if in_turn:
-            share = replace(share, turns=TURNS)
+            share = replace(share, turns=self.tuning.function_turns)
         units, together = line if share.has_lines else line * lines, share.threads * share.turns
         schedule = Grid(
             **self._common(lanes, share.threads, is_even=units % together == 0),
@@ -188,7 +159,8 @@ class _Choice(LoopOrder):
 
     def _tiles(self, number: int, turned: list[int]) -> GpuCall:
         self.outer.append(self.outer.pop(number))
-        tile = tile_for(self._lanes(may_leave_rest=False, turned=turned), [self.widths[b] for b in turned])
+        lanes = self._lanes(may_leave_rest=False, turned=turned)
+        tile = tile_for(lanes, [self.widths[b] for b in turned], self.tuning)
         *others, across, along = self.sizes
         is_even = across % tile.side == along % tile.side == 0
         common = self._common(tile.lanes, tile.threads, is_even)
@@ -200,11 +172,11 @@ class _Choice(LoopOrder):
         rows = math.prod(loop.size for loop in self.outer)
         units = math.prod(loop.size for loop in self.inner) // lanes
         most = self._most_steps(lanes)
-        team = _team(units, min(self._few_units(lanes, units), most), most)
+        team = self._team(units, min(self._few_units(lanes, units), most), most)
         steps = -(-units // team)
         if steps > most:
             steps = 0
-        if not steps and rows <= FEW_ROWS and units > PART_THREADS:
+        if not steps and rows <= self.tuning.few_rows and units > self.tuning.part_threads:
             return self._parts(lanes, rows, units)
         threads = team if team > WARP else 4 * WARP
         teams = threads // team
@@ -213,24 +185,40 @@ class _Choice(LoopOrder):
             **self._common(lanes, threads, is_even=steps * team == units and rows % teams == 0),
             team=team,
             steps=steps,
-            at_once=TURNS_AT_ONCE,
+            at_once=self.tuning.turns_at_once,
             one_pass=steps == 0 and self._has_one_pass,
             counts_blocks=self._counts_blocks(grid),
+            total_threads=self.tuning.total_threads,
         )
         return self._call(schedule, grid)
 
+    def _team(self, units: int, few: int, most: int) -> int:
+        """Threads for a row of so many units, of which each can take a few, or more: part of a warp, or some warps."""
+        team = 1
+        while team < WARP and team * few < units:
+            team *= 2
+        if units <= team * most:
+            return team
+        while team < self.tuning.most_threads and team * few < units:
+            team *= 2
+        return team
+
     def _few_units(self, lanes: int, units: int) -> int:
         """How many units of a row each thread of a team is meant to take, if there are enough threads."""
-        team = units // FEW_UNITS
-        comes_out_even = WARP < team <= MOST_THREADS and team == power_of_two(team) and FEW_UNITS * team == units
+        few = self.tuning.few_units
+        team = units // few
+        comes_out_even = WARP < team <= self.tuning.most_threads and team == power_of_two(team) and few * team == units
         is_light = lanes > 2 and self.program.is_arithmetic
-        return FEW_UNITS if comes_out_even and is_light else max(FEW_ELEMENTS // lanes, 1)
+        return few if comes_out_even and is_light else max(self.tuning.few_elements // lanes, 1)
 
     def _parts(self, lanes: int, rows: int, units: int) -> GpuCall:
         """Few long rows: each over several blocks."""
-        threads, parts = (PART_THREADS, PARTS) if self.program.is_arithmetic else (FUNCTION_THREADS, FUNCTION_PARTS)
+        tuning = self.tuning
+        threads, parts = tuning.part_threads, tuning.parts
+        if not self.program.is_arithmetic:
+            threads, parts = tuning.function_part_threads, tuning.function_parts
         read = lanes * sum(self.widths[b] for b in self.inputs if self.vector.strides[b])
-        at_once = turns_of_part(read, lanes, TURNS_AT_ONCE, are_doubles=self._makes_doubles)
+        at_once = turns_of_part(read, lanes, self._makes_doubles, tuning)
         turn = threads * at_once
         part = part_of(rows, units, turn, parts) * lanes
         schedule = Teams(
@@ -240,30 +228,31 @@ class _Choice(LoopOrder):
             one_pass=self._has_one_pass,
             is_split=True,
             counts_blocks=self._counts_blocks(rows, part),
+            total_threads=self.tuning.total_threads,
         )
         return self._call(schedule, rows, part)
 
     def _columns(self) -> GpuCall:
         """Rows that lie across memory, whole or in parts."""
-        self.vector = self.outer[-1]
+        self.vector, tuning = self.outer[-1], self.tuning
         reductions = self._most_reductions
-        lanes = min(self._lanes(may_leave_rest=False), COLUMN_LANES, max(MOST_GATHERED // reductions, 1))
+        lanes = min(self._lanes(may_leave_rest=False), tuning.column_lanes, max(tuning.most_gathered // reductions, 1))
         rows = math.prod(loop.size for loop in self.outer) // lanes
         length = math.prod(loop.size for loop in self.inner)
         unit_bytes = lanes * max((self.widths[b] for b in (*self.outputs, *self.inputs)), default=1)
-        across, down = column_block(rows, length, max(COLUMNS_BYTES // unit_bytes, 1), lanes)
+        across, down = column_block(rows, length, max(tuning.column_bytes // unit_bytes, 1), lanes, tuning)
         most = self._most_steps(lanes)
-        if length <= most_down(across, lanes) * most:  # they can stay in registers
+        if length <= most_down(across, lanes, tuning) * most:  # they can stay in registers
             down = max(down, power_of_two(-(-length // most)))
         steps = -(-length // down)
         if steps > most:
             steps = 0
         part = 0
-        if not steps and columns_go_in_parts(rows, length, across, down, unit_bytes):
-            down = COLUMN_PART_THREADS // across
-            part = part_of(-(-rows // across), length, down * TURNS_AT_ONCE, COLUMN_PARTS)
-        are_half = lanes == COLUMN_LANES and unit_bytes < ACCESS and reductions == 1
-        turns = 2 * TURNS_AT_ONCE if are_half and not (steps or part) else TURNS_AT_ONCE
+        if not steps and columns_go_in_parts(rows, length, across, down, unit_bytes, tuning):
+            down = tuning.column_part_threads // across
+            part = part_of(-(-rows // across), length, down * tuning.turns_at_once, tuning.column_parts)
+        are_half = lanes == tuning.column_lanes and unit_bytes < tuning.access and reductions == 1
+        turns = tuning.turns_at_once * (2 if are_half and not (steps or part) else 1)
         is_full = steps * down == length if steps else length % (down * turns) == 0
         grid = -(-rows // across)
         schedule = Columns(
@@ -274,20 +263,21 @@ class _Choice(LoopOrder):
             one_pass=steps == 0 and self._has_one_pass,
             is_split=part > 0,
             counts_blocks=self._counts_blocks(grid, part),
+            total_threads=self.tuning.total_threads,
         )
         return self._call(schedule, grid, part)
 
     def _computes_much(self, elements: int) -> bool:
         """Whether a thread computes many functions of so many elements; those of 16-bit programs are half as long."""
-        return self.program.functions * elements >= MANY_FUNCTIONS * (2 if self.program.is_of_halves else 1)
+        return self.program.functions * elements >= self.tuning.many_functions * (2 if self.program.is_of_halves else 1)
 
     def _counts_blocks(self, grid: int, part: int = 0) -> bool:
         """Whether blocks leave each other something, and are few enough to count: for each group of rows that goes in
         parts, or all of them for a total."""
         if part:
-            return grid <= MOST_COUNTERS
+            return grid <= self.tuning.most_counters
         has_totals = any(s.is_reduction and s.level is Level.TOTAL for s in self.program.statements)
-        return has_totals and grid <= MOST_COUNTED
+        return has_totals and grid <= self.tuning.most_counted
 
     @property
     def _most_reductions(self) -> int:
@@ -309,7 +299,7 @@ class _Choice(LoopOrder):
     def _most_steps(self, lanes: int) -> int:
         """How often a thread may take elements that stay in its registers."""
         kept = sum(max(value.dtype.bytes, 1) for value in kept_values(self.program))
-        return max(min(MOST_ELEMENTS, KEPT_WORDS * 4 // max(kept, 1)) // lanes, 1)
+        return max(min(self.tuning.most_elements, self.tuning.kept_words * 4 // max(kept, 1)) // lanes, 1)
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -318,7 +308,8 @@ class _Choice(LoopOrder):
         dense = {b: self.vector for b, width in enumerate(self.widths) if _is_dense(self.vector, b, width)}
         dense.update((b, self.outer[-1]) for b in turned)
         per_element = {*self.outputs, *self.inputs}
-        lanes = ACCESS // max((self.widths[b] for b in dense if b in per_element), default=ACCESS)
+        access = self.tuning.access
+        lanes = access // max((self.widths[b] for b in dense if b in per_element), default=access)
         while lanes > 1 and not self._fits(lanes, dense, may_leave_rest):
             lanes //= 2
         return lanes
@@ -330,7 +321,7 @@ class _Choice(LoopOrder):
         ):
             return False
         return all(
-            number % min(lanes * self.widths[b], ACCESS) == 0
+            number % min(lanes * self.widths[b], self.tuning.access) == 0
             for b, along in dense.items()
             for number in (self.addresses[b], *(loop.strides[b] for loop in self.loops if loop is not along))
         )
@@ -342,7 +333,7 @@ class _Choice(LoopOrder):
         """What schedules of all forms have."""
         is_wide = (
             max(map(self._farthest, range(len(self.widths))), default=0) >= 1 << 31
-            or math.prod(self.sizes) + MOST_THREADS * MOST_ELEMENTS + part >= 1 << 31
+            or math.prod(self.sizes) + self.tuning.most_threads * self.tuning.most_elements + part >= 1 << 31
         )
         return _Common(
             outer=len(self.outer),
@@ -358,7 +349,9 @@ class _Choice(LoopOrder):
     def _call(self, schedule: GpuSchedule, grid: int, part: int = 0) -> GpuCall:
         turned = schedule.turned if isinstance(schedule, Tiles) else ()
         alignments = tuple(
-            min(schedule.lanes * width, ACCESS) if b in turned or _is_dense(self.vector, b, width) else width
+            min(schedule.lanes * width, self.tuning.access)
+            if b in turned or _is_dense(self.vector, b, width)
+            else width
             for b, width in enumerate(self.widths)
         )
         return GpuCall(schedule, tuple(self.sizes), self.strides, grid, alignments, part)
@@ -366,15 +359,3 @@ class _Choice(LoopOrder):
 
 def _is_dense(loop: LoopAxis, buffer: int, width: int) -> bool:
     return loop.strides[buffer] == width
-
-
-def _team(units: int, few: int, most: int) -> int:
-    """Threads for a row of so many units, of which each can take a few, or more: part of a warp, or some warps."""
-    team = 1
-    while team < WARP and team * few < units:
-        team *= 2
-    if units <= team * most:
-        return team
-    while team < MOST_THREADS and team * few < units:
-        team *= 2
-    return team

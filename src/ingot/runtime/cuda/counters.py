@@ -15,7 +15,7 @@ import threading
 from ctypes import byref, c_int, c_uint64, c_void_p
 
 from ingot.base.forks import new_lock
-from ingot.loops.gpu.sharing import MOST_COUNTERS
+from ingot.loops.gpu.schedule import MOST_COUNTERS
 from ingot.runtime.cuda.driver import PER_THREAD_STREAM, driver
 from ingot.runtime.native.once import OncePerKey
 

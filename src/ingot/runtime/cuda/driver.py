@@ -222,12 +222,13 @@ def driver() -> Driver:
     return found
 
 
-def is_available() -> bool:
-    """Whether there are a driver and a device. Asking initialises the driver: children forked later cannot use it."""
+def why_unavailable() -> str | None:
+    """Why no device can be used; None if there are a driver and a device. Asking initialises the driver: children
+    forked later cannot use it."""
     try:
-        return driver().device_count() > 0
-    except CudaError:
-        return False
+        return None if driver().device_count() > 0 else "the driver finds no device"
+    except CudaError as error:
+        return str(error)
 
 
 def address_of(name: str) -> int:

@@ -1,8 +1,8 @@
 """Launching kernels on CUDA devices from Python: from tensors to a schedule, PTX and launches.
 
 In: a cluster with its program, and tensors of one device. Out: new result tensors, row-major, from torch's allocator,
-written on torch's current stream. It is the counterpart of `runtime.kernels` and gives the same results. Kernels are
-compiled once per program, schedule and generation of devices, and loaded once per device.
+written on torch's current stream. It is the counterpart of `runtime.cpu.kernels` and gives the same results. Kernels
+are compiled once per program, schedule and generation of devices, and loaded once per device.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ingot.loops.gpu.dividing import divisor_along, divisor_word
 from ingot.loops.gpu.launches import GpuLaunch, gpu_layout, launches_of, left_by_launches, workspace_share
 from ingot.loops.gpu.schedule import GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall, schedule_gpu_call
+from ingot.loops.gpu.tuning import CudaTuning
 from ingot.loops.program import Program
 from ingot.runtime.cuda.counters import counters_of
 from ingot.runtime.cuda.disassembly import disassembled
@@ -36,6 +37,8 @@ from ingot.runtime.cuda.prepared import Launch, PreparedLaunches
 from ingot.runtime.kernels import Kernel, OutputTypes, address_of, laid_out, word_of, words_of
 from ingot.runtime.native.executables import executables_of
 from ingot.runtime.native.once import OncePerKey
+
+_TUNING = CudaTuning()
 
 
 class GpuKernelCache:
@@ -82,6 +85,7 @@ def prepare(
     bound: Mapping[str, int],
     targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
     index: int | None = None,
+    tuning: CudaTuning = _TUNING,
 ) -> PreparedLaunches:
     """The launches for tensors (in the order of the kernel's reads) where size symbols have these values.
 
@@ -91,7 +95,7 @@ def prepare(
     if index is None:
         index = (*tensors, *targets.values())[0].device.index
     program = kernel.program
-    call, outputs = scheduled(kernel, tensors, bound, targets)
+    call, outputs = scheduled(kernel, tensors, bound, targets, tuning)
     compiled = compiled_for(program, call, index)
     loaded = load(compiled.ptx, compiled.entries, index, kernel.name)
     layout = gpu_layout(compiled.nest, compiled.schedule)
@@ -142,13 +146,15 @@ def scheduled(
     tensors: Sequence[torch.Tensor],
     bound: Mapping[str, int],
     targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
+    tuning: CudaTuning = _TUNING,
 ) -> tuple[GpuCall, OutputTypes]:
     """How a kernel is called for tensors, and shape and type of its results."""
     space, strides, outputs = laid_out(kernel, tensors, bound, targets)
     addresses = [address_of(targets[number]) if number in targets else 0 for number in range(len(outputs))]
     addresses += map(address_of, tensors)
     lowered = kernel.lowered
-    call = schedule_gpu_call(lowered.program, space, strides, kernel.cluster.reduced, lowered.counted, addresses)
+    reduced, counted = kernel.cluster.reduced, lowered.counted
+    call = schedule_gpu_call(lowered.program, space, strides, reduced, counted, addresses, tuning)
     return call, outputs
 
 
@@ -159,13 +165,14 @@ def launch(
     bound: Mapping[str, int],
     targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
     where: torch.device | None = None,
+    tuning: CudaTuning = _TUNING,
 ) -> list[torch.Tensor]:
     """Run a kernel on torch's current stream; the results are new, except those that have a target.
 
     `where` is the device of results that depend on no tensor.
     """
     on = (*tensors, *targets.values())[0].device if where is None else where
-    prepared = prepare(kernel, tensors, bound, targets, on.index)
+    prepared = prepare(kernel, tensors, bound, targets, on.index, tuning)
     outputs = [
         targets[number] if number in targets else torch.empty(shape, dtype=to_torch(dtype), device=on)
         for number, (shape, dtype) in enumerate(prepared.outputs)

@@ -20,7 +20,7 @@ from ingot.codegen.llvm.math import (
     remainders,
     trigonometry,
 )
-from ingot.codegen.llvm.math.definitions import Emitter, emitter
+from ingot.codegen.llvm.math.dsl.definitions import Emitter, emitter
 from ingot.codegen.llvm.math.gpu import accurate, approximate
 
 EXACT_FUNCTIONS: dict[str, Emitter] = {

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 
-from ingot.codegen.llvm.math.control import replaced_where_any
-from ingot.codegen.llvm.math.formats import INFINITY, NAN, PI, parts
-from ingot.codegen.llvm.math.words import Bits, Number, choose, choose_bits, fma, rounded
+from ingot.codegen.llvm.math.dsl.control import replaced_where_any
+from ingot.codegen.llvm.math.dsl.formats import INFINITY, NAN, PI, parts
+from ingot.codegen.llvm.math.dsl.words import Bits, Number, choose, choose_bits, fma, rounded
 
 Reduced = tuple[Number, Bits]
 

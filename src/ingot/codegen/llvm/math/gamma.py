@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ingot.codegen.llvm.math.formats import INFINITY
+from ingot.codegen.llvm.math.dsl.formats import INFINITY
+from ingot.codegen.llvm.math.dsl.words import Number, choose, fma, in_double, polynomial, rounded
 from ingot.codegen.llvm.math.logarithms import log
-from ingot.codegen.llvm.math.words import Number, choose, fma, in_double, polynomial, rounded
 
 # lgamma(2 + z) / z for -3/4 <= z <= 1/2; relative error below 2^-53, from rounding the coefficients.
 _NEAR_TWO = (

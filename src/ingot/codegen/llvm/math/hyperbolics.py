@@ -5,10 +5,19 @@ All but the single-precision tanh rest on expm1 and log1p in double precision, w
 
 from __future__ import annotations
 
+from ingot.codegen.llvm.math.dsl.formats import LN2, LOG2_E, NAN, parts
+from ingot.codegen.llvm.math.dsl.words import (
+    Number,
+    at_most,
+    choose,
+    fma,
+    in_double,
+    polynomial,
+    square_root,
+    with_sign_of,
+)
 from ingot.codegen.llvm.math.exponentials import exponential, power_of_two, scaled_expm1
-from ingot.codegen.llvm.math.formats import LN2, LOG2_E, NAN, parts
 from ingot.codegen.llvm.math.logarithms import log1p
-from ingot.codegen.llvm.math.words import Number, at_most, choose, fma, in_double, polynomial, square_root, with_sign_of
 
 # (tanh(x) / x - 1) / x^2 in powers of x^2 for |x| <= 0.6; relative error of tanh below 2^-28. Remez, rounded in turn.
 _TANH_SINGLE = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ingot.codegen.llvm.math.control import repeated
-from ingot.codegen.llvm.math.words import Bits, choose_bits
+from ingot.codegen.llvm.math.dsl.control import repeated
+from ingot.codegen.llvm.math.dsl.words import Bits, choose_bits
 
 
 def _magnitude(x: Bits) -> Bits:

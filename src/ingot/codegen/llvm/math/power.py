@@ -10,8 +10,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ingot.codegen.llvm.math import exponentials, logarithms
-from ingot.codegen.llvm.math.formats import INFINITY, LN2, LOG2_E, NAN, parts
-from ingot.codegen.llvm.math.words import (
+from ingot.codegen.llvm.math.dsl.formats import INFINITY, LN2, LOG2_E, NAN, parts
+from ingot.codegen.llvm.math.dsl.words import (
     Number,
     at_least,
     at_most,

@@ -7,9 +7,9 @@ power of two comes first, as often as it takes: each time the quotient loses 19 
 
 from __future__ import annotations
 
-from ingot.codegen.llvm.math.control import repeated
-from ingot.codegen.llvm.math.formats import INFINITY, NAN
-from ingot.codegen.llvm.math.words import Bits, Number, choose, choose_bits, fma, with_sign_of
+from ingot.codegen.llvm.math.dsl.control import repeated
+from ingot.codegen.llvm.math.dsl.formats import INFINITY, NAN
+from ingot.codegen.llvm.math.dsl.words import Bits, Number, choose, choose_bits, fma, with_sign_of
 
 
 def _reduced(x: Number, y: Number) -> Number:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ingot.codegen.llvm.math import angles
-from ingot.codegen.llvm.math.formats import INFINITY, PI, Coefficients, parts
-from ingot.codegen.llvm.math.words import (
+from ingot.codegen.llvm.math.dsl.formats import INFINITY, PI, Coefficients, parts
+from ingot.codegen.llvm.math.dsl.words import (
     Bits,
     Mask,
     Number,

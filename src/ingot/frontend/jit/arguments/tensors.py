@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-_DEVICES = frozenset({"cpu", "cuda"})
+from ingot.runtime.backends.registry import backend_for
 
 
 def refused_tensor(tensor: torch.Tensor) -> str | None:
@@ -13,7 +13,7 @@ def refused_tensor(tensor: torch.Tensor) -> str | None:
         return f"{type(tensor).__name__} is a tensor of a class of its own"
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         return "sparse, quantised and nested tensors are left to PyTorch"
-    if tensor.device.type not in _DEVICES:
+    if backend_for(tensor.device) is None:
         return f"tensors on {tensor.device.type} are left to PyTorch"
     if tensor.is_conj() or tensor.is_neg():
         return "tensors that PyTorch conjugates or negates when they are read are left to PyTorch"

@@ -8,8 +8,7 @@ what disturbs a measurement only ever makes it longer. The trial ends as soon as
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-from ingot.frontend.jit.autotune.timing import DeviceTime
+from typing import SupportsFloat
 
 ROUNDS = 5
 """Calls each way."""
@@ -25,8 +24,8 @@ _PAIRS_FOR_EAGER = 2
 class EagerComparison:
     """Seconds that calls took, or what becomes seconds when somebody asks."""
 
-    program: list[float | DeviceTime] = field(default_factory=list)
-    eager: list[float | DeviceTime] = field(default_factory=list)
+    program: list[SupportsFloat] = field(default_factory=list)
+    eager: list[SupportsFloat] = field(default_factory=list)
     rounds: int = field(default_factory=lambda: ROUNDS)
     is_warm: bool = False
     """Whether the program has run; kernels are compiled in its first run, which does not count."""
@@ -60,7 +59,7 @@ class EagerComparison:
             self.verdict = self.rounds > 0 and _best(self.eager) < CLEARLY * _best(self.program)
         return bool(self.verdict)
 
-    def note_program(self, seconds: float | DeviceTime) -> None:
+    def note_program(self, seconds: SupportsFloat) -> None:
         """A call that the program answered."""
         if self.is_warm and not self.is_over:
             self.program.append(seconds)
@@ -72,5 +71,5 @@ class EagerComparison:
         return f"eager PyTorch is quicker here, {best}"
 
 
-def _best(times: list[float | DeviceTime]) -> float:
+def _best(times: list[SupportsFloat]) -> float:
     return min(map(float, times))

@@ -13,7 +13,7 @@ from typing import Any
 from ingot.base.collecting import collecting_later
 from ingot.base.errors import IngotError
 from ingot.frontend.jit.arguments.call_key import CallKey
-from ingot.frontend.jit.autotune.timing import Stopwatch, is_capturing
+from ingot.frontend.jit.autotune.timing import is_capturing, stopwatch
 from ingot.frontend.jit.cache.paths import Paths
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
 from ingot.frontend.jit.cache.settling import PAID
@@ -94,7 +94,7 @@ class BranchingFunction(RecordedFunction):
         path.calls += 1
         if found.is_compared and (audited := self._audit(found, (), args, kwargs, described, path)) is not None:
             return audited.result  # nothing has happened yet
-        trial, watch = path.trial, Stopwatch(found.trace.device)
+        trial, watch = path.trial, stopwatch(found.trace.device)
         if trial.is_eagers_turn and not found.is_compared:
             result = self.function(*args, **kwargs)
             trial.eager.append(watch.stop())

@@ -18,7 +18,7 @@ from ingot.base.forks import new_lock
 from ingot.base.warning import warn
 from ingot.frontend.jit.arguments.call_key import CallKey, describe
 from ingot.frontend.jit.arguments.numbers import MarkedArguments
-from ingot.frontend.jit.autotune.timing import Stopwatch, is_capturing
+from ingot.frontend.jit.autotune.timing import is_capturing, stopwatch
 from ingot.frontend.jit.cache.auditing import Audited
 from ingot.frontend.jit.cache.native_calls import NativeCalls
 from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, Payoff, numbers_in_a_row, unless_off
@@ -238,7 +238,7 @@ class RecordedFunction(NativeCallable):
         if program.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         start = time.perf_counter()
-        watch = None if trial.is_settled else Stopwatch(trace.device)
+        watch = None if trial.is_settled else stopwatch(trace.device)
         if watch is not None and trial.is_eagers_turn:
             result = self.function(*args, **kwargs)
             trial.eager.append(watch.stop())

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
-from ingot.frontend.jit.autotune.timing import Stopwatch
+from ingot.frontend.jit.autotune.timing import stopwatch
+from ingot.runtime.backends.interface import Stopwatch
 
 QUIET_CALLS = 2
 """Calls in a row in which nothing was learned or compiled, before anything is measured."""
@@ -61,7 +62,7 @@ class Verdict:
     def run(self, plain: Callable[[], Any], followed: Callable[[], tuple[Any, bool]]) -> Any:
         """Make a call in the way whose turn it is. `followed` also tells whether it learned or compiled something."""
         comparison = self._comparison
-        watch = Stopwatch(torch.device("cuda" if torch.cuda.is_initialized() else "cpu"))
+        watch = stopwatch(torch.device("cuda" if torch.cuda.is_initialized() else "cpu"))
         if comparison.is_eagers_turn:
             result = plain()
             comparison.eager.append(watch.stop())

@@ -28,6 +28,7 @@ from ingot.frontend.jit.rewrites.pipeline import rewrite_trace
 from ingot.frontend.jit.rewrites.product_strategies import GENERATED, quicker_product
 from ingot.frontend.jit.trace.ssa import Operation, OperationKind, Version, to_ssa
 from ingot.frontend.jit.trace.trace import Argument, Surrounding, Trace, TraceValue, Variable, stride_order, tags_of
+from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.compiler import CompiledModule, JitCompiler
 from ingot.runtime.native.prototypes import DTYPES
 
@@ -130,7 +131,12 @@ def compile_trace(
         except _Copies as copies:
             called |= copies.events
     dump_stage("program", lambda: made.text)
-    return made.replayed() if is_replayed and trace.device.type == "cuda" else made
+    return made.replayed() if is_replayed and _can_be_captured(trace.device) else made
+
+
+def _can_be_captured(device: torch.device) -> bool:
+    backend = backend_for(device)
+    return backend is not None and backend.captures
 
 
 def write_program(steps: Partition, compiler: JitCompiler, is_private: bool = False) -> Program:

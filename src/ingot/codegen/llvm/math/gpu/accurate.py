@@ -9,17 +9,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ingot.codegen.llvm.math.exponentials import decay
-from ingot.codegen.llvm.math.formats import INFINITY, LN2, LOG2_E, LOG10_2, LOG10_E, parts
-from ingot.codegen.llvm.math.gpu.instructions import (
-    binary_logarithm,
-    fma_within_one,
-    inverse_square_root,
-    power_of_two,
-    reciprocal,
-)
-from ingot.codegen.llvm.math.logarithms import biased, combined, itself_if_tiny, log1p_inside
-from ingot.codegen.llvm.math.words import (
+from ingot.codegen.llvm.math.dsl.formats import INFINITY, LN2, LOG2_E, LOG10_2, LOG10_E, parts
+from ingot.codegen.llvm.math.dsl.words import (
     Number,
     at_most,
     choose,
@@ -28,6 +19,15 @@ from ingot.codegen.llvm.math.words import (
     polynomial,
     with_sign_of,
 )
+from ingot.codegen.llvm.math.exponentials import decay
+from ingot.codegen.llvm.math.gpu.instructions import (
+    binary_logarithm,
+    fma_within_one,
+    inverse_square_root,
+    power_of_two,
+    reciprocal,
+)
+from ingot.codegen.llvm.math.logarithms import biased, combined, itself_if_tiny, log1p_inside
 
 # (tanh(x) / x - 1) / x^2 in powers of x^2 for |x| <= 0.8; relative error of tanh below 2^-27. Lawson, rounded in turn.
 _TANH = (

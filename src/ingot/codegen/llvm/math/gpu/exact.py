@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 
+from ingot.codegen.llvm.math.dsl.words import Number, choose, fma, intrinsic
 from ingot.codegen.llvm.math.gpu import instructions
-from ingot.codegen.llvm.math.words import Number, choose, fma, intrinsic
 
 _SMALL = 2.0**-90
 """Numbers below are scaled up. What remains of a dividend or of a square has half as many digits again below them."""

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.math.words import Number, choose
+from ingot.codegen.llvm.math.dsl.words import Number, choose
 
 _LETTERS = {"float": "f", "double": "d", "i16": "h", "i32": "r", "i64": "l"}
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.codegen.llvm import ir
+from ingot.codegen.llvm.math.dsl.words import Number, at_least, choose, fma
 from ingot.codegen.llvm.math.gpu.exact import inverse
-from ingot.codegen.llvm.math.words import Number, at_least, choose, fma
 
 _FAR = 2.0**64
 """Divisors beyond are brought nearer to 1, together with what they divide, so that their reciprocals are normal."""

@@ -1,0 +1,5 @@
+"""Nests of loops as machine code for the CPU, by way of LLVM in this process.
+
+In order of reading: `nests` (nests as functions; with `frame` for what code knows at a place, and `common` for what all
+kernels call), `vector_loops` (loops in vectors), `accumulation` (reductions), `products` (of matrices, and attention).
+"""

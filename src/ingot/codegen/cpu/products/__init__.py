@@ -1,0 +1,69 @@
+"""Products of matrices: rows times weights, plus a bias; and attention, which is two of them.
+
+    panels    a matrix in the order in which a product reads it: some columns, for each step along the inner axis side
+              by side, then the next columns
+
+In order of reading: `region` (what is computed at a time, and how threads come to it), `packing` (matrices into
+panels), `tiles` (rows times panels, by one thread), `multiplying` (by all of them), `attention`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ingot.codegen.cpu.common import provide
+from ingot.codegen.cpu.products.attention import Attention, AttentionWord, scratch_floats
+from ingot.codegen.cpu.products.multiplying import Word, emit_multiply, emit_pack
+from ingot.codegen.cpu.products.packing import emit_packing
+from ingot.codegen.cpu.products.region import Tile
+from ingot.codegen.cpu.products.tiles import emit_tiles
+from ingot.codegen.llvm.host import Compiled, Host, HostModule, host
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProducts:
+    """Addresses of functions that take an array of words."""
+
+    tile: Tile
+    code: Compiled
+    multiply: int
+    pack_turned: int
+    """For weights with a row for each column of the result, as layers have them."""
+    pack_straight: int
+    """For weights with a row for each step of the inner axis."""
+    attention: int
+
+
+_ENTRIES = ("multiply", "pack_turned", "pack_straight", "attention")
+
+
+def products_module(host: Host) -> HostModule:
+    """The functions as LLVM has them, for any processor."""
+    module, tile = HostModule(host), Tile.of(host)
+    tiles = emit_tiles(module, tile)
+    turned, straight = (emit_packing(module, tile, is_turned) for is_turned in (True, False))
+    emit_multiply(module, tile, "multiply", tiles)
+    emit_pack(module, tile, "pack_turned", turned)
+    emit_pack(module, tile, "pack_straight", straight)
+    Attention(module, tile, tiles, turned, straight).emit()
+    return module
+
+
+@lru_cache(maxsize=1)
+def compiled_products() -> CompiledProducts:
+    """Machine code for products on this processor."""
+    provide()
+    code = Compiled(products_module(host()))
+    return CompiledProducts(Tile.of(host()), code, *map(code.address, _ENTRIES))
+
+
+__all__ = [
+    "AttentionWord",
+    "CompiledProducts",
+    "Tile",
+    "Word",
+    "compiled_products",
+    "products_module",
+    "scratch_floats",
+]

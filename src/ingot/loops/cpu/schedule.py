@@ -1,0 +1,66 @@
+"""Schedules: how a program's elements are visited. Part of what a compiled kernel is specialised to.
+
+flat      every element on its own; the last loop goes in vectors
+rows      one row after another, all passes over a row while it is in the cache
+split     few long rows: each pass over a row is split into blocks that run in parallel
+columns   rows that lie across memory: many side by side, one vector lane each
+tiled     flat, where an input lies across the others: small squares, turned in scratch memory
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ingot.loops.motion import Motion
+from ingot.loops.program import Program
+
+MOST_LANES = 64
+"""Elements of the longest vector; the lengths of all others divide it."""
+
+
+class Form(Enum):
+    FLAT = "flat"
+    ROWS = "rows"
+    SPLIT = "split"
+    COLUMNS = "columns"
+    TILED = "tiled"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    form: Form
+    outer: int
+    """Axes that rows are counted along, numbered from 0; those inside a row follow."""
+    inner: int
+    motions: tuple[Motion, ...]
+    """One per buffer, outputs first, along the axis that goes in vectors."""
+    streaming: bool = False
+    """Whether results bypass the caches, being far larger than they are."""
+    keeps: bool = False
+    """Whether values needed in several passes over a row are kept in scratch memory, and not computed again."""
+    one_pass: bool = False
+    """Whether variances are gathered together with their means."""
+    prefetches: bool = False
+    """Whether the next row is asked for while the current one is computed."""
+    counted: tuple[int, ...] = ()
+    """The axis of each position the program asks for."""
+    turned: tuple[int, ...] = ()
+    """Buffers that lie across the others, in the tiled form."""
+    is_even: bool = False
+    """Whether all vectors are full and there is at least one, because sizes and blocks are multiples of MOST_LANES."""
+
+    @property
+    def axes(self) -> int:
+        return self.outer + self.inner
+
+    @property
+    def vector_axis(self) -> int:
+        """The axis that goes in vectors."""
+        return self.outer - 1 if self.form is Form.COLUMNS else self.axes - 1
+
+    def text(self, program: Program) -> str:
+        names = [f"out{i}" for i in range(len(program.outputs))] + [f"in{i}" for i in range(len(program.inputs))]
+        moves = ", ".join(f"{name} {motion.value}" for name, motion in zip(names, self.motions, strict=True))
+        extras = (", streaming stores" if self.streaming else "") + (", full vectors" if self.is_even else "")
+        return f"{self.form.value}: {self.outer} + {self.inner} axes; along i{self.vector_axis}: {moves}{extras}"

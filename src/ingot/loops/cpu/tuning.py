@@ -1,0 +1,42 @@
+"""What decides which schedule a call on the CPU gets: thresholds and sizes that were measured, in one record.
+
+In: nothing. Out: `CpuTuning`, which the backend holds and hands to `schedule_call`. Always holds: schedules depend on a
+program, its sizes, strides and addresses, and on this record alone, not on the number of threads: results must not.
+Kernels depend on the schedule, and no further on this record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuTuning:
+    parallel_elements: int = 32_768
+    """Below this many elements starting threads costs more than they save; torch splits at the same size."""
+    streaming_bytes: int = 16 << 20
+    """Results above this size do not fit the caches anyway and are written past them."""
+    long_row: int = 65_536
+    """Rows of this many elements are worth splitting where there are fewer than `few_rows`."""
+    few_rows: int = 8
+    kept_bytes: int = 192 << 10
+    """How much of a row may be kept between passes: what a core's second cache holds besides the row itself."""
+    cached_row_bytes: int = 512 << 10
+    """Longer rows are read from memory again in every pass."""
+    short_row_bytes: int = 1 << 10
+    """Rows this long, of tensors of `prefetched_bytes`, are asked for ahead; what is smaller is near already."""
+    prefetched_bytes: int = 4 << 20
+    flat_block: int = 16_384
+    """Elements of a block of each form; squares have `tile` a side."""
+    column_block: int = 1_024
+    split_block: int = 16_384
+    tile: int = 128
+    block_multiple: int = 64
+    """Elements that blocks are rounded up to multiples of."""
+    most_partials: int = 1_024
+    """Values that a parallel loop may leave to be combined."""
+
+    @property
+    def has_whole_blocks(self) -> bool:
+        """Whether blocks begin where vectors may be streamed to, if rows do."""
+        return all(size % 64 == 0 for size in (self.flat_block, self.split_block, self.block_multiple))

@@ -1,0 +1,89 @@
+"""The backends there are, and which of them runs kernels on a device.
+
+In: backends, in order of preference, and INGOT_BACKEND, which may name those to use. Out: the backend for a device, or
+None where PyTorch computes everything. Always holds: a backend is asked whether it is available when a tensor on a
+device of its kind is first met, or when it is named, and not before: asking may initialise a driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from ingot.base.environment import environment
+from ingot.base.errors import ConfigError
+from ingot.runtime.backends.interface import Backend
+from ingot.runtime.cpu.backend import CpuBackend
+from ingot.runtime.cuda.backend import CudaBackend
+
+_registered: dict[str, Backend] = {each.name: each for each in (CpuBackend(), CudaBackend())}
+"""Those of ingot; of several for one kind of device the first that is available is used."""
+_chosen: dict[str, Backend | None] = {}
+"""By the kind of device, what has been decided."""
+_preferred: list[Backend] = []
+"""What `using` has put before all others, the last one first."""
+
+
+def register(backend: Backend) -> None:
+    """Add a backend, after those there are, or put it in the place of the one of its name."""
+    _registered[backend.name] = backend
+    _chosen.clear()
+
+
+def registered() -> tuple[Backend, ...]:
+    return tuple(_registered.values())
+
+
+def backend_for(device: torch.device) -> Backend | None:
+    """What runs kernels on a device; None if PyTorch computes everything there."""
+    kind = device.type
+    if kind not in _chosen:
+        _chosen[kind] = _choose(kind)
+    return _chosen[kind]
+
+
+def backend_of_kind(device_type: str) -> Backend | None:
+    """A backend for a kind of device, whether it is to be used or not: it knows how to time what happens there."""
+    return next((each for each in registered() if each.device_type == device_type), None)
+
+
+@contextmanager
+def using(backend: Backend) -> Iterator[None]:
+    """A context in which a backend, registered or not, is preferred to all others, in all threads."""
+    _preferred.insert(0, backend)
+    _chosen.clear()
+    try:
+        yield
+    finally:
+        _preferred.remove(backend)
+        _chosen.clear()
+
+
+def _choose(device_type: str) -> Backend | None:
+    for backend in (*_preferred, *_named()):
+        if backend.device_type == device_type and backend.why_unavailable() is None:
+            return backend
+    return None
+
+
+def _named() -> tuple[Backend, ...]:
+    """Those that INGOT_BACKEND names, in its order, or all there are."""
+    names = environment().backend
+    if not names:
+        return registered()
+    for name in names:
+        fault = _fault(name)
+        if fault is not None:
+            found = [each.name for each in registered() if each.why_unavailable() is None]
+            raise ConfigError(f"INGOT_BACKEND: {fault}; available are {', '.join(found)} (see `ingot backends`)")
+    return tuple(_registered[name] for name in names)
+
+
+def _fault(name: str) -> str | None:
+    """Why a backend of a name cannot be used."""
+    if name not in _registered:
+        return f"there is no backend {name!r}"
+    reason = _registered[name].why_unavailable()
+    return None if reason is None else f"{name} is not available: {reason}"

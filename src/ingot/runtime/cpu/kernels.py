@@ -1,0 +1,202 @@
+"""Kernels on the CPU, launched from Python: from tensors to a schedule, machine code and a call.
+
+In: a cluster with its program, and tensors. Out: new result tensors, row-major. Kernels are compiled once per program
+and schedule, and shared by all equal programs of the process; machine code that none of them needs any more is freed.
+What a call needs besides addresses and scalars follows from types, sizes and strides alone; `prepare` gives that, for
+this launcher and for any other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from weakref import WeakValueDictionary
+
+import torch
+
+from ingot.base.dumping import dump_stage
+from ingot.base.environment import environment
+from ingot.base.errors import CodegenError
+from ingot.base.numbers import Number
+from ingot.codegen.cpu.nests import CompiledKernel, compile_kernel
+from ingot.ir.torch_types import to_torch
+from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
+from ingot.loops.cpu.bounds import check_bounds
+from ingot.loops.cpu.schedule import Schedule
+from ingot.loops.cpu.scheduling import ALIGNED, Call, schedule_call
+from ingot.loops.cpu.tuning import CpuTuning
+from ingot.loops.program import Program
+from ingot.runtime.kernels import Kernel, KernelFault, OutputTypes, address_of, extents, laid_out, word_of, words_of
+from ingot.runtime.native.once import OncePerKey
+from ingot.runtime.native.pool import empty
+from ingot.runtime.threads import bind_openmp, thread_count
+
+_TUNING = CpuTuning()
+MOST_RECENT = 256
+"""Compiled kernels that stay although nothing needs them at the moment: the same function may be compiled again."""
+
+
+class KernelCache:
+    """Compiled kernels of the process, by what they compute and how they move. Thread-safe.
+
+    They live as long as those who have asked for them, and records of their calls; the latest ones a little longer.
+    """
+
+    def __init__(self) -> None:
+        self._alive: WeakValueDictionary[tuple[str, Schedule], CompiledKernel] = WeakValueDictionary()
+        self._compiled: OncePerKey[tuple[str, Schedule], CompiledKernel] = OncePerKey(self._alive)
+        self._recent: deque[CompiledKernel] = deque(maxlen=MOST_RECENT)
+        self.compilations = 0
+        """How many kernels have been compiled so far."""
+
+    def get(self, kernel: Kernel, schedule: Schedule) -> CompiledKernel:
+        """The compiled kernel; compiled now if it is new, by one thread while others wait for it."""
+        found = kernel.compiled.get(schedule)
+        if found is None:
+            program = kernel.program
+            found = self._compiled.get((program.digest, schedule), lambda: self._compile(program, schedule))
+            kernel.compiled[schedule] = found
+        return found
+
+    def _compile(self, program: Program, schedule: Schedule) -> CompiledKernel:
+        made = _compiled(program, schedule)
+        self.compilations += 1
+        self._recent.append(made)
+        return made
+
+    def variants(self, program: Program) -> list[CompiledKernel]:
+        """Every compiled form of a program, for people who want to look at it."""
+        return [compiled for compiled in list(self._alive.values()) if compiled.program.digest == program.digest]
+
+
+def _compiled(program: Program, schedule: Schedule) -> CompiledKernel:
+    bind_openmp()
+    try:
+        made = compile_kernel(program, schedule)
+    except Exception as error:  # whatever LLVM has to say
+        raise CodegenError(f"no machine code for this kernel: {error}\n{program.text}") from error
+    for stage, text in CPU_STAGES.items():
+        dump_stage(stage, partial(text, made))
+    return made
+
+
+CPU_STAGES: dict[str, Callable[[CompiledKernel], str]] = {
+    "schedule": lambda made: made.schedule.text(made.program),
+    "nests": lambda made: f"# {made.schedule.text(made.program)}\n{made.nest.text}",
+    "llvm": lambda made: made.code.llvm,
+    "assembly": lambda made: made.code.assembly,
+}
+"""The stages that a kernel for the CPU goes through, and what prints them."""
+
+
+kernels = KernelCache()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call of a kernel for tensors of certain types, sizes and strides; addresses and scalars are still to come."""
+
+    compiled: CompiledKernel
+    words: tuple[int, ...]
+    addresses: tuple[int, ...]
+    """The word for each buffer's address: outputs first, then inputs."""
+    scalars: tuple[int, ...]
+    """The word for each scalar."""
+    parallel: bool
+    """Whether it is worth several threads; it then also takes long enough to let other Python threads run."""
+    outputs: OutputTypes
+    """Shape and type of each result, which is row-major."""
+
+    @property
+    def entry(self) -> int:
+        return self.compiled.entry
+
+
+def prepare(
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    bound: Mapping[str, int],
+    targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
+    tuning: CpuTuning = _TUNING,
+) -> PreparedCall:
+    """The call for tensors (in the order of the kernel's reads) where size symbols have these values.
+
+    `targets` are tensors that results are written to, by their number; all others are new and row-major.
+    """
+    program = kernel.program
+    call, outputs = scheduled(kernel, tensors, bound, targets, tuning)
+    compiled = kernels.get(kernel, call.schedule)
+    if sys.flags.dev_mode or "bounds" in environment().check:
+        check_bounds(compiled.nest, call, extents(outputs, tensors, targets))
+    layout = WordLayout.of(compiled.nest)
+    buffers = len(program.buffers)
+    return PreparedCall(
+        compiled,
+        _words(call, layout, buffers),
+        tuple(layout.address(buffer) for buffer in range(buffers)),
+        tuple(layout.scalar(index) for index in range(len(program.scalars))),
+        call.elements >= tuning.parallel_elements,
+        outputs,
+    )
+
+
+def scheduled(
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    bound: Mapping[str, int],
+    targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
+    tuning: CpuTuning = _TUNING,
+) -> tuple[Call, OutputTypes]:
+    """How a kernel is called for tensors, and shape and type of its results."""
+    space, strides, outputs = laid_out(kernel, tensors, bound, targets)
+    # New memory is aligned; what is written in place may begin anywhere.
+    is_aligned = all(_is_aligned(target) for target in targets.values())
+    counted = kernel.lowered.counted
+    call = schedule_call(kernel.program, space, strides, kernel.cluster.reduced, counted, is_aligned, tuning)
+    return call, outputs
+
+
+def _is_aligned(target: torch.Tensor) -> bool:
+    """Whether a tensor begins where vectors may; new memory does, so for tensors without memory the offset decides."""
+    return address_of(target) % ALIGNED == 0
+
+
+def launch(
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    scalars: Sequence[Number],
+    bound: Mapping[str, int],
+    targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
+    tuning: CpuTuning = _TUNING,
+) -> list[torch.Tensor]:
+    """Run a kernel; the results are new, except those that have a target."""
+    prepared = prepare(kernel, tensors, bound, targets, tuning)
+    outputs = [
+        targets[index] if index in targets else empty(shape, to_torch(dtype))
+        for index, (shape, dtype) in enumerate(prepared.outputs)
+    ]
+    words = (ctypes.c_int64 * len(prepared.words))(*prepared.words)
+    words[THREADS] = thread_count() if prepared.parallel else 1
+    for place, tensor in zip(prepared.addresses, (*outputs, *tensors), strict=True):
+        words[place] = tensor.data_ptr()
+    for place, value, dtype in zip(prepared.scalars, scalars, kernel.program.scalars, strict=True):
+        words[place] = word_of(value, dtype)
+    _ENTRY(prepared.entry)(words)
+    if words[FAULT]:
+        raise KernelFault
+    return outputs
+
+
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+"""Calls through it release the GIL."""
+
+
+def _words(call: Call, layout: WordLayout, buffers: int) -> tuple[int, ...]:
+    words = words_of(call, layout, buffers)
+    words[THREADS], words[GRAIN] = 1, call.grain
+    return tuple(words)
