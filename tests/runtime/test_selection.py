@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingot.codegen.llvm.compaction import CHUNK
+from ingot.codegen.cpu.compaction import CHUNK
 from ingot.runtime.selection import can_select, select
 
 DTYPES = (

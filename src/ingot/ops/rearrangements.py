@@ -18,7 +18,7 @@ def movement(eager: Any, *calls: Any, least_rank: int = 0):
     def samples(shape: tuple[int, ...]) -> list[Sample]:
         if len(shape) < least_rank:
             return []
-        given: list[tuple[Any, ...]] = [call(shape) if callable(call) else call for call in calls]
+        given: list[Any] = [call(shape) if callable(call) else call for call in calls]
         return [Sample((Operand(shape), *one)) for one in given]
 
     return _moving(eager, samples)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ingot.codegen.llvm.compaction import CHUNK, WIDTHS, CompactionWord, compiled_compaction
+from ingot.codegen.cpu.compaction import CHUNK, WIDTHS, CompactionWord, compiled_compaction
 from ingot.runtime.native.pool import empty
 from ingot.runtime.native.prototypes import DTYPES
 from ingot.runtime.threads import bind_openmp, thread_count

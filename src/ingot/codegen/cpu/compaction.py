@@ -19,11 +19,12 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
+from ingot.codegen.cpu.common import provide
+from ingot.codegen.cpu.frame import counted, minimum
+from ingot.codegen.cpu.products.region import Region, Tile, in_wholes
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.common import provide
-from ingot.codegen.llvm.frame import ANY_ADDRESS, WORD, counted, minimum
 from ingot.codegen.llvm.host import Compiled, Host, HostModule, host
-from ingot.codegen.llvm.products.region import Region, Tile, in_wholes
+from ingot.codegen.llvm.storage import ANY_ADDRESS, WORD
 
 CHUNK = 1 << 14
 """Elements that a thread counts and writes at a time."""
