@@ -18,11 +18,13 @@ _FAR_AHEAD = 2.0
 """How many times as quick a way is that need not be measured again."""
 _PAIRS_FOR_EAGER = 2
 """Calls each way before eager is taken to be far ahead: a program's first calls find caches cold that eager's left."""
+_SHORT = 1e-4
+"""Seconds of a call that any interrupt of the machine makes twice as long: of such, all calls are measured."""
 
 
 @dataclass(slots=True)
 class EagerComparison:
-    """Seconds that calls took, or what becomes seconds when somebody asks."""
+    """Seconds that calls took, or what becomes seconds when it is asked for them."""
 
     program: list[SupportsFloat] = field(default_factory=list)
     eager: list[SupportsFloat] = field(default_factory=list)
@@ -41,8 +43,18 @@ class EagerComparison:
         """Whether one way is far ahead; a GPU is not waited for to find out."""
         if not all(isinstance(seconds, float) for seconds in (*self.program, *self.eager)):
             return False
-        ratio = _best(self.eager) / max(_best(self.program), 1e-9)
-        return ratio >= _FAR_AHEAD or (pairs >= _PAIRS_FOR_EAGER and ratio <= 1 / _FAR_AHEAD)
+        if min(_best(self.eager), _best(self.program)) < _SHORT:
+            return False
+        is_eager_far_ahead = _best(self.eager) * _FAR_AHEAD <= _best(self.program)
+        return self.is_program_far_ahead or (pairs >= _PAIRS_FOR_EAGER and is_eager_far_ahead)
+
+    def is_program_below(self, share: float) -> bool:
+        """Whether the program takes less than a share of eager's time."""
+        return _best(self.program) < share * _best(self.eager)
+
+    @property
+    def is_program_far_ahead(self) -> bool:
+        return _best(self.program) * _FAR_AHEAD <= _best(self.eager)
 
     @property
     def is_settled(self) -> bool:

@@ -18,7 +18,7 @@ from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps import Node
 from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
 from ingot.frontend.jit.follow.trap import Trap, trap
-from ingot.frontend.jit.follow.verdict import Verdict
+from ingot.frontend.jit.follow.verdict import Verdict, Way
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.following.table import NativeFollowing, native_following
@@ -72,9 +72,10 @@ class Follower:
         if verdict is None:
             verdict = self._verdicts[size] = Verdict(self._hand_on)
         self.verdict = verdict
-        if verdict.takes_plain():
+        way = verdict.way()
+        if way is Way.PLAIN:
             return self._function(*args, **kwargs)
-        if not verdict.is_open:
+        if way is Way.FOLLOWED:
             return self._call(args, kwargs)[0]
         return verdict.run(lambda: self._function(*args, **kwargs), lambda: self._call(args, kwargs))
 

@@ -1,12 +1,15 @@
 """Whether following a function pays: calls take turns with plain ones, once everything they need has been compiled.
 
-In: how long calls took, followed and not. Out: whose turn it is, and the verdict. Where the plain function is quicker,
-it runs from then on; after a good while following gets another chance, and after that less and less often.
+In: how long calls took, followed and not. Out: how each call is to be made. Following must be quicker by more than
+noise, or the plain function runs. No verdict is for ever, unless following is far ahead: after some calls both ways
+are measured again, and after that less and less often.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Any
 
 import torch
@@ -20,11 +23,21 @@ QUIET_CALLS = 2
 PATIENCE = 64
 """Calls after which a function that still learns is taken to go on so for ever, and is measured as it is."""
 SHARE = 0.97
-"""Share of a followed call's time that the plain function's must stay below to be preferred."""
-FIRST_REST = 4096
-"""Calls that run as they are before following gets another chance; each time four times as many."""
+"""Share of the plain function's time that a followed call's must stay below to be preferred."""
+FIRST_REST = {True: 4096, False: 64}
+"""Calls before both ways are measured again, where the plain function won and where following did; each time four
+times as many. Plain calls that are measured cost those who follow little, the other way round it may be a lot."""
 HANDED_ON = 32
-"""Calls that are given to the plain function at once, before somebody looks whether they have become larger."""
+"""Calls that are given to the plain function at once, before anything looks whether they have become larger."""
+
+
+class Way(Enum):
+    """How a call is made."""
+
+    PLAIN = auto()
+    FOLLOWED = auto()
+    MEASURED = auto()
+    """In the way whose turn it is."""
 
 
 class Verdict:
@@ -33,31 +46,29 @@ class Verdict:
     def __init__(self, hand_on: Callable[[int], None]):
         """`hand_on(calls)` is told that so many calls are best given to the plain function at once."""
         self._hand_on = hand_on
-        self._rest = FIRST_REST
+        self._rests = dict(FIRST_REST)
         self._begin()
 
     def _begin(self) -> None:
         self._comparison = EagerComparison()
         self._quiet = self._calls = 0
-        self._resting = 0
+        self._way = Way.MEASURED
+        self._calls_left: float = 0
+        """Until both ways are measured again."""
         self.text: str | None = None
         """Why the plain function runs, if it does."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether there is something left to measure."""
-        return self.text is None and not self._comparison.is_settled
-
-    def takes_plain(self) -> bool:
-        """Whether this call runs as it is, because following does not pay."""
-        if self.text is None:
-            return False
-        self._resting -= HANDED_ON
-        if self._resting > 0:
+    def way(self) -> Way:
+        """How the call that is about to be made is made."""
+        if self._way is Way.MEASURED:
+            return Way.MEASURED
+        is_plain = self._way is Way.PLAIN
+        self._calls_left -= HANDED_ON if is_plain else 1
+        if self._calls_left <= 0:
+            self._begin()
+        elif is_plain:
             self._hand_on(HANDED_ON)
-            return True
-        self._begin()
-        return False
+        return self._way
 
     def run(self, plain: Callable[[], Any], followed: Callable[[], tuple[Any, bool]]) -> Any:
         """Make a call in the way whose turn it is. `followed` also tells whether it learned or compiled something."""
@@ -69,7 +80,7 @@ class Verdict:
         else:
             result, was_busy = followed()
             self._note(watch, was_busy)
-        if comparison.is_over and comparison.rounds > 0:
+        if comparison.is_settled:
             self._judge()
         return result
 
@@ -81,9 +92,13 @@ class Verdict:
 
     def _judge(self) -> None:
         comparison = self._comparison
-        if min(map(float, comparison.eager)) < SHARE * min(map(float, comparison.program)):
+        if not comparison.rounds or comparison.is_program_far_ahead:
+            self._way, self._calls_left = Way.FOLLOWED, math.inf
+            return
+        is_plain = not comparison.is_program_below(SHARE)
+        self._way = Way.PLAIN if is_plain else Way.FOLLOWED
+        self._calls_left = self._rests[is_plain]
+        self._rests[is_plain] *= 4
+        if is_plain:
             self.text = comparison.text
-            self._resting = self._rest
-            self._rest *= 4
             self._hand_on(HANDED_ON)
-        comparison.is_warm = True
