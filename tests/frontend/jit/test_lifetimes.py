@@ -140,3 +140,82 @@ def test_another_object_of_a_twins_class_has_methods_of_its_own():
     other = called(type(twin)())
     assert other.forward is not twin.forward
     called(twin)
+
+
+class Settings:
+    """What a function reads, and others may refer to weakly."""
+
+    scale = 2.0
+
+
+def test_what_a_followed_function_could_read_dies_when_it_is_dropped():
+    """A recording that stands for nothing holds nothing: otherwise Python, which goes on running, would see it live."""
+    held, log = [Settings()], []
+    reference = weakref.ref(held[0])
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        log.append(len(held))
+        return torch.tanh(x * (1.0 if reference() is None else held[0].scale))
+
+    jitted, x = jit(function), torch.randn(8)
+    for _ in range(3):
+        torch.testing.assert_close(jitted(x), torch.tanh(x * 2.0))
+    held.clear()
+    assert reference() is None
+    torch.testing.assert_close(jitted(x), torch.tanh(x))
+
+
+def test_arguments_of_a_followed_function_die_when_they_are_dropped():
+    def function(x: torch.Tensor, settings: Settings) -> torch.Tensor:
+        print(end="")
+        return torch.tanh(x * settings.scale)
+
+    jitted, x, settings = jit(function), torch.randn(8), Settings()
+    reference = weakref.ref(settings)
+    for _ in range(3):
+        jitted(x, settings)
+    del settings
+    assert reference() is None
+
+
+def test_what_forbade_a_recording_is_looked_at_again():
+    class Options:
+        is_logged = True
+
+    options, log = Options(), []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        if options.is_logged:
+            log.append(1)
+        return torch.tanh(x) * 2.0
+
+    jitted, x = jit(function), torch.randn(8)
+    for _ in range(10):
+        jitted(x)
+    assert jitted.tier == "following"
+    options.is_logged = False
+    for _ in range(300):
+        jitted(x)
+    assert jitted.tier == "skipping" and len(log) == 10
+
+
+def test_modules_that_are_switched_are_looked_at_at_once():
+    class Logging(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls: list[int] = []
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                self.calls.append(1)
+            return torch.tanh(x) * 2.0
+
+    module, x = Logging(), torch.randn(8)
+    jitted = jit(module)
+    for _ in range(10):
+        jitted(x)
+    assert jitted.tier == "following"
+    module.eval()
+    for _ in range(3):
+        jitted(x)
+    assert jitted.tier == "skipping" and len(module.calls) == 10

@@ -9,6 +9,7 @@ Python, which needs no records.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -135,10 +136,14 @@ class NativeCalls:
             return True
 
     def pause(self, found: Specialisation) -> None:
-        """Leave the call of a specialisation that is to be audited next to Python."""
+        """Leave the call of a specialisation to Python that is to be audited next, or recorded again."""
         answered = self._answered.get(id(found))
-        if answered is not None and found.audits is not None and found.trace is not None:
+        if answered is None:
+            return
+        if found.audits is not None and found.trace is not None:
             answered.calls.pause_at(found.audits.due - found.calls - 1)
+        elif found.calls_until_another < math.inf:
+            answered.calls.pause_at(int(found.calls_until_another) - found.calls)
 
     def hand_on(self, target: Callable[..., Any], calls: int, settings: int = ANY_SETTINGS) -> None:
         """Give the next calls that no record answers to a function as they are."""

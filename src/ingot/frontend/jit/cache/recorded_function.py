@@ -23,8 +23,9 @@ from ingot.frontend.jit.cache.auditing import Audited
 from ingot.frontend.jit.cache.native_calls import NativeCalls
 from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, Payoff, numbers_in_a_row, unless_off
 from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, ShapeFamilies
-from ingot.frontend.jit.cache.specialisation import Specialisation, record
+from ingot.frontend.jit.cache.specialisation import RESULT_NEEDS_GRADIENTS, Specialisation, record
 from ingot.frontend.jit.guards.environment import Environment
+from ingot.frontend.jit.guards.guards import Outdated
 from ingot.frontend.jit.guards.recompile_reasons import difference
 from ingot.frontend.jit.lowering.program import ShapeMismatch
 from ingot.frontend.jit.settings.logs import log
@@ -114,10 +115,11 @@ class RecordedFunction(NativeCallable):
         key = (described.key, state_of_torch())
         found = self.specialisations.get(key) or self._shortcuts.get(key)
         if found is not None:
-            changed = found.changed()
+            changed, calls = found.changed(), self.calls_of(found)
+            if changed is None and calls >= found.calls_until_another:
+                changed = self._look_again(found, calls, args, kwargs)
             if changed is None:
                 return self._run(key, found, args, kwargs, described)
-            calls = self.calls_of(found)
             other = self._set_aside(key, found)
             if other is not None:
                 return self._run(key, other, args, kwargs, described)
@@ -127,6 +129,21 @@ class RecordedFunction(NativeCallable):
         if general is not None:
             return self._run_general(key, *general, args, kwargs, described)
         return self._record(key, args, kwargs, described, difference(key, tuple(self._recorded), self.function))
+
+    def _look_again(
+        self, found: Specialisation, calls: int, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> str | None:
+        """Whether a call like one that ran in Python is to be recorded after all: what may be other than it was."""
+        if self._may_stand_in(args, kwargs):
+            found.surroundings.watch = Outdated()
+            return found.surroundings.watch.changed()
+        found.calls_until_another = calls + self._payoff.next_look()
+        self.native.pause(found)
+        return None
+
+    def _may_stand_in(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether a recording of a call might stand in for Python; here it may."""
+        return True
 
     def _foretell(self, described: CallKey, state: Hashable) -> tuple[Generalised, Numbers] | None:
         """What holds for a call with other numbers than the recorded ones, if no second recording is needed to tell."""
@@ -346,6 +363,9 @@ class RecordedFunction(NativeCallable):
         if made.broken is None:
             self._approve(made, args, kwargs)
         if made.broken is not None:
+            made.let_go(self.outermost)
+            if made.broken.reason != RESULT_NEEDS_GRADIENTS:
+                made.calls_until_another = self._payoff.next_look()
             self._hand_over(made.broken.reason, made.broken.place)
         with self._lock:
             made = self.latest = self.specialisations[key] = self._take_path(key, made)
@@ -497,7 +517,7 @@ class RecordedFunction(NativeCallable):
         """Say once that calls run eagerly, and why; once per subject, where there is one."""
         text = self._news("runs eagerly", reason, place, subject)
         if text is not None:
-            if self.is_segment or reason == "its result needs gradients":
+            if self.is_segment or reason == RESULT_NEEDS_GRADIENTS:
                 log("fallbacks", text)
             else:
                 warn(text)

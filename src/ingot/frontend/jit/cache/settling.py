@@ -38,6 +38,9 @@ MOST_OF_NUMBERS = 3
 are then taken as Python hands them over."""
 _FIRST_REST = 4096
 """Calls that are not recorded once recording has not paid off."""
+_FIRST_LOOK, _LATER_LOOK = 1, 256
+"""Calls of a kind that run in Python because nothing may stand in for it, before another one is recorded: the first
+call often fills caches, later it is seldom that anything changes."""
 
 
 @dataclass(slots=True)
@@ -77,6 +80,7 @@ class Payoff:
     """What recordings have cost since then."""
     allowed: int = MOST_IN_VAIN
     rest: int = _FIRST_REST
+    look: int = _FIRST_LOOK
 
     def note_gone(self, calls: int) -> None:
         """A recording does not hold any more, or had to make room; it has answered so many calls."""
@@ -100,6 +104,11 @@ class Payoff:
         """How many calls are not recorded, now that recording has not paid off."""
         rest, self.rest = self.rest, self.rest * _FACTOR
         return rest
+
+    def next_look(self) -> int:
+        """After how many calls to record again what nothing may stand in for now: what forbids it may be gone."""
+        look, self.look = self.look, max(_LATER_LOOK, self.look * _FACTOR)
+        return look
 
     def begin_again(self, recorded: int, answered: int) -> None:
         """Give recording another chance, a smaller one."""

@@ -6,6 +6,7 @@ program is written when a second one comes.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,8 @@ from ingot.frontend.jit.trace.trace import Argument, Made, Trace
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.overlaps import addresses_of, are_joined
 
+RESULT_NEEDS_GRADIENTS = "its result needs gradients"
+"""Why nothing stands in for Python while gradients are recorded."""
 _TensorType = tuple[torch.dtype, torch.Size, tuple[int, ...], torch.device]
 """dtype, shape, strides and device"""
 
@@ -63,6 +66,8 @@ class Specialisation:
     audits: Audits | None = None
     """When Python runs all the same, to be compared with the recording; never, where there is no Python."""
 
+    calls_until_another: float = math.inf
+    """Calls that run in Python because of `broken` before another like them is recorded."""
     sizes: SizeFacts | None = None
     """How Python used the sizes that it read, where that is proven."""
 
@@ -74,6 +79,11 @@ class Specialisation:
         seen = [(query.name, self.trace.note(query.register).shape) for query in queries]
         if seen == [(read.name, read.shape) for read in facts.reads]:
             self.sizes = facts
+
+    def let_go(self, outermost: torch.nn.Module | None) -> None:
+        """Hold nothing of the user's: this stands for nothing."""
+        self.surroundings.let_go(outermost)
+        self.objects = []
 
     def changed(self) -> str | None:
         """What has changed around the function since the recording; None if it still holds."""
@@ -159,7 +169,7 @@ def record(
     if changed is not None:
         recording.stop(f"the call changes {changed}, which is not a tensor's value")
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in recording.trace.surroundings):
-        recording.stop("its result needs gradients")
+        recording.stop(RESULT_NEEDS_GRADIENTS)
     made.broken = recording.broken
     effect = effect_before_questions(recording.trace)
     if made.broken is None and effect is not None:
@@ -180,7 +190,7 @@ def take_results(recording: Recording, result: Any) -> Shape:
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             if leaf.requires_grad:
-                recording.stop("its result needs gradients")
+                recording.stop(RESULT_NEEDS_GRADIENTS)
             if vars(leaf):
                 recording.stop("it returns a tensor that has attributes of its own")
             register = recording.value_of(leaf)

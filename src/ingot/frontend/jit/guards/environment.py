@@ -14,6 +14,7 @@ import inspect
 import io
 import os
 import random
+import sys
 import threading
 import types
 from collections import OrderedDict, deque
@@ -130,6 +131,28 @@ class Environment:
     def sets_context(self) -> str | None:
         """A context variable that a call has left with other contents than it found; None if there is none."""
         return next((variable.name for variable, value in self.contexts if variable.get(NOTHING) is not value), None)
+
+    def let_go(self, outermost: torch.nn.Module | None) -> None:
+        """Hold nothing that the user may drop, because the recording stands for nothing: to code that goes on running
+        at every call it would show, by weak references and finalisers.
+
+        Plain values in modules of Python and in the module whose method is compiled are still watched, and hooks: they
+        are what is switched, and tell that another recording may be worth while.
+        """
+        inner = [] if outermost is None else list(outermost.modules())
+        attributes = {id(vars(module)) for module in inner}
+        hooks = {id(getattr(module, name)) for module in inner for name in _HOOKS}
+        hooks |= {id(getattr(torch_modules, name)) for name in _GLOBAL_HOOKS}
+        watch, kept = self.watch, Guards()
+        for table, key, value, name in watch.entries:
+            if isinstance(value, SIMPLE) and (id(table) in attributes or _is_of_a_module(table)):
+                kept.entries.append((table, key, value, name))
+        kept.lengths += [one for one in watch.lengths if id(one[0]) in hooks]
+        self.watch = kept
+        for held in (self.tensors, self.names, self.modules, self.contexts, self.seen):
+            held.clear()
+        for known in (self._codes, self._inner, self._places):
+            known.clear()
 
     # --- looking through objects --------------------------------------------------------------------------------------
 
@@ -283,6 +306,12 @@ class Environment:
                 self._places.add((id(table), key))
             self.watch.entries.append((table, key, value, full))
             self.visit(value, full, depth + 1)
+
+
+def _is_of_a_module(table: Mapping[Any, Any]) -> bool:
+    """Whether a table holds the globals of a module of Python's."""
+    module = sys.modules.get(table.get("__name__", "")) if type(table) is dict else None
+    return module is not None and vars(module) is table
 
 
 def environment_of(function: Callable[..., Any], objects: Iterable[tuple[str, Any]]) -> Environment:

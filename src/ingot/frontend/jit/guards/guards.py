@@ -84,6 +84,14 @@ class Guards:
         return None
 
 
+@dataclass(slots=True)
+class Outdated(Guards):
+    """The guards of a recording that is to be made anew."""
+
+    def changed(self) -> str:
+        return "what kept Python from being skipped"
+
+
 class Items(dict[int, Any]):
     """A list as a table of its items."""
 
