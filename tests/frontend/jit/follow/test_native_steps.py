@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ import torch.nn.functional as F
 
 from ingot.frontend.jit.follow.following import Following
 from ingot.frontend.jit.follow.native_steps import NativeTree
-from ingot.runtime.native.following.table import MOST_STEPS
+from ingot.frontend.jit.follow.steps import Node
+from ingot.runtime.native.following import words
+from ingot.runtime.native.following.table import MOST_STEPS, NativeNode
 from tests.frontend.jit.follow.following_checks import check, followed, same
 
 _X = torch.linspace(-2, 3, 24).reshape(4, 6)
@@ -170,3 +173,18 @@ def test_a_tree_that_is_full_begins_anew(monkeypatch: pytest.MonkeyPatch) -> Non
     for count in [*range(1, 16), *range(15, 0, -1)]:
         same(jitted(_X, count), powers(_X, count), f"{count} times")
     assert len(made) > 1
+
+
+def test_native_code_takes_no_step_that_an_interrupt_kept_from_being_noted():
+    class Interrupting(dict[int, Any]):
+        def __setitem__(self, key: int, value: Any) -> None:
+            raise KeyboardInterrupt
+
+    tree = NativeTree()
+    root = tree.add_root(Node(None, None))
+    node = tree._nodes[root][0]
+    step: Any = SimpleNamespace(target=NativeNode(), address=1, lead_to=lambda following: None)
+    tree._nodes = Interrupting(tree._nodes)
+    with pytest.raises(KeyboardInterrupt):
+        tree.add_step(root, step, Node(None, None))
+    assert not node.steps and not node._words[words.Node.FIRST]

@@ -73,11 +73,11 @@ class NativeTree:
 
     def add_step(self, address: int, step: NativeStep, child: Node) -> int:
         """Let native code take a step from a node; the address of the node that it leads to."""
+        self._nodes[step.target.address] = step.target, child  # first: KeyboardInterrupt may come after any line
         lost = self._nodes[address][0].add(step)
         if lost:
             self.lost += lost
             self._unmatched.pop(address, None)
-        self._nodes[step.target.address] = step.target, child
         return step.target.address
 
     def unmatched(self, address: int, what: Hashable) -> int:
@@ -94,7 +94,7 @@ class NativeTree:
         del self.lost[:count]
         while nodes:
             node = nodes.pop()
-            del self._nodes[node.address]
+            self._nodes.pop(node.address, None)
             self._unmatched.pop(node.address, None)
             nodes += [step.target for step in node.steps]
 
