@@ -23,6 +23,8 @@ from benchmarks.results import COMPILE, machine
 TABLE_WIDTH = 190
 """Columns the tables need, whatever the output is."""
 QUICK_ROUNDS, ROUNDS = 5, 15
+SHORTEST_TURN = 0.01
+"""Seconds: a single call of a millisecond says little."""
 ELEMENTS = 1_000_000
 """Of the tensors of the functions."""
 
@@ -53,7 +55,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def settings(chosen: argparse.Namespace) -> Settings:
-    effort = Effort(chosen.repeats or (QUICK_ROUNDS if chosen.quick else ROUNDS), 0.0)
+    effort = Effort(chosen.repeats or (QUICK_ROUNDS if chosen.quick else ROUNDS), SHORTEST_TURN)
     works = COMPILE in first_use(with_compile=chosen.compile != "none")
     logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns of what the tables show
     return Settings(

@@ -10,11 +10,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import torch
 
-from benchmarks.measuring import Call, Contestant, Effort, race
+from benchmarks.measuring import Call, Contestant, Effort, Timing, race
 
 TOLERANCE = 1e-4
 
@@ -87,10 +88,18 @@ def quiet() -> Iterator[None]:
 
 
 def medians(calls: Mapping[str, Call | Contestant], effort: Effort, calls_each: int = 1) -> dict[str, float]:
-    """Seconds by name, everyone in turn; what is given may make several calls at a time."""
+    """Seconds by name, everyone in turn; what is given may make several calls at a time.
+
+    The first is taken by its median, the others by the median of how many times as long as the first they took in the
+    same round: a machine that slows down for a while slows down both."""
     contestants = {name: call if isinstance(call, Contestant) else Contestant(call) for name, call in calls.items()}
     timings = race(contestants, effort)
-    return {name: timing.median / calls_each for name, timing in timings.items()}
+    first = next(iter(timings.values()))
+    return {name: first.median * _times_as_long(timing, first) / calls_each for name, timing in timings.items()}
+
+
+def _times_as_long(timing: Timing, first: Timing) -> float:
+    return median(one / other for one, other in zip(timing.rounds, first.rounds, strict=True))
 
 
 def error_text(error: BaseException) -> str:
