@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 import types
@@ -48,8 +49,13 @@ def audited_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+def hidden():
+    """The settings, by a way that is not understood: no proof sees what is read."""
+    return operator.itemgetter(HIDDEN)(sys.modules)
+
+
 def scaled(x):
-    return torch.tanh(x) * sys.modules[HIDDEN].factor
+    return torch.tanh(x) * hidden().factor
 
 
 # --- when -------------------------------------------------------------------------------------------------------------
@@ -261,7 +267,7 @@ def prints(x, settings):
     ids=lambda body: body.__name__,
 )
 def test_what_counts_as_a_difference(body, settings):
-    function = jit(lambda x: body(x, sys.modules[HIDDEN]), python="skip")
+    function = jit(lambda x: body(x, hidden()), python="skip")
     x = torch.randn(2)
     for _ in range(1 + 3):
         function(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -247,9 +248,14 @@ def test_a_promise_does_not_cover_sizes():
     def pinned(x: torch.Tensor) -> torch.Tensor:
         return torch.tanh(x) * float(x.shape[1])
 
-    for function in (pinned, unpacked):
+    def unproven(x: torch.Tensor) -> torch.Tensor:
+        decimal.getcontext()
+        return unpacked(x)
+
+    for function in (pinned, unproven):
         compiled = lengths(function, (4, 5, 6, 7, 8), dynamic=True, python="skip")
         assert compiled.recordings == 5 and not generals(compiled)
+    assert lengths(unpacked, (4, 5, 6, 7, 8), dynamic=True, python="skip").recordings < 5
 
 
 def test_what_a_size_was_compared_with_may_change():

@@ -157,22 +157,24 @@ class CompiledFunction(BranchingFunction):
         if self.needs_proof:
             made.audits = Audits()
         is_promised = self.options.python == "skip" or not self.needs_proof
-        if is_promised and not questions:
+        if not self.needs_proof and not questions:
             return
         proof = prove(self.function, tuple(args), dict(kwargs), questions)
         if isinstance(proof, Proof) and made.trace is not None:
             made.trace.questions = decided(questions, proof.decisions)
         if questions:
             self.refused_paths = 0 if isinstance(proof, Proof) else self.refused_paths + 1
-        if is_promised and isinstance(proof, Proof):
-            return
         if isinstance(proof, Proof):
             reason = _what_a_proof_lacks(proof)
             if reason is None:
                 made.surroundings.watch = ProvenGuards(proof=proof)
                 made.allow_open_sizes(proof.sizes)
                 return
+            if is_promised:
+                return
             proof = Refusal(reason, "")
+        elif is_promised and not questions:
+            return
         made.trace, made.broken = None, Broken(proof.reason, proof.place)
 
     def _audit(
