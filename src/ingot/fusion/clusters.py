@@ -236,7 +236,7 @@ class _Partition:
 
 
 def _without_unused(steps: list[Step], returned: set[Node]) -> tuple[Step, ...]:
-    """Leave out what nobody needs any more because its readers compute it themselves."""
+    """Leave out what is not needed any more because its readers compute it themselves."""
     used = set(returned)
     kept: list[Step] = []
     for step in reversed(steps):

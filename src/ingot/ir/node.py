@@ -82,7 +82,7 @@ def make(op: Op, operands: Sequence[Node] = (), attributes: Attributes = NONE) -
     node.type = op.infer([operand.type for operand in operands], attributes, assume)
     node.assumptions = tuple(dict.fromkeys(assumptions)) if assumptions else ()
     with _lock:
-        # Another thread may have made the same node meanwhile: whoever was first wins.
+        # Another thread may have made the same node meanwhile: the first one wins.
         return _alive.setdefault(digest, node)
 
 

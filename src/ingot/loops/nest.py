@@ -26,7 +26,7 @@ in either order, visit it.
 Every loop at the top of a nest for a GPU is a launch, and so is what follows them, by a single block. An accumulator
 that is begun outside them is gathered in one launch and finished in others: by each block for itself where it gathers
 values per row, or else by each team for the part of its row, where all axes of a row go in blocks of so many elements.
-These values are left in memory, part by part, and combined by whoever finishes the accumulator: by a team those of all
+These values are left in memory, part by part, and combined where the accumulator is finished: by a team those of all
 parts of its row, as if they were elements of one; at the top all of them. Where blocks count themselves, a loop over
 rows that has none over elements inside, and what follows all loops, is no launch: the last block to be done with the
 same rows, or with any, does it.

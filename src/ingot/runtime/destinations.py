@@ -3,7 +3,7 @@
     p = kernel(...); q = kernel(...); cat(p, q)      both kernels write into slices of one new tensor
     p = kernel(...); return permute(p)               the kernel writes into the permuted tensor
 
-In: the steps of a plan. Out: for each concatenation whose parts are all results of kernels that nobody else reads, and
+In: the steps of a plan. Out: for each concatenation whose parts are all results of kernels that nothing else reads, and
 for each permuted result of the graph, the place of what it is made of. The tensor is made when the first part is due.
 """
 

@@ -63,7 +63,7 @@ def inputs_overwritten(
 ) -> dict[int, int]:
     """The same as positions of inputs, provided that these share no memory with other values.
 
-    An input that nothing reads is there to be written, however the kernel goes about it. `is_private` says that nobody
+    An input that nothing reads is there to be written, however the kernel goes about it. `is_private` says that nothing
     looks at the inputs if a later step fails.
     """
     cannot_fail = is_private or all(isinstance(step, Kernel) and not picks(step) for step in later)

@@ -51,7 +51,7 @@ class Shortcut:
 
     def __init__(self, owner: Any, method: Callable[..., Any], answer: Callable[..., Any], signature: str):
         self.function: Callable[..., Any] | None = None
-        """The builtin, for whoever took the method from the object before."""
+        """The builtin, for code that took the method from the object before."""
         self._owner = weakref.ref(owner)
         self._method, self._answer = method, answer
         self._signature = signature

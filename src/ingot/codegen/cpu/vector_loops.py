@@ -130,7 +130,7 @@ class VectorLoop:
 
     def _splits_pairs(self) -> bool:
         """Whether all lanes may be in another order than memory: nothing but bfloat16 comes from there and goes there,
-        nothing but casts works on that, and nobody asks where a lane is."""
+        nothing but casts works on that, and nothing asks where a lane is."""
         return self.lanes % 2 == 0 and all(map(self._takes_any_order, self.loop.body))
 
     def _takes_any_order(self, instruction: Instruction) -> bool:

@@ -53,7 +53,7 @@ class Host:
     approximates: bool = False
     """Whether single precision is wanted for results of 16 bits alone, so that functions may be rougher and quicker."""
     leaves_roots: bool = False
-    """Whether exact roots of float32 are left to whoever assembles the code."""
+    """Whether exact roots of float32 are left to the assembler."""
 
 
 def host_for(triple: str, name: str, features: Mapping[str, bool]) -> Host:
@@ -170,12 +170,12 @@ class Compiled:
 
     @property
     def llvm(self) -> str:
-        """What the machine code was made from, made again when somebody wants to read it."""
+        """What the machine code was made from, made again when it is to be read."""
         return str(optimized(self._text, self._host))
 
     @property
     def assembly(self) -> str:
-        """The machine code as text, made when somebody wants to read it."""
+        """The machine code as text, made when it is to be read."""
         return assembly_of(self._text, self._host)
 
     def address(self, function: str) -> int:

@@ -7,7 +7,7 @@
 Those of a team within one warp exchange what they have gathered: each gives half of its rows away and combines the
 other half, as long as it has several, so that little is exchanged, and no two threads hold the same; with a single one
 left they do. Then all warps leave their values in shared memory, one thread for each, and the upper half of them takes
-over those of the lower half, and so on, until the uppermost has them all, there, for whoever wants whole rows. The
+over those of the lower half, and so on, until the uppermost has them all, there, for code that needs whole rows. The
 order is always the same, so results are, too.
 """
 
@@ -119,7 +119,7 @@ class ColumnTeam(Team):
         builder = self.builder
         line = builder.udiv(self.thread, _INDEX(self._line))
         own = self._pointer(line, self._first_row(shared_out.rows), shared_out)
-        intrinsics.barrier(builder)  # whoever reads what was here before has done so
+        intrinsics.barrier(builder)  # every thread has read what was here before
         self._write(own, shared_out)
         intrinsics.barrier(builder)
         if self._lines > 1:

@@ -43,7 +43,7 @@ class GpuKernel:
 
     @cached_property
     def llvm(self) -> str:
-        """What the PTX was made from, made again when somebody wants to read it."""
+        """What the PTX was made from, made again when it is to be read."""
         return str(optimized(self._text, self.host))
 
 

@@ -1,7 +1,7 @@
 """Launches over rows: the number of the block, and of the team in it, says which row, or which part of one.
 
 What a thread gathers is combined by its team when an accumulator is finished. What begins outside the launch is left
-in the workspace at its end, one value for each part of a row or for each block, and combined by whoever finishes it:
+in the workspace at its end, one value for each part of a row or for each block, and combined where it is finished:
 another launch, or the last block to be done, by the very instructions that have combined what its threads gathered.
 """
 

@@ -11,7 +11,7 @@ Softmax divides what is right to 2 ulp by a sum of thousands of such numbers. It
 This is for programs that may be computed roughly, as those of 16-bit numbers may. gelu and others like it add 1 to erf
 or tanh. The sum takes fewer instructions than the function does, as nothing near zero has to be exact, and is better
 where the two nearly cancel. And what is rounded to bfloat16 at once may be off by an eighth of a unit in its last place
-before. Nothing is taken out: what only led to a sum, nobody asks for any more.
+before. Nothing is taken out: what only led to a sum is not read any more.
 """
 
 from __future__ import annotations

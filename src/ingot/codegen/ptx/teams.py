@@ -44,7 +44,7 @@ class Gathered:
         self.replace(identity(self._instructions, self.accumulator))
 
     def forget(self) -> None:
-        """What is there need not be kept: nobody asks for it before something takes its place."""
+        """What is there need not be kept: nothing reads it before something takes its place."""
         kind = self._instructions.wide(memory_type(self.accumulator.dtype))
         self.builder.store(ir.Constant(kind, ir.Undefined), self._memory)
 

@@ -9,7 +9,7 @@ depends on the row, so that threads that access units beneath each other find th
 
     place of unit u in row r  =  u xor (r / elements of a unit)
 
-Threads beyond the end of an axis read the last elements there are, and keep what they read where nobody looks for it.
+Threads beyond the end of an axis read the last elements there are, and keep what they read where nothing reads it.
 """
 
 from __future__ import annotations

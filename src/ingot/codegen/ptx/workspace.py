@@ -1,7 +1,7 @@
 """What blocks of threads leave to others: values of accumulators in memory, which are combined again.
 
 Each accumulator has its share of the workspace. Where rows go in parts, it holds the values of the first part of all
-rows, then those of the second, and so on; for a total, one value of each block. Whoever combines them does it in the
+rows, then those of the second, and so on; for a total, one value of each block. They are combined in the
 same order, so that all come to the same result.
 
 Blocks may count themselves when they have left theirs. The number is 0 before a launch and after it: the last one to

@@ -6,7 +6,7 @@
 
 Graphs compute half types in float32 and round. For sums, differences and products the result is the same as that of
 one instruction that rounds once: float32 has more than twice as many bits, and two more, so rounding twice loses
-nothing. What only led to the result is left where it was; nobody asks for it any more.
+nothing. What only led to the result is left where it was; nothing reads it any more.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: a device and a stream. Out: where enough of them lie. They are 0 before every launch and after it, since the last
 block to be counted makes them that. Launches of one stream follow each other, so all of them share its numbers. A call
-that is captured in a CUDA graph has some of its own for ever: graphs run on any stream, several at a time, and nobody
+that is captured in a CUDA graph has some of its own for ever: graphs run on any stream, several at a time, and nothing
 says when one is gone. That is 4 bytes, or a few hundred, for each captured call.
 
 Memory for them is the driver's, not torch's: what torch allocates while a graph is being captured belongs to the graph.

@@ -2,10 +2,10 @@
 
 In: the PTX of a kernel and the names of its entries. Out: one `LoadedFunction` for each, in that order. Equal PTX is
 loaded once for a device, whichever threads ask for it. Modules are never unloaded: records, CUDA graphs and launches
-still on their way hold nothing but handles, so nobody could say when the last user of one is gone; and a kernel's code
+still on their way hold nothing but handles, so nothing could say when the last user of one is gone; and a kernel's code
 is a few kilobytes.
 
-A fault names the kernel, and its PTX is kept in a file for whoever looks into it.
+A fault names the kernel, and its PTX is kept in a file for people to look into.
 """
 
 from __future__ import annotations
@@ -164,5 +164,5 @@ def _kept(ptx: str, name: str) -> str:
 
 @once
 def _directory() -> Path:
-    """A directory that nobody else can read, made when something has failed."""
+    """A directory that no other user can read, made when something has failed."""
     return Path(tempfile.mkdtemp(prefix="ingot-"))

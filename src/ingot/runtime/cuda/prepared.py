@@ -1,6 +1,6 @@
 """A CUDA kernel made ready for tensors of certain types, sizes and strides.
 
-Whoever schedules and compiles a kernel makes one of these; whoever launches it, in Python or natively, needs nothing
+What schedules and compiles a kernel makes one of these; what launches it, in Python or natively, needs nothing
 else but addresses, numbers and a stream. It holds for one device: the handles of its functions belong to the context
 they were loaded in. Of where tensors lie it asks only that their addresses are multiples of some power of two, so it
 can be made for tensors without memory, and the device is said apart from them.
@@ -47,7 +47,7 @@ class PreparedLaunches:
     """Shape and type of each result, which is row-major."""
     alignments: tuple[int, ...] = ()
     """What each buffer's address must be a multiple of, outputs first; new memory always is. A launch with any other
-    address would fail, and take the device's context with it: whoever launches checks."""
+    address would fail, and take the device's context with it: the launcher checks."""
     workspace_bytes: int = 0
     """Memory that the launches share, whose content means nothing before and after them."""
     workspace_word: int | None = None

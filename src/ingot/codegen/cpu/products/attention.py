@@ -5,7 +5,7 @@ stages, so that their scores never leave the nearer caches. Where it is causal, 
 place, and no more of the products is computed than some query needs.
 
 What comes of a query whose largest score is not finite is a matter of conventions, so it is a fault: the results are
-void, and whoever called has them computed another way.
+void, and the caller has them computed another way.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One that lies turned, with a row for each column, as layers have their weights, is turned back: a square of as many rows
 as a vector has lanes is loaded, turned in registers and stored as many vectors. One that has a row for each step of the
-inner axis is copied. The last panel may have columns beyond the last: they are the last once more, and nobody looks at
+inner axis is copied. The last panel may have columns beyond the last: they are the last once more, and nothing looks at
 what comes of them.
 """
 

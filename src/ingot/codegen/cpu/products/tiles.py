@@ -3,7 +3,7 @@
 A tile is computed at a time: for each step along the inner axis the vectors of a panel are loaded, and an element of
 every row is multiplied with them and added to the sums, which stay in registers. The inner axis is gone along in
 stretches, so that a panel's part is read from the nearest cache by all tiles but the first. Every element is summed in
-the same order, whoever computes it.
+the same order, on every thread.
 
 Tiles at the ends are like all others. Rows beyond the last are the last once more, so that the same is written twice.
 Columns beyond the last are computed from what the panel is filled up with; such tiles have their results at the edge,

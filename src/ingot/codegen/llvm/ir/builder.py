@@ -92,7 +92,7 @@ class IRBuilder:
         self.block.end = f"  br i1 {condition.reference}, label %{yes.name}, label %{no.name}{weights}"
 
     def repeat(self, condition: Value, body: Block, after: Block) -> None:
-        """Go back to where a loop begins, or on. It stays as it is: nobody writes it out several times."""
+        """Go back to where a loop begins, or on. It stays as it is: LLVM does not unroll it."""
         self.cbranch(condition, body, after)
         self.block.end += f", !llvm.loop {self.module.rolled_up_loop()}"
 

@@ -10,7 +10,7 @@ _made: dict[tuple[Any, ...], Any] = {}
 
 
 class _OnePerKind(type):
-    """Makes a type once, whoever asks for it."""
+    """Makes a type once."""
 
     def __call__(cls: type[_Made], *arguments: Any) -> _Made:
         key = (cls, *arguments)

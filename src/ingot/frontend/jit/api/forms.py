@@ -145,7 +145,7 @@ class Jitted(NativeCallable):
             return self
         states = _states_of(instance)
         if states is None:
-            if is_off():  # somebody is looking at the object
+            if is_off():  # a tool is looking at the object
                 return types.MethodType(self.__wrapped__, instance)
             states = _new_states(instance)
         if states is None:
@@ -230,7 +230,7 @@ class _States:
 
     def __init__(self, owner: Any = None) -> None:
         self.owner = id(owner)
-        """Nobody else has this identity while there are methods, which hold the owner."""
+        """No other object has this identity while there are methods, which hold the owner."""
         self.methods: dict[int, BoundJitted] = {}
         """By the identity of the compiled function, which each of them holds."""
 

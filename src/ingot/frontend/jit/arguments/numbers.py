@@ -2,8 +2,8 @@
 
 Two things must hold, one seen in the function's text and one while it runs. In the text, every use of the parameter is
 an operand of + - * / or an argument of a few functions of torch, so that its value decides nothing. While it runs, an
-equal number that is marked stands for it: the recording sees to which functions of torch it is handed, and whoever else
-asks for its value is noticed.
+equal number that is marked stands for it: the recording sees to which functions of torch it is handed, and notices
+other code that asks for its value.
 """
 
 from __future__ import annotations

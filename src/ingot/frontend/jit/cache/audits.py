@@ -29,7 +29,7 @@ class Audits:
     ended: float = 0.0
     """When it was over."""
     is_put_off: bool = False
-    """Whether a call that was due has not been audited, and nobody has taken note of that yet."""
+    """Whether a call that was due has not been audited, and that has not been noted yet."""
 
     def begin(self, number: int, is_possible: bool = True) -> bool:
         """Whether to audit a call, which has this number; the next one is due later in any case."""

@@ -8,7 +8,7 @@ the sizes that vary and variables for the numbers that vary, or the reason why t
     a number that varies is the number that was passed, exactly, in every call, and was handed to torch there
     everything else is equal
 
-An int among an operator's arguments must have only one such expression. A size of a result may have several: whoever
+An int among an operator's arguments must have only one such expression. A size of a result may have several: code that
 uses the trace finds out whether the one that was chosen is right.
 """
 
@@ -326,7 +326,7 @@ def _ranges_of_parts(trace: Trace) -> Iterator[SizeRange]:
 
 
 def _ranges_of_views(trace: Trace) -> Iterator[SizeRange]:
-    """What lets a tensor be seen with other sizes: elsewhere PyTorch raises an error, even if nobody needs the view."""
+    """What lets a tensor be seen with other sizes: elsewhere PyTorch raises an error, even if the view is unused."""
     for event in trace.events:
         if event.target in _VIEWS:
             source, result = (sizes.product(trace.note(one).sizes) for one in (event.arguments[0], event.results))

@@ -70,7 +70,7 @@ class RecordedFunction(NativeCallable):
         self.checks_overlap = True
         """Whether tensors that are written may share memory with others in some calls and not in others."""
         self.reads_attributes = not is_segment
-        """Whether the function may read attributes that somebody has given tensors, such as those of nn.Buffer."""
+        """Whether the function may read attributes that user code has given tensors, such as those of nn.Buffer."""
         self.options = options
         self.compiler = compiler
         self.name = name
@@ -410,7 +410,7 @@ class RecordedFunction(NativeCallable):
         for member in general.members:
             self.specialisations.setdefault(member.key, member.specialisation)
 
-    # --- calls that nobody looks at -----------------------------------------------------------------------------------
+    # --- calls that are handed on unseen ------------------------------------------------------------------------------
 
     def _in_vain(self, target: Callable[..., Any]) -> Callable[..., Any]:
         """Note that a call was looked at and is left to a function, which is given back: after a few such calls the

@@ -1,8 +1,8 @@
 """When calls are no longer looked at, because looking has not paid off.
 
 In: calls that were looked at in vain, and recordings that went before they had answered many calls. Out: for how many
-calls nobody looks. A call that is not looked at costs what the original costs; it may have been worth a recording, so
-somebody looks again, more and more seldom.
+calls are handed on unseen. A call that is not looked at costs what the original costs; it may have been worth a
+recording, so one is looked at again, more and more seldom.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from ingot.runtime.compiler import JitCompiler
 MOST_MEMBERS = 8
 """Recordings that a family compares; the oldest goes first."""
 MOST_FAILURES = 4
-"""Times that recordings of a family could not be unified, after which nobody tries again."""
+"""Times that recordings of a family could not be unified, after which it is not tried again."""
 _MOST_FAMILIES = 128
 """Families of one function; the oldest goes first."""
 _SHAPES_NEEDED = {None: 3, True: 2}

@@ -51,7 +51,7 @@ class Specialisation:
     record_seconds: float = 0.0
     calls: int = 0
     calls_seen: int = 0
-    """Calls that it had answered when somebody last looked for recordings that are not used."""
+    """Calls that it had answered when recordings that are not used were last looked for."""
     trial: EagerComparison = field(default_factory=EagerComparison)
     lock: threading.RLock = field(default_factory=new_lock)
     build_result: Callable[[Sequence[Any]], Any] | None = None
@@ -148,7 +148,7 @@ def record(
     """Call a function eagerly and note down what it does: its result, and the specialisation for calls like this.
 
     `environment` is what the function can reach besides its arguments; left out, it is looked for. Code that reads
-    attributes which somebody has given tensors is not recorded where there are any. Where questions are allowed, the
+    attributes which user code has given tensors is not recorded where there are any. Where questions are allowed, the
     recording may be that of one path among several.
     """
     start = time.perf_counter()

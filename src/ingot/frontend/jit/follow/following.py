@@ -334,7 +334,7 @@ class Following(NativeMode):
             raise _NotFollowed
         is_elsewhere = type(tensor) is torch.Tensor and not tensor.untyped_storage().resizable()
         if is_elsewhere and not (self._is_lent(tensor) and _is_alone(tensor)):
-            raise _NotFollowed  # numpy or somebody else may write its memory, unseen
+            raise _NotFollowed  # numpy or another package may write its memory, unseen
         return self._pending.add(tensor)
 
     def _note_lent(self, tensor: torch.Tensor) -> None:
@@ -445,7 +445,7 @@ class Following(NativeMode):
 
     def _run_seen(self, segment: Segment, given: list[Any]) -> None:
         """Run a segment while other threads may read what it writes: they wait, for the marks stay. The segment gets
-        other tensors over the same memory. It waits for nobody: what another call has pending for its operands was
+        other tensors over the same memory. It waits for no other: what another call has pending for its operands was
         called later."""
         with self.trap.excluded():
             segment.run(self._native, self._native.aliases(given), self._begun)
@@ -467,7 +467,7 @@ def _is_alone(tensor: Any) -> bool:
 
 @cache
 def _references_to_new() -> int:
-    """What a storage counts that nobody holds but the one who asks."""
+    """How many references there are to a storage that only the caller holds."""
     tensor = torch.empty(1)
     storage = tensor.untyped_storage()
     return sys.getrefcount(storage)

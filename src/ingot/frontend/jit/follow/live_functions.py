@@ -38,7 +38,7 @@ def live(function: types.FunctionType) -> types.FunctionType:
     made = _live(function)
     is_current = made.__code__ is function.__code__ and made.__defaults__ is function.__defaults__
     if not is_current or made.__kwdefaults__ is not function.__kwdefaults__:
-        _live.cache_clear()  # somebody has changed the function itself
+        _live.cache_clear()  # the function itself was changed
         made = _live(function)
     return made
 

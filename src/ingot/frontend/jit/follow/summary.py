@@ -1,6 +1,6 @@
 """What following a function has come to, for people: steps, segments, what ran at once and what made things run.
 
-In: the traces of a follower. Out: a `Summary`. Nothing here is needed to follow; it is gathered when somebody asks.
+In: the traces of a follower. Out: a `Summary`. Nothing here is needed to follow; it is gathered for `explain()`.
 """
 
 from __future__ import annotations

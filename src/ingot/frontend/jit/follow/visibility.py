@@ -27,7 +27,7 @@ def flush_all(cause: Any = None) -> None:
 
 
 def _find_orphans() -> None:
-    """In a forked child: the calls of other threads end here. What they have pending is run when somebody reads it."""
+    """In a forked child: the calls of other threads end here. What they have pending runs when it is read."""
     for following in ACTIVE:
         following.note_fork()
 

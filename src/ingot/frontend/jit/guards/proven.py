@@ -127,7 +127,7 @@ def _add_function(places: Places, guard: proven.FunctionCode) -> bool:
 
 @once
 def _version_half() -> int | None:
-    """Where a class has its version, counted in halves of words: 0 from a change on until somebody looks again."""
+    """Where a class has its version, counted in halves of words: 0 from a change on until it is asked for again."""
     places: set[int] | None = None
     for _ in range(3):
         sample: Any = type("Sample", (), {"attribute": 1})

@@ -5,7 +5,7 @@ In: the operations of a trace. Out: steps over real tensors:
     region   pure operations and the views between them, as one graph: what needs them has come up
     call     one operation as PyTorch runs it
 
-Pure operations wait until somebody needs a real tensor: a call that reads it, the end, or a write into memory that they
+Pure operations wait until a real tensor is needed: a call that reads it, the end, or a write into memory that they
 read. A region then takes all that the needed values are made from, and nothing else; values that others still want are
 results of it too. So what a call does not need moves past it, to where it can be fused with its readers.
 

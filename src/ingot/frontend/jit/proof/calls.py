@@ -127,7 +127,7 @@ def call_function(walker: Walker, function: types.FunctionType, args: list[Value
 
 def _is_of_tracing_compiler(function: types.FunctionType) -> bool:
     """Whether a function only notes for torch's own compiler that a module was made. It is called by every module's
-    constructor once that compiler was used; nobody else sees what it notes."""
+    constructor once that compiler was used; nothing else sees what it notes."""
     guard = sys.modules.get("torch._dynamo.mutation_guard")
     tag = getattr(getattr(guard, "GenerationTracker", None), "tag", None)
     return function is getattr(tag, "__func__", None)

@@ -379,7 +379,7 @@ def _dict_comprehension(walker: Walker, node: ast.DictComp) -> Value:
 
 
 def _generator(walker: Walker, node: ast.GeneratorExp) -> Value:
-    """A generator is walked to its end at once; whoever takes from it makes sure that nothing has changed since."""
+    """A generator is walked to its end at once; what takes from it makes sure that nothing has changed since."""
     values: list[Value] = []
     _capture(walker.frame)
     with walker.unchanged():

@@ -1,7 +1,7 @@
 """Native functions of numbers and sequences.
 
 In: arguments of a call of len, range, zip, sum ... Out: what it gives. What always holds: plain values are computed
-with; what an iterator gives is taken ahead of time, and whoever takes from it makes sure that nothing has changed.
+with; what an iterator gives is taken ahead of time, and what takes from it makes sure that nothing has changed.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In: the reads of sizes that the walk meets, and what is done with the numbers. Out: `SizeFacts`: which sizes Python
 read, in order, under what conditions on them it takes the same way, and which numbers made of them it hands to PyTorch.
 A number that was read is `Open`: it has its value in this call, and an expression over the sizes that were read. What
-always holds: whoever asks an `Open` number for its value pins it, which adds the condition that the expression has this
+always holds: asking an `Open` number for its value pins it, which adds the condition that the expression has this
 value. So code of the walk that does not know about expressions is right, and a size it looks at is fixed.
 
 The sizes of tensors that were made during the call are not derived here: the recording knows the same reads, in the

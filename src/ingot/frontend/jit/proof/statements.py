@@ -273,7 +273,7 @@ def _assert(walker: Walker, node: ast.Assert) -> bool:
 def _raise(walker: Walker, node: ast.Raise) -> bool:
     if node.exc is None:
         walker.refuse("raises the exception that is being handled")
-    # Where nobody catches it, what it says does not matter: the call that was recorded did not raise.
+    # Where no handler catches it, what it says does not matter: the call that was recorded did not raise.
     expression = node.exc.func if isinstance(node.exc, ast.Call) and not walker.tries else node.exc
     value = walker.evaluate(expression)
     cls = value.value if isinstance(value, Known) and isinstance(value.value, type) else walker.class_of(value)

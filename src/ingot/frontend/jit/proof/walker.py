@@ -172,7 +172,7 @@ class Walker:
         return any(frame.is_dispatched for frame in self.stack)
 
     def may_raise(self) -> None:
-        """What may raise can be walked only where nobody catches it: then the call raised, and is not recorded."""
+        """What may raise can be walked only where no handler catches it: then the call raised, and is not recorded."""
         if self.tries:
             self.refuse("it depends on more than is known here whether an exception is raised inside a 'try'")
 

@@ -42,7 +42,7 @@ def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def may_be_turned(trace: Trace, register: TraceValue) -> bool:
-    """Whether nobody can tell that a tensor lies in another order: if it is written, then whole, and has no views."""
+    """Whether nothing can tell that a tensor lies in another order: if it is written, then whole, and has no views."""
     storage = trace.note(register).storage
     has_views = sum(note.storage == storage for note in trace.tensors) > 1
     for event in trace.events:

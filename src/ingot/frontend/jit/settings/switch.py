@@ -1,4 +1,4 @@
-"""Whether compiled functions are to call their originals: by wish, or because somebody else is watching the call."""
+"""Whether compiled functions are to call their originals: by wish, or because another tool is watching the call."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def disable() -> Iterator[None]:
 def reset() -> None:
     """Forget all recordings and what was planned from them, as if no compiled function had ever been called.
 
-    Kernels stay, for they are right for whoever needs the same again.
+    Kernels stay: a function that needs the same again gets them.
     """
     for compiled in list(EVERYTHING):
         compiled.forget()

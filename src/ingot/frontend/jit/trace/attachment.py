@@ -71,7 +71,7 @@ def mode_counts() -> tuple[int, int]:
 
 
 def _take_off(mode: Any, height: Callable[[], int], pop: Callable[[], Any], push: Callable[[Any], None]) -> None:
-    """Take a mode off its stack, if it is there. Others that lie on it, which somebody has left behind, stay."""
+    """Take a mode off its stack, if it is there. Modes that other code has left on top of it stay."""
     above: list[Any] = []
     while height():
         found = pop()

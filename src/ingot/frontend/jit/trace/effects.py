@@ -3,7 +3,7 @@
 In: a thread that runs a user's function. Out: every piece of the user's code that begins to run, once, and every effect
 that no operation stands for: printing, reading clocks, drawing or seeding random numbers, waiting for a GPU, and native
 code of other packages, which may read and write tensors unseen. Python's own profiling hook tells of both. Where
-somebody else profiles the thread already, nothing is seen, and the search of the surroundings before the call must do.
+another profiler is set already, nothing is seen, and the search of the surroundings before the call must do.
 """
 
 from __future__ import annotations
@@ -103,14 +103,14 @@ class EffectMonitor:
                 self._on_effect("it draws numpy's random numbers")
 
     def paused(self) -> _Paused:
-        """A block that is nobody's business: the recording itself, or an operation, whatever that does inside. Most of
+        """A block that is not watched: the recording itself, or an operation, whatever that does inside. Most of
         what Python does while a call is recorded is the recording."""
         return _Paused(self)
 
     def _notice(self, frame: types.FrameType, event: str, called: Any) -> None:
         if self._looks_away:
             return
-        if self._collecting is not None:  # the garbage collector has called somebody in between
+        if self._collecting is not None:  # the garbage collector has run finalisers in between
             if event == "return" and frame is self._collecting:
                 self._collecting = None
         elif event == "call":

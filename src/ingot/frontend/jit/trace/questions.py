@@ -1,7 +1,7 @@
 """Questions of a recording: where Python decided by the value of a tensor.
 
 In: a trace with questions, which is the trace of one path. Out: whether a call may be begun again when an answer comes
-that was never seen. What always holds: it may be, if nobody can see what was done up to the last question; then nothing
+that was never seen. What always holds: it may be, if nothing shows what was done up to the last question; then nothing
 is ever done twice.
 """
 

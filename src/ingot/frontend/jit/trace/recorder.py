@@ -159,7 +159,7 @@ class Recording:
         allows_questions: bool = False,
     ):
         """`arguments` are the tensors passed. A strict recording raises an error where others stop. Generated code
-        reads no attributes that somebody has given tensors. Where questions are allowed, a recording goes on after
+        reads no attributes that user code has given tensors. Where questions are allowed, a recording goes on after
         Python has decided by a tensor's value: it is then the recording of one path of several."""
         self.trace = Trace(casts=torch._C._is_any_autocast_enabled())
         self.broken: Broken | None = None
@@ -345,7 +345,7 @@ class Recording:
 
     def _lift(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor that Python made of numbers: later calls copy what it held, as they may write into it."""
-        if not tensor.untyped_storage().resizable():  # memory of somebody else's, such as a numpy array
+        if not tensor.untyped_storage().resizable():  # memory that is not torch's, such as a numpy array's
             self.stop("a tensor is made of memory that is not PyTorch's")
             return tensor
         constant = tensor.clone()
@@ -481,5 +481,5 @@ def _parts(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
 
 
 def _own_attributes(tensor: torch.Tensor) -> list[str]:
-    """The attributes that somebody has given a tensor, apart from the marks of torch's own tracing compiler."""
+    """The attributes that user code has given a tensor, apart from the marks of torch's own tracing compiler."""
     return [name for name in vars(tensor) if not name.startswith("_dynamo_")]

@@ -6,7 +6,7 @@ In: a trace. Out: operations in program order, each of one kind:
     view   gives other names to memory; likewise
     call   everything else: it runs as PyTorch runs it, on real tensors, in program order
 
-An operation that writes in place is pure where nobody can tell: it makes a new version of the register, if no other
+An operation that writes in place is pure where nothing can tell: it makes a new version of the register, if no other
 register that shares the memory is used afterwards, and nothing looks at the memory around. A register that existed
 before the call and has a new version at the end is written back. All other writes are calls.
 """
@@ -238,8 +238,8 @@ def _mark_live(found: SSA) -> None:
 
 
 def _is_idle(operation: Operation) -> bool:
-    """Whether a call does nothing but make a tensor, from no other or by a product, which no value lets fail: nobody
-    misses it who does not need the tensor."""
+    """Whether a call does nothing but make a tensor, from no other or by a product, which no value lets fail: where
+    the tensor is not needed, the call is not."""
     target = operation.target
     draws = torch.Tag.nondeterministic_seeded in tags_of(target)
     is_sure = not operation.operands or target.overloadpacket.__name__ in _PRODUCTS
@@ -290,7 +290,7 @@ def _functional(trace: Trace, index: int, event: TraceOp, mutated: Sequence[Trac
 
 
 def _unwritten(trace: Trace, index: int, event: TraceOp, target: TraceValue, uses: _Uses) -> _Called | None:
-    """The operation whose result an in-place operation writes, if nobody can tell a new version from a write."""
+    """The operation whose result an in-place operation writes, if nothing can tell a new version from a write."""
     found = functional_form(event.target)
     if found is None:
         return None

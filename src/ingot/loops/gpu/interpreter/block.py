@@ -58,7 +58,7 @@ class _Shared:
 
     values: Element
     writer: Any
-    """-1 where nobody has."""
+    """-1 where none has."""
     epoch: Any
 
 
