@@ -85,11 +85,8 @@ class Plan(Interpreter):
         lines = []
         for step in self.steps:
             if not isinstance(step, Kernel):
-                how = (
-                    "made of parts that are written where they belong"
-                    if step in self.destinations
-                    else "through PyTorch"
-                )
+                is_in_place = step in self.destinations
+                how = "without a copy: kernels write their parts into it" if is_in_place else "through PyTorch"
                 lines.append(f"{step.op.name} {how}: {step.type}")
                 continue
             count = len(step.program.statements)

@@ -24,7 +24,7 @@ SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.
 
 
 class _Nothing:
-    """What a place holds that holds nothing."""
+    """Stands for the value of a place that has none: a missing key, an empty cell."""
 
     def __repr__(self) -> str:
         return "nothing"

@@ -33,7 +33,7 @@ class _Absent:
 
 
 ABSENT = _Absent()
-"""What a place holds that holds nothing."""
+"""Stands for the value of a place that has none: a missing key, an empty cell."""
 
 PLAIN = frozenset(
     [bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range]

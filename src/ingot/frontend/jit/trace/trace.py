@@ -39,14 +39,14 @@ class TraceValue:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A tensor that was passed to the function: the how-manieth of them."""
+    """A tensor that was passed to the function, by its position among them."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class Surrounding:
-    """A tensor that the function found in its surroundings: the how-manieth of those it used."""
+    """A tensor that the function found in its surroundings, by its position among those it used."""
 
     position: int
 
@@ -63,7 +63,7 @@ Origin = Argument | Surrounding | Made
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A number that is given at every call: the how-manieth of those, and its type, int or float."""
+    """A number that is given at every call, by its position among those, and its type, int or float."""
 
     position: int
     type: type
