@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ingot
-from ingot.frontend.jit.cache.native_calls import MOST_ATTEMPTS
+from ingot.frontend.jit.cache.native_calls import MOST_ATTEMPTS, _Attempts
 from ingot.runtime.native.call_records import CallFunction
 from ingot.runtime.native.matching import MOST_RECORDS
 from tests.frontend.jit.comparing import same
@@ -32,7 +32,7 @@ def test_new_objects_at_every_call_do_not_make_new_records_for_ever():
     for _ in range(ENOUGH):
         elsewhere(function, lambda x, size: x.reshape(size) * 2, torch.randn(4), made())
     (answered,) = function._compiled.native._answered.values()
-    assert sum(answered.attempts.values()) == MOST_ATTEMPTS
+    assert sum(one.made for one in answered.attempts.values()) == MOST_ATTEMPTS
 
 
 def test_reset_forgets_records():
@@ -154,3 +154,36 @@ def test_exceptions_of_a_program_are_raised():
         function(-good)
     assert answered(function) == before + 1
     here(function, fail, good)
+
+
+def test_classes_that_change_all_the_time_do_not_keep_calls_from_records():
+    """As torch's own compiler does, which counts its calls in attributes of a class that modules reach."""
+
+    class Counting:
+        scale = 2.0
+        count = 0
+
+    settings = Counting()
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x) * settings.scale
+
+    function, x = jit(scaled), torch.randn(8)
+    for _ in range(20):
+        Counting.count += 1
+        same(function(x), scaled(x))
+    before = answered(function)
+    for _ in range(20):
+        Counting.count += 1
+        same(function(x), scaled(x))
+    assert answered(function) > before + 15
+    Counting.scale = 3.0
+    same(function(x), torch.tanh(x) * 3.0)
+
+
+def test_kinds_of_calls_whose_records_did_not_last_get_another_chance():
+    attempts = _Attempts()
+    tries = [number for number in range(1000) if attempts.may_try()]
+    assert tries[:MOST_ATTEMPTS] == list(range(MOST_ATTEMPTS)) and 2 <= len(tries) - MOST_ATTEMPTS <= 3
+    attempts.give_up()
+    assert not any(attempts.may_try() for _ in range(10_000))

@@ -262,3 +262,20 @@ def test_what_functions_do_not_have_compiled_ones_do_not_have():
     compiled = jit(double)
     assert compiled.__code__ is double.__code__ and compiled.__globals__ is double.__globals__
     assert not hasattr(compiled, "__nothing__") and not hasattr(jit(torch.tanh), "__code__")
+
+
+def test_functions_that_are_quicker_eagerly_say_why_they_are_not_skipped():
+    log: list[int] = []
+
+    def noted(x):
+        log.append(1)
+        return x + 1
+
+    function = jit(noted)
+    for _ in range(3):
+        function(torch.ones(3))
+    function._compiled.follower.verdict.text = "eager PyTorch is quicker here"
+    assert function.tier == "eager"
+    first, second = function.explain().splitlines()[1:3]
+    assert first == "  not following: eager PyTorch is quicker here"
+    assert second.startswith("  not skipping: ") and "log" in second

@@ -85,12 +85,12 @@ def _why_not_better(compiled: CompiledFunction) -> Iterator[str]:
     """Why Python is not skipped, or not even followed."""
     if compiled.tier == "new":
         yield "not called yet, or only where calls go to the original"
-    elif compiled.tier == "following":
-        why = compiled.why_followed
-        if why is not None:
-            yield f"not skipping: {why[0]}{f' ({_short(why[1])})' if why[1] else ''}"
-    elif compiled.tier == "eager":
+    if compiled.tier == "eager":
         yield f"not following: {compiled.why_eager}"
+    why = compiled.why_followed
+    is_measured = compiled.tier == "eager" and compiled.why_eager == compiled.follower.verdict.text
+    if why is not None and (compiled.tier == "following" or is_measured):
+        yield f"not skipping: {why[0]}{f' ({_short(why[1])})' if why[1] else ''}"
     for reason, count in compiled.left.items():
         if reason == compiled.why_eager:
             continue

@@ -40,11 +40,38 @@ from ingot.runtime.native.records import NumberGuard, TensorGuard
 from ingot.runtime.torch_state import WATCHERS, ModuleEntry
 
 MOST_ATTEMPTS = 4
-"""Records that are made for one kind of call; objects that are new at every call would need one each time."""
+"""Records that are made for one kind of call before it rests; objects that are new at every call would need one each
+time."""
+_FIRST_REST = 64
+"""Calls of a kind that get no record then; each time four times as many: what changed may have come to rest."""
 _MOST_COMPARED = 32
 """Arguments that are compared to find out that the original is to be called."""
 _MOST_KINDS = 1024
 """Kinds of calls whose attempts are counted."""
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """Records that were made for one kind of call, and did not last."""
+
+    made: int = 0
+    rest: float = _FIRST_REST
+    calls: float = 0
+    """That get no record before another is made."""
+
+    def may_try(self) -> bool:
+        if self.made >= MOST_ATTEMPTS:
+            self.calls -= 1
+            if self.calls > 0:
+                return False
+        self.made += 1
+        if self.made >= MOST_ATTEMPTS:
+            self.calls, self.rest = self.rest, 4 * self.rest
+        return True
+
+    def give_up(self) -> None:
+        """No record can be made."""
+        self.made, self.calls = MOST_ATTEMPTS, math.inf
 
 
 @dataclass(slots=True)
@@ -53,16 +80,14 @@ class _Answered:
 
     specialisation: Specialisation
     calls: Count = field(default_factory=Count)
-    attempts: dict[Hashable, int] = field(default_factory=dict)
-    """How many records were made, by kind of call."""
+    attempts: dict[Hashable, _Attempts] = field(default_factory=dict)
+    """By kind of call."""
 
     def may_try(self, key: Hashable) -> bool:
         """Whether to make another record for a kind of call; if so, that is counted."""
-        made = self.attempts.get(key, 0)
-        if made >= MOST_ATTEMPTS or (made == 0 and len(self.attempts) >= _MOST_KINDS):
+        if key not in self.attempts and len(self.attempts) >= _MOST_KINDS:
             return False
-        self.attempts[key] = made + 1
-        return True
+        return self.attempts.setdefault(key, _Attempts()).may_try()
 
 
 class NativeCalls:
@@ -126,7 +151,7 @@ class NativeCalls:
             counted, forbids = answered.calls, self.forbids_attributes
             record = _record(native, key, found, original, described, args, kwargs, general, counted, forbids)
             if record is None:
-                answered.attempts[key] = MOST_ATTEMPTS
+                answered.attempts[key].give_up()
                 return False
             if self._table is None:
                 self._table = native.attach(owner)

@@ -32,16 +32,18 @@ class ProvenGuards(Guards):
     """What a proof read, and nothing else."""
 
     proof: Proof = field(default_factory=lambda: Proof([], [], [], []))
+    versions: dict[type, list[int]] = field(default_factory=dict)
+    """Those that classes had when native code was told to look at them."""
 
     def changed(self) -> str | None:
         return self.proof.broken()
 
     def add_to(self, places: Places) -> bool:
         classes: set[int] = set()
-        return all(_add(places, guard, classes) for guard in self.proof.guards)
+        return all(_add(places, guard, self.versions, classes) for guard in self.proof.guards)
 
 
-def _add(places: Places, guard: proven.Guard, classes: set[int]) -> bool:
+def _add(places: Places, guard: proven.Guard, versions: dict[type, list[int]], classes: set[int]) -> bool:
     """Have native code look at what a guard looks at; whether it can."""
     match guard:
         case proven.DictEntry():
@@ -59,7 +61,7 @@ def _add(places: Places, guard: proven.Guard, classes: set[int]) -> bool:
         case proven.FunctionCode():
             return _add_function(places, guard)
         case proven.TypeAttribute():
-            return _add_class(places, guard.cls, classes) or _ask_python(places, guard)
+            return _add_class(places, guard.cls, versions, classes) or _ask_python(places, guard)
         case proven.ObjectClass():
             places.keep(guard.value, guard.cls)
             places.word_is(id(guard.value) + TYPE_WORD * _WORD, id(guard.cls))
@@ -145,15 +147,23 @@ def _halves(cls: type) -> list[int]:
     return list((ctypes.c_uint32 * 104).from_address(id(cls)))
 
 
-def _add_class(places: Places, cls: type, classes: set[int]) -> bool:
-    """The version of a class, which its bases' changes change as well; False if it has none."""
+_MOST_VERSIONS = 3
+"""With as many versions while a guard held, a class is taken to change all the time, in attributes that do not matter
+here: torch's own compiler counts its calls in attributes of a class."""
+
+
+def _add_class(places: Places, cls: type, versions: dict[type, list[int]], classes: set[int]) -> bool:
+    """The version of a class, which its bases' changes change as well; False if it has none, or ever new ones."""
     if id(cls) in classes:
         return True
     half = _version_half()
     if half is None:
         return False
     getattr(cls, "__ingot_looks__", None)  # looking something up gives a class its version
-    if not _halves(cls)[half]:
+    version, seen = _halves(cls)[half], versions.setdefault(cls, [])
+    if version and version not in seen and len(seen) < _MOST_VERSIONS:
+        seen.append(version)
+    if not version or len(seen) >= _MOST_VERSIONS:
         return False
     classes.add(id(cls))
     places.keep(cls)
