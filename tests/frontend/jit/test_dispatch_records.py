@@ -12,7 +12,7 @@ import torch
 import ingot
 from ingot.frontend.jit.cache.native_calls import MOST_ATTEMPTS, _Attempts
 from ingot.runtime.native.call_records import CallFunction
-from ingot.runtime.native.matching import MOST_RECORDS
+from ingot.runtime.native.record_structs import MOST_RECORDS
 from tests.frontend.jit.comparing import same
 from tests.frontend.jit.records import ENOUGH, Block, answered, elsewhere, here, jit, multiply_add, three, warm
 

@@ -8,7 +8,8 @@ import pytest
 
 from ingot.base.errors import CudaError
 from ingot.loops.gpu.schedule import MOST_COUNTERS
-from ingot.runtime.cuda.counters import COUNTER_BYTES, MOST_STREAMS, Counters
+from ingot.runtime.cuda.counters import COUNTER_BYTES, Counters
+from ingot.runtime.native.device_structs import MOST_STREAMS, StreamsWords
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 STREAM, OTHER, CAPTURED, OF_EACH_THREAD = 0x10, 0x20, 0x30, 2
@@ -23,9 +24,8 @@ def fake(install) -> FakeDriver:
 
 def known(counters: Counters) -> dict[int, int]:
     """Streams that native code knows."""
-    (count,) = (ctypes.c_int64 * 1).from_address(counters.table)
-    words = (ctypes.c_int64 * (1 + 2 * count)).from_address(counters.table)
-    return dict(zip(words[1::2], words[2::2], strict=True))
+    table = StreamsWords.at(counters.table)
+    return {stream.handle: stream.counters for stream in table.streams[: table.count]}
 
 
 def test_launches_of_a_stream_share_theirs_and_streams_do_not(fake):

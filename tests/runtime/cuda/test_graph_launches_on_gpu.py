@@ -14,7 +14,8 @@ from ingot.runtime.cuda import kernels as cuda_kernels
 from ingot.runtime.native import executables
 from ingot.runtime.native.device_launching import DeviceFunctions
 from ingot.runtime.native.device_records import DeviceStep
-from ingot.runtime.native.executables import MOST_EXECUTABLES, Executables
+from ingot.runtime.native.device_structs import MOST_EXECUTABLES
+from ingot.runtime.native.executables import Executables
 from ingot.runtime.native.prototypes import prototype
 from ingot.runtime.native.records import Patch, Record, TensorGuard
 from ingot.runtime.plan import Plan

@@ -9,9 +9,10 @@ import torch
 
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, new_module
-from ingot.runtime.native.callables import CallTable, Convention, native_function
+from ingot.runtime.native.callables import CallTable, native_function
 from ingot.runtime.native.launcher import launcher
 from ingot.runtime.native.prototypes import prototype
+from ingot.runtime.native.record_structs import Convention
 from ingot.runtime.native.records import Patch, Record, RunStatistics, Slots, Step, TensorGuard
 from ingot.runtime.native.routines import Library
 

@@ -35,7 +35,7 @@ class _Held:
 
     def __init__(self, places):
         self.places = places
-        self.address = places.place(places.words())
+        self.address = places.place_all([places.native()])
 
     def __bool__(self):
         return bool(_places_hold()(self.address))

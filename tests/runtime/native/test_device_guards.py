@@ -37,7 +37,7 @@ def matches(guard, tensor):
     assert found is not None
     compare = ctypes.PYFUNCTYPE(ctypes.c_int64, *(ctypes.c_void_p,) * 3)(found.tensor_matches.address)
     held, slot = Placed(), (ctypes.c_int64 * 1)()
-    return compare(held.place(held.guard_words(guard)), tensor._cdata, ctypes.addressof(slot)) == 1
+    return compare(held.place_all([held.guard(guard)]), tensor._cdata, ctypes.addressof(slot)) == 1
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -13,10 +13,10 @@ from ingot.base.errors import CudaError
 from ingot.runtime.cuda.prepared import Launch
 from ingot.runtime.native import device_launching, device_records, devices
 from ingot.runtime.native.addresses import torch_function
-from ingot.runtime.native.callables import Convention
 from ingot.runtime.native.device_launching import DeviceFunctions, device_launcher
 from ingot.runtime.native.device_records import DeviceStep
 from ingot.runtime.native.prototypes import DTYPES, prototype
+from ingot.runtime.native.record_structs import Convention
 from ingot.runtime.native.records import NumberGuard, Patch, Record, Slots, TensorGuard
 from ingot.runtime.native.routines import Foreign, Library
 from tests.runtime.native.devices import CONTEXT, STREAM, Machine

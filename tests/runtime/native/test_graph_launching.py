@@ -1,6 +1,5 @@
 """Launches as graphs of one kernel: where they are, where they are plain, and what happens when one fails."""
 
-import ctypes
 import threading
 from dataclasses import replace
 
@@ -10,10 +9,11 @@ import torch
 from ingot.base.errors import CudaError
 from ingot.runtime.cuda import driver
 from ingot.runtime.cuda.prepared import Launch
-from ingot.runtime.native import executables, graph_launching
+from ingot.runtime.native import graph_launching
 from ingot.runtime.native.device_launching import DeviceLauncher
 from ingot.runtime.native.device_records import DeviceStep
-from ingot.runtime.native.executables import MOST_EXECUTABLES, Executables, executables_of
+from ingot.runtime.native.device_structs import MOST_EXECUTABLES, ExecutablesWords
+from ingot.runtime.native.executables import Executables, executables_of
 from ingot.runtime.native.graph_launching import MOST_BYTES, GraphFunctions
 from ingot.runtime.native.layout import tensor_layout
 from ingot.runtime.native.prototypes import prototype
@@ -55,8 +55,7 @@ class Copying:
 
     def words(self, number=0):
         """Those of one of its executable graphs."""
-        first = self.executables.address + 8 * (executables.FIRST + executables.EXECUTABLE_WORDS * number)
-        return (ctypes.c_int64 * executables.EXECUTABLE_WORDS).from_address(first)
+        return ExecutablesWords.at(self.executables.address).each[number]
 
 
 # --- where they are graphs --------------------------------------------------------------------------------------------
@@ -70,7 +69,7 @@ def test_a_graph_is_made_once_and_launched_with_new_words_each_time(machine, gri
     expected = replace(copying.launch, executables=0), OF_CUDA + STREAM
     assert machine.launches == [expected] * 3
     assert copying.executables.streams == [OF_CUDA + STREAM]
-    assert machine.mode == 0 and copying.words()[executables.BUSY] == 0
+    assert machine.mode == 0 and copying.words().busy == 0
 
 
 def test_several_launches_of_a_call_are_a_graph_each(machine):
@@ -170,21 +169,21 @@ def test_a_thread_that_finds_another_using_the_graph_launches_plainly(machine):
     blocked = torch.zeros(8, dtype=torch.int64)
     thread = threading.Thread(target=lambda: seen.append(waiting(blocked)[0][0].item()))
     thread.start()
-    while waiting.words()[executables.BUSY] == 0 and thread.is_alive():
+    while waiting.words().busy == 0 and thread.is_alive():
         pass
     assert waiting(torch.full((8,), 2))[0][0] == 1
     blocked[0] = 2
     thread.join()
     assert seen == [1] and waiting.call.fallback.calls == []
-    assert machine.are_graphs == [True, True, False] and waiting.words()[executables.BUSY] == 0
+    assert machine.are_graphs == [True, True, False] and waiting.words().busy == 0
 
 
 def test_a_thread_that_finds_another_making_a_graph_launches_plainly(machine):
     copying = Copying(machine)
-    making = ctypes.c_int64.from_address(copying.executables.address + 8 * executables.MAKING)
-    making.value = 1
+    words = ExecutablesWords.at(copying.executables.address)
+    words.making = 1
     assert copying.is_right() and machine.graph_count == 0
-    making.value = 0
+    words.making = 0
     assert copying.is_right() and machine.are_graphs == [False, True]
 
 
@@ -200,7 +199,7 @@ def test_threads_never_launch_each_others_words(machine):
     for thread in threads:
         thread.join()
     assert not wrong and copying.call.fallback.calls == [] and machine.graph_count == 1
-    assert copying.words()[executables.BUSY] == 0
+    assert copying.words().busy == 0
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
@@ -223,7 +222,7 @@ def test_a_graph_that_takes_no_words_is_not_used_again(machine):
     assert copying.is_right()
     machine.fail_graphs("set_kernel", 0)
     assert copying.is_right() and machine.are_graphs == [True, False, False]
-    assert copying.words()[executables.BUSY] == 0 and copying.call.fallback.calls == []
+    assert copying.words().busy == 0 and copying.call.fallback.calls == []
 
 
 def test_a_failing_launch_goes_to_python_and_later_ones_are_plain(machine):
@@ -233,7 +232,7 @@ def test_a_failing_launch_goes_to_python_and_later_ones_are_plain(machine):
     assert copying(torch.arange(8)) == "slow" and machine.launch_count == 1
     machine.fail_launch(-1, 0)
     assert copying.is_right() and machine.are_graphs == [True, False]
-    assert copying.executables.streams == [] and copying.words()[executables.BUSY] == 0
+    assert copying.executables.streams == [] and copying.words().busy == 0
     assert copying.call.statistics.executions == 2
 
 

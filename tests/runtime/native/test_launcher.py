@@ -11,9 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from ingot.runtime.native.callables import Convention
-from ingot.runtime.native.matching import MOST_RECORDS
 from ingot.runtime.native.prototypes import prototype
+from ingot.runtime.native.record_structs import MOST_RECORDS, Convention
 from ingot.runtime.native.records import (
     MOST_STACK_WORDS,
     NumberGuard,

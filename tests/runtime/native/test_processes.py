@@ -75,7 +75,6 @@ def test_a_forked_child_calls_allocates_and_frees():
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_forked_while_the_lock_is_held_forgets_what_was_idle():
-    from ingot.runtime.native import pool_routines
     from ingot.runtime.native.pool import pool
 
     found = pool()
@@ -83,16 +82,16 @@ def test_a_child_forked_while_the_lock_is_held_forgets_what_was_idle():
     empty((1000,), torch.uint8)
 
     def work():
-        assert found._state[pool_routines.LOCK] == 0
+        assert found._state.lock == 0
         assert memory.stats().bytes_idle == 0
         assert not empty((1000,), torch.uint8).zero_().any()
 
     assert memory.stats().bytes_idle > 0
-    found._state[pool_routines.LOCK] = 1
+    found._state.lock = 1
     try:
         status = in_child(work)
     finally:
-        found._state[pool_routines.LOCK] = 0
+        found._state.lock = 0
     assert status == 0
 
 

@@ -10,21 +10,19 @@ Memory for them is the driver's, not torch's: what torch allocates while a graph
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from ctypes import byref, c_int, c_uint64, c_void_p
 
 from ingot.base.forks import new_lock
 from ingot.loops.gpu.schedule import MOST_COUNTERS
 from ingot.runtime.cuda.driver import PER_THREAD_STREAM, driver
+from ingot.runtime.native.device_structs import MOST_STREAMS, StreamsWords, StreamWords
 from ingot.runtime.native.once import OncePerKey
 
 COUNTER_BYTES = 4
 _CHUNK = 16 * MOST_COUNTERS * COUNTER_BYTES
 _NON_BLOCKING = 1
 """A stream that waits for no other, as the driver numbers it."""
-MOST_STREAMS = 128
-"""That native code knows; what others launch goes through Python."""
 
 
 class Counters:
@@ -35,13 +33,12 @@ class Counters:
         self._lock = new_lock()
         self._next = self._end = 0
         self._streams: dict[tuple[int, int], int] = {}
-        self._table = (ctypes.c_int64 * (1 + 2 * MOST_STREAMS))()
+        self._table = StreamsWords.zeroed()
 
     @property
     def table(self) -> int:
-        """Where native code finds them: how many streams there are, then the handle of each and where its numbers
-        are."""
-        return ctypes.addressof(self._table)
+        """Where native code finds them."""
+        return self._table.address
 
     def for_launch(self, stream: int, count: int) -> int:
         """Where `count` numbers are, for a launch on a stream."""
@@ -52,10 +49,9 @@ class Counters:
         with self._lock:
             if (stream, thread) not in self._streams:
                 self._streams[stream, thread] = found = self._take(MOST_COUNTERS)
-                if not thread and self._table[0] < MOST_STREAMS:
-                    place = 1 + 2 * self._table[0]
-                    self._table[place : place + 2] = [stream, found]
-                    self._table[0] += 1
+                if not thread and self._table.count < MOST_STREAMS:
+                    self._table.streams[self._table.count].become(StreamWords(handle=stream, counters=found))
+                    self._table.count += 1
             return self._streams[stream, thread]
 
     def _is_being_captured(self, stream: int) -> bool:

@@ -6,39 +6,40 @@ GIL where they may take long, results put into the form the caller wants, and th
 
 from __future__ import annotations
 
-from ingot.runtime.native import records
 from ingot.runtime.native.addresses import python_function, system_function
 from ingot.runtime.native.clock import now
-from ingot.runtime.native.matching import (
-    CONVENTION,
-    LIST_CONVENTION,
-    NOTHING_CONVENTION,
-    OUTPUTS,
-    POSITIONAL_CONVENTION,
+from ingot.runtime.native.record_structs import (
+    Convention,
+    ConversionWords,
+    FormWords,
+    PatchWords,
+    RecordWords,
+    StatisticsWords,
+    StepWords,
 )
 from ingot.runtime.native.routines import Library, Routine, Value, Word
 
 
 def convert_numbers(routine: Routine, record: Value, slots: Value) -> None:
     """Put the doubles that whole numbers of the call are wanted as into their slots."""
-    conversions = routine.load(record, records.CONVERSIONS)
-    with routine.loop(routine.load(record, records.CONVERSION_COUNT)) as index:
-        conversion = routine.add(conversions, routine.multiply(index, records.CONVERSION_WORDS * 8))
-        number = routine.load(slots, routine.load(conversion, records.CONVERSION_SOURCE))
-        target = routine.load(conversion, records.CONVERSION_TARGET)
+    conversions = routine.load(record, RecordWords.conversions)
+    with routine.loop(routine.load(record, RecordWords.conversion_count)) as index:
+        conversion = routine.item(conversions, index, ConversionWords)
+        number = routine.load(slots, routine.load(conversion, ConversionWords.source))
+        target = routine.load(conversion, ConversionWords.target)
         routine.store(routine.to_double(number), slots, target)
 
 
 def fill_words(routine: Routine, step: Value, words: Value, slots: Value) -> None:
     """The words of a step for this call: its template, with slots put into it."""
-    size = routine.multiply(routine.load(step, records.STEP_WORD_COUNT), 8)
-    routine.call(system_function("memcpy"), words, routine.load(step, records.STEP_TEMPLATE), size)
-    patches = routine.load(step, records.STEP_PATCHES)
-    with routine.loop(routine.load(step, records.STEP_PATCH_COUNT)) as number:
-        patch = routine.add(patches, routine.multiply(number, records.PATCH_WORDS * 8))
-        source = routine.load(slots, routine.load(patch, records.PATCH_SLOT))
-        value = routine.add(source, routine.load(patch, records.PATCH_OFFSET))
-        routine.store(value, words, routine.load(patch, records.PATCH_WORD))
+    size = routine.multiply(routine.load(step, StepWords.word_count), 8)
+    routine.call(system_function("memcpy"), words, routine.load(step, StepWords.template), size)
+    patches = routine.load(step, StepWords.patches)
+    with routine.loop(routine.load(step, StepWords.patch_count)) as number:
+        patch = routine.item(patches, number, PatchWords)
+        source = routine.load(slots, routine.load(patch, PatchWords.slot))
+        value = routine.add(source, routine.load(patch, PatchWords.offset))
+        routine.store(value, words, routine.load(patch, PatchWords.word))
 
 
 def run_guarded(
@@ -47,7 +48,7 @@ def run_guarded(
     """What a routine returns that runs a record's steps; those that take long run without the GIL, with the inputs and
     the record held."""
     cell, held = routine.stack(1), routine.stack(inputs)
-    is_long = routine.compare(routine.load(record, records.IS_LONG), "!=", 0)
+    is_long = routine.compare(routine.load(record, RecordWords.is_long), "!=", 0)
     with routine.when(routine.opposite(is_long)):
         routine.store(routine.call(run_steps, *arguments), cell)
     with routine.when(is_long):
@@ -55,29 +56,29 @@ def run_guarded(
             item = routine.load(items, index)
             routine.store(item, held, index)
             routine.call(python_function("Py_IncRef"), item)
-        routine.increase(1, record, records.IN_FLIGHT)
+        routine.increase(1, record, RecordWords.in_flight)
         thread = routine.call(python_function("PyEval_SaveThread"))
         routine.store(routine.call(run_steps, *arguments), cell)
         routine.call(python_function("PyEval_RestoreThread"), thread)
-        routine.increase(-1, record, records.IN_FLIGHT)
+        routine.increase(-1, record, RecordWords.in_flight)
         with routine.loop(inputs) as index:
             routine.call(python_function("Py_DecRef"), routine.load(held, index))
     return routine.load(cell)
 
 
 def collect_results(library: Library) -> Routine:
-    """collect(table, tensors): the results, which are given away, in the form the convention asks for; 0 if there is no
+    """collect(form, tensors): the results, which are given away, in the form the convention asks for; 0 if there is no
     memory for it, and then they are gone."""
     routine = library.routine("collect", 2)
-    table, tensors = routine.parameters
-    outputs, convention = routine.load(table, OUTPUTS), routine.load(table, CONVENTION)
-    is_positional = routine.compare(convention, "==", POSITIONAL_CONVENTION)
+    form, tensors = routine.parameters
+    outputs, convention = routine.load(form, FormWords.outputs), routine.load(form, FormWords.convention)
+    is_positional = routine.compare(convention, "==", Convention.POSITIONAL)
     with routine.when(routine.both(is_positional, routine.compare(outputs, "==", 1))):
         routine.give_back(routine.load(tensors))
-    with routine.when(routine.compare(convention, "==", NOTHING_CONVENTION)):
+    with routine.when(routine.compare(convention, "==", Convention.NOTHING)):
         routine.call(python_function("Py_IncRef"), id(None))
         routine.give_back(id(None))
-    with routine.when(routine.compare(convention, "==", LIST_CONVENTION)):
+    with routine.when(routine.compare(convention, "==", Convention.LIST)):
         _give_back_container(routine, "PyList", tensors, outputs)
     _give_back_container(routine, "PyTuple", tensors, outputs)
     return routine
@@ -104,8 +105,8 @@ def give_up_tensors(routine: Routine, tensors: Value, count: Value) -> None:
 
 def count_run(routine: Routine, record: Value, start: Value) -> None:
     """Add a run that began at a time to the record's statistics."""
-    statistics = routine.load(record, records.STATISTICS)
-    routine.increase(1, statistics, records.EXECUTIONS)
-    routine.increase(routine.subtract(now(routine), start), statistics, records.TICKS)
-    routine.increase(routine.load(record, records.LAUNCHES), statistics, records.TOTAL_LAUNCHES)
-    routine.increase(routine.load(record, records.BYTES_MOVED), statistics, records.TOTAL_BYTES)
+    statistics = routine.load(record, RecordWords.statistics)
+    routine.increase(1, statistics, StatisticsWords.executions)
+    routine.increase(routine.subtract(now(routine), start), statistics, StatisticsWords.ticks)
+    routine.increase(routine.load(record, RecordWords.launches), statistics, StatisticsWords.launches)
+    routine.increase(routine.load(record, RecordWords.bytes_moved), statistics, StatisticsWords.bytes_moved)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from ingot.runtime.native import call_records, layout
+from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.call_structs import (
+    CallRecordWords,
+    CallWords,
+    IdentityWords,
+    NestingWords,
+    OtherKind,
+    OtherWords,
+    TensorWords,
+)
 from ingot.runtime.native.conditions import emit_places_hold
 from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.layout import TensorLayout
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.settings import Settings
-
-# The words that describe a call: torch's settings, how many arguments there are, the names of those with names, how
-# many leaves there is room for, how many of them were given, and how those are nested.
-FOUND_SETTINGS, POSITIONAL, NAMED, NAMES, LEAVES, GIVEN, NESTING = range(7)
-CALL_WORDS = 7
 
 
 class CallMatchingEmitter:
@@ -35,67 +39,67 @@ class CallMatchingEmitter:
         put after the arguments, and addresses and numbers into the slots."""
         routine = self._library.routine("matches", 4)
         record, call, items, slots = routine.parameters
-        positional, named = (routine.load(call, place) for place in (POSITIONAL, NAMED))
+        positional, named = (routine.load(call, place) for place in (CallWords.positional, CallWords.named))
         for word, value in (
-            (call_records.SETTINGS, routine.load(call, FOUND_SETTINGS)),
-            (call_records.POSITIONAL_COUNT, positional),
-            (call_records.KEYWORD_COUNT, named),
+            (CallRecordWords.settings, routine.load(call, CallWords.settings)),
+            (CallRecordWords.positional_count, positional),
+            (CallRecordWords.keyword_count, named),
         ):
             self._require(routine, routine.compare(routine.load(record, word), "==", value))
-        names, expected = routine.load(call, NAMES), routine.load(record, call_records.NAMES)
+        names, expected = routine.load(call, CallWords.names), routine.load(record, CallRecordWords.names)
         with routine.loop(named) as index:
             is_same = routine.compare(routine.load(names, index), "==", routine.load(expected, index))
             self._require(routine, is_same)
-        given, known = routine.load(call, NESTING), routine.load(record, call_records.NESTING)
-        with routine.loop(routine.multiply(routine.add(positional, named), call_records.NESTING_WORDS)) as index:
+        given, known = routine.load(call, CallWords.nesting), routine.load(record, CallRecordWords.nesting)
+        with routine.loop(routine.multiply(routine.add(positional, named), NestingWords.words())) as index:
             self._require(routine, routine.compare(routine.load(given, index), "==", routine.load(known, index)))
         self._match_arguments(routine, tensor_fits, other_fits, first_of)
-        surroundings = routine.load(record, call_records.SURROUNDINGS)
-        first, count = routine.load(call, GIVEN), routine.load(record, call_records.SURROUNDING_COUNT)
-        self._require(routine, routine.compare(routine.add(first, count), "<=", routine.load(call, LEAVES)))
+        surroundings = routine.load(record, CallRecordWords.surroundings)
+        first, count = routine.load(call, CallWords.given), routine.load(record, CallRecordWords.surrounding_count)
+        self._require(routine, routine.compare(routine.add(first, count), "<=", routine.load(call, CallWords.leaves)))
         with routine.loop(count) as index:
-            guard = routine.add(surroundings, routine.multiply(index, call_records.TENSOR_WORDS * 8))
-            object_, leaf = routine.load(guard, call_records.TENSOR_SOURCE), routine.add(first, index)
+            guard = routine.item(surroundings, index, TensorWords)
+            object_, leaf = routine.load(guard, TensorWords.source), routine.add(first, index)
             routine.store(object_, items, leaf)
-            slot = routine.add(slots, routine.multiply(leaf, 8))
+            slot = routine.part(slots, leaf)
             self._require_call(routine, tensor_fits, record, guard, object_, slot)
-        routine.increase(1, record, call_records.IN_FLIGHT)
-        are_same = routine.call(places_hold, routine.load(record, call_records.PLACES))
-        routine.increase(-1, record, call_records.IN_FLIGHT)
+        routine.increase(1, record, CallRecordWords.in_flight)
+        are_same = routine.call(places_hold, routine.load(record, CallRecordWords.places))
+        routine.increase(-1, record, CallRecordWords.in_flight)
         routine.give_back(are_same)
         return routine
 
     def _match_arguments(self, routine: Routine, tensor_fits: Routine, other_fits: Routine, first_of: Routine) -> None:
         record, _, items, slots = routine.parameters
-        tensors, others = (routine.load(record, place) for place in (call_records.TENSORS, call_records.OTHERS))
-        room = routine.load(record, call_records.IDENTITY_ROOM)
-        known = routine.stack(routine.multiply(room, 2))
+        tensors, others = (routine.load(record, place) for place in (CallRecordWords.tensors, CallRecordWords.others))
+        room = routine.load(record, CallRecordWords.identity_room)
+        known = routine.stack(routine.multiply(room, IdentityWords.words()))
         with routine.loop(room) as index:
-            routine.store(0, known, routine.multiply(index, 2))
+            routine.store(0, routine.item(known, index, IdentityWords), IdentityWords.object)
         is_looked_up = routine.compare(room, "!=", 0)
-        with routine.loop(routine.load(record, call_records.TENSOR_COUNT)) as index:
-            guard = routine.add(tensors, routine.multiply(index, call_records.TENSOR_WORDS * 8))
-            leaf = routine.load(guard, call_records.TENSOR_SOURCE)
-            object_, slot = routine.load(items, leaf), routine.add(slots, routine.multiply(leaf, 8))
+        with routine.loop(routine.load(record, CallRecordWords.tensor_count)) as index:
+            guard = routine.item(tensors, index, TensorWords)
+            leaf = routine.load(guard, TensorWords.source)
+            object_, slot = routine.load(items, leaf), routine.part(slots, leaf)
             self._require_call(routine, tensor_fits, record, guard, object_, slot)
-            with routine.when(routine.compare(routine.load(record, call_records.FORBIDS_ATTRIBUTES), "!=", 0)):
+            with routine.when(routine.compare(routine.load(record, CallRecordWords.forbids_attributes), "!=", 0)):
                 self._require_no_attributes(routine, object_)
             with routine.when(is_looked_up):
                 first = routine.call(first_of, known, routine.subtract(room, 1), object_, leaf)
-                self._require(routine, routine.compare(first, "==", routine.load(guard, call_records.TENSOR_FIRST)))
+                self._require(routine, routine.compare(first, "==", routine.load(guard, TensorWords.first)))
             with routine.loop(routine.choose(is_looked_up, 0, index)) as earlier:
-                other = routine.add(tensors, routine.multiply(earlier, call_records.TENSOR_WORDS * 8))
-                is_one = self._is_one(routine, routine.load(items, routine.load(other)), object_)
+                other = routine.item(tensors, earlier, TensorWords)
+                is_one = self._is_one(routine, routine.load(items, routine.load(other, TensorWords.source)), object_)
                 was_one = self._is_one(
                     routine,
-                    routine.load(other, call_records.TENSOR_FIRST),
-                    routine.load(guard, call_records.TENSOR_FIRST),
+                    routine.load(other, TensorWords.first),
+                    routine.load(guard, TensorWords.first),
                 )
                 self._require(routine, routine.compare(is_one, "==", was_one))
-        with routine.loop(routine.load(record, call_records.OTHER_COUNT)) as index:
-            guard = routine.add(others, routine.multiply(index, call_records.OTHER_WORDS * 8))
-            leaf = routine.load(guard, call_records.OTHER_LEAF)
-            slot = routine.add(slots, routine.multiply(leaf, 8))
+        with routine.loop(routine.load(record, CallRecordWords.other_count)) as index:
+            guard = routine.item(others, index, OtherWords)
+            leaf = routine.load(guard, OtherWords.leaf)
+            slot = routine.part(slots, leaf)
             self._require_call(routine, other_fits, guard, routine.load(items, leaf), slot)
 
     def _first_of(self) -> Routine:
@@ -106,13 +110,12 @@ class CallMatchingEmitter:
         mixed = routine.add(routine.shift_right(object_, 4), routine.shift_right(object_, 11))
         routine.store(routine.common_bits(mixed, mask), place)
         with routine.forever():
-            entry = routine.add(table, routine.multiply(routine.load(place), 16))
-            known = routine.load(entry, 0)
+            entry = routine.item(table, routine.load(place), IdentityWords)
+            known = routine.load(entry, IdentityWords.object)
             with routine.when(routine.compare(known, "==", object_)):
-                routine.give_back(routine.load(entry, 1))
+                routine.give_back(routine.load(entry, IdentityWords.leaf))
             with routine.when(routine.compare(known, "==", 0)):
-                routine.store(object_, entry, 0)
-                routine.store(leaf, entry, 1)
+                routine.fill(entry, IdentityWords, object=object_, leaf=leaf)
                 routine.give_back(leaf)
             routine.store(routine.common_bits(routine.add(routine.load(place), 1), mask), place)
         return routine
@@ -140,12 +143,12 @@ class CallMatchingEmitter:
         routine = self._library.routine("tensor_fits", 4)
         record, guard, object_, slot = routine.parameters
         kind = routine.load(object_, layout.TYPE_WORD)
-        self._require(routine, routine.compare(kind, "==", routine.load(guard, call_records.TENSOR_CLASS)))
+        self._require(routine, routine.compare(kind, "==", routine.load(guard, TensorWords.class_)))
         tensor = routine.load(object_, self._layout.implementation_word)
-        inner = routine.add(guard, call_records.TENSOR_GUARD * 8)
+        inner = routine.part(guard, TensorWords.guard)
         is_same = routine.call(self._launcher.tensor_matches, inner, tensor, slot)
         self._require(routine, routine.compare(is_same, "!=", 0))
-        with routine.when(routine.compare(routine.load(record, call_records.GRADIENTS_COUNT), "!=", 0)):
+        with routine.when(routine.compare(routine.load(record, CallRecordWords.gradients_count), "!=", 0)):
             needs_gradients = routine.call(self._settings.requires_grad, tensor)
             self._require(routine, routine.compare(needs_gradients, "==", 0))
         routine.give_back(1)
@@ -155,15 +158,15 @@ class CallMatchingEmitter:
         """other_fits(guard, object, slot): whether an object is the one, or a number like the one, expected."""
         routine = self._library.routine("other_fits", 3)
         guard, object_, slot = routine.parameters
-        how = routine.load(guard, call_records.OTHER_KIND)
-        expected = routine.load(guard, call_records.OTHER_EXPECTED)
+        how = routine.load(guard, OtherWords.kind)
+        expected = routine.load(guard, OtherWords.expected)
         type_ = routine.load(object_, layout.TYPE_WORD)
-        with routine.when(routine.compare(how, "==", call_records.SAME_OBJECT)):
+        with routine.when(routine.compare(how, "==", OtherKind.SAME_OBJECT)):
             routine.give_back(routine.choose(routine.compare(object_, "==", expected), 1, 0))
-        inner = routine.add(guard, call_records.OTHER_GUARD * 8)
+        inner = routine.part(guard, OtherWords.guard)
         is_number = routine.call(self._launcher.number_matches, inner, object_, type_, slot)
         self._require(routine, routine.compare(is_number, "!=", 0))
-        is_open = routine.compare(how, "==", call_records.ANY_NUMBER)
+        is_open = routine.compare(how, "==", OtherKind.ANY_NUMBER)
         is_same = routine.compare(routine.load(slot), "==", expected)
         routine.give_back(routine.choose(routine.either(is_open, is_same), 1, 0))
         return routine

@@ -10,7 +10,6 @@ every leaf has a number.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,43 +17,36 @@ from typing import Any
 
 import torch
 
-from ingot.runtime.native.callables import Convention
+from ingot.runtime.native.call_structs import (
+    AS_CALLED,
+    LEAF,
+    NO_LEAF,
+    AnswerWords,
+    CallRecordWords,
+    CountWords,
+    NestingWords,
+    OtherKind,
+    OtherWords,
+    SourceWords,
+    TensorWords,
+)
 from ingot.runtime.native.conditions import Places
-from ingot.runtime.native.records import GUARD_WORDS, MOST_STACK_WORDS, Guard, NumberGuard, Placed, Record, TensorGuard
+from ingot.runtime.native.record_structs import Convention, FormWords
+from ingot.runtime.native.records import (
+    MOST_STACK_WORDS,
+    Guard,
+    NumberGuard,
+    Placed,
+    Record,
+    TensorGuard,
+    number_guard,
+)
 from ingot.runtime.native.routines import make_immortal
 
-# The words of a record of a call.
-IN_FLIGHT, SETTINGS, GRADIENTS_COUNT, POSITIONAL_COUNT, KEYWORD_COUNT, NAMES = range(6)
-TENSOR_COUNT, TENSORS, OTHER_COUNT, OTHERS, SURROUNDING_COUNT, SURROUNDINGS, PLACES, CALLS = range(6, 14)
-KERNELS, KERNELS_TABLE, SOURCES, FUNCTION, PASSED_COUNT, PASSED, NESTING, IDENTITY_ROOM = range(14, 22)
-FORBIDS_ATTRIBUTES = 22
-
-# An argument that is a list or a tuple has its class and its length, any other one LEAF and 1.
-NESTING_CLASS, NESTING_LENGTH = range(2)
-NESTING_WORDS = 2
-LEAF = 0
 _FEW_TENSORS = 8
 """Of which each is compared with all others to see which are the same; more are looked up in a table."""
-
-# A tensor: its leaf, or itself if it is a surrounding one; the first leaf that is the same tensor; its class.
-TENSOR_SOURCE, TENSOR_FIRST, TENSOR_CLASS, TENSOR_GUARD = range(4)
-TENSOR_WORDS = TENSOR_GUARD + GUARD_WORDS
-# Any other argument: its leaf, how it is compared, and with what.
-OTHER_LEAF, OTHER_KIND, OTHER_EXPECTED, OTHER_GUARD = range(4)
-OTHER_WORDS = OTHER_GUARD + GUARD_WORDS
-SAME_OBJECT, SAME_BITS, ANY_NUMBER = range(3)
-# What a kernel's record is given: a leaf, or else a number.
-SOURCE_LEAF, SOURCE_NUMBER = range(2)
-SOURCE_WORDS = 2
-NO_LEAF = -1
-AS_CALLED = -1
-"""Instead of a number of leaves: the function takes the arguments of the call as they are."""
-
-# The words of a table of such records, before the count.
-MOST_SURROUNDINGS = 0
 MOST_ARGUMENTS = 1024
 """Calls with more go through Python."""
-
 
 DECLINED = object()
 """What a function returns that cannot answer a call. Native code knows where it is, so it stays."""
@@ -125,8 +117,6 @@ class CallOriginal:
     function: Callable[..., Any]
 
 
-# The words of a count: calls answered so far, and at how many a call is left to Python.
-COUNT_VALUE, COUNT_PAUSE = range(2)
 NEVER = 2**62
 """More calls than are ever made."""
 
@@ -136,16 +126,16 @@ class Count:
     number, so that Python may do nothing about it."""
 
     def __init__(self) -> None:
-        self._words = (ctypes.c_int64 * 2)(0, NEVER)
-        self.address = ctypes.addressof(self._words)
+        self._words = CountWords(value=0, pause=NEVER)
+        self.address = self._words.address
 
     @property
     def value(self) -> int:
-        return self._words[COUNT_VALUE]
+        return self._words.value
 
     def pause_at(self, value: int) -> None:
         """Leave a call to Python once so many are counted."""
-        self._words[COUNT_PAUSE] = value
+        self._words.pause = value
 
 
 class CallRecord(Placed):
@@ -171,58 +161,77 @@ class CallRecord(Placed):
         self.key, self.owner = key, owner
         self.surroundings = len(surroundings)
         self.keep(arguments, list(surroundings), places, answer, calls)
-        tensors = [word for tensor in arguments.tensors for word in self._tensor_words(tensor)]
-        others = [word for other in arguments.others for word in self._other_words(other)]
-        around = [word for tensor in surroundings for word in self._surrounding_words(tensor)]
-        room = _identity_room(len(arguments.tensors))
-        words = [
-            *(0, settings, int(counts_gradients)),
-            *(arguments.positional, len(arguments.names), self.place([id(name) for name in arguments.names])),
-            *(len(arguments.tensors), self.place(tensors), len(arguments.others), self.place(others)),
-            *(len(surroundings), self.place(around), self.place(places.words()), calls.address),
-            *self._answer_words(answer),
-            *(self.place([word for one in arguments.nesting for word in _nesting_words(*one)]), room),
-            int(forbids_attributes),
-        ]
-        self._words = (ctypes.c_int64 * len(words))(*words)
-        self.address = ctypes.addressof(self._words)
+        self._words = CallRecordWords(
+            in_flight=0,
+            settings=settings,
+            gradients_count=int(counts_gradients),
+            positional_count=arguments.positional,
+            keyword_count=len(arguments.names),
+            names=self.place([id(name) for name in arguments.names]),
+            tensor_count=len(arguments.tensors),
+            tensors=self.place_all(map(self._tensor, arguments.tensors)),
+            other_count=len(arguments.others),
+            others=self.place_all(map(_other, arguments.others)),
+            surrounding_count=len(surroundings),
+            surroundings=self.place_all(map(self._surrounding, surroundings)),
+            places=self.place_all([places.native()]),
+            calls=calls.address,
+            answer=self._answer(answer),
+            nesting=self.place_all(_nesting(*one) for one in arguments.nesting),
+            identity_room=_identity_room(len(arguments.tensors)),
+            forbids_attributes=int(forbids_attributes),
+        )
+        self.address = self._words.address
 
     @property
     def is_running(self) -> bool:
         """Whether a call is inside."""
-        return self._words[IN_FLIGHT] != 0
+        return self._words.in_flight != 0
 
-    def _tensor_words(self, tensor: TensorArgument) -> list[int]:
-        return [tensor.leaf, tensor.first, id(tensor.type), *self.guard_words(tensor.guard)]
+    def _tensor(self, tensor: TensorArgument) -> TensorWords:
+        guard = self.tensor_guard(tensor.guard)
+        return TensorWords(source=tensor.leaf, first=tensor.first, class_=id(tensor.type), guard=guard)
 
-    def _surrounding_words(self, tensor: torch.Tensor) -> list[int]:
-        return [id(tensor), 0, id(type(tensor)), *self.guard_words(TensorGuard.like(tensor, is_strict=True))]
+    def _surrounding(self, tensor: torch.Tensor) -> TensorWords:
+        guard = self.tensor_guard(TensorGuard.like(tensor, is_strict=True))
+        return TensorWords(source=id(tensor), first=0, class_=id(type(tensor)), guard=guard)
 
-    def _other_words(self, other: OtherArgument | VariableArgument) -> list[int]:
-        if isinstance(other, VariableArgument):
-            return [other.leaf, ANY_NUMBER, 0, *self.guard_words(other.guard)]
-        value, guard = other.value, NumberGuard(float)
-        kind, expected = SAME_OBJECT, id(value)
-        if type(value) is float:
-            kind, (expected,) = SAME_BITS, struct.unpack("<q", struct.pack("<d", value))
-        elif type(value) is int and value.bit_length() < 64:
-            kind, expected, guard = SAME_BITS, value, NumberGuard(int, value, value)
-        return [other.leaf, kind, expected, *self.guard_words(guard)]
-
-    def _answer_words(self, answer: RunKernels | CallFunction | CallOriginal) -> list[int]:
-        if isinstance(answer, CallOriginal):
-            return [0, 0, 0, id(answer.function), AS_CALLED, 0]
-        if isinstance(answer, CallFunction):
-            return [0, 0, 0, id(answer.function), len(answer.leaves), self.place(answer.leaves)]
-        record = answer.record
-        table = [len(record.guards), len(record.results), answer.convention.value]
-        sources = [(NO_LEAF, number) if leaf is None else (leaf, 0) for leaf, number in answer.sources]
-        placed = self.place([word for source in sources for word in source])
-        return [record.address, self.place(table), placed, 0, 0, 0]
+    def _answer(self, answer: RunKernels | CallFunction | CallOriginal) -> AnswerWords:
+        words = AnswerWords.zeroed()
+        match answer:
+            case RunKernels(record, sources, convention):
+                form = FormWords(inputs=len(record.guards), outputs=len(record.results), convention=convention.value)
+                words.kernels = record.address
+                words.form = self.place_all([form])
+                words.sources = self.place_all(_source(*source) for source in sources)
+            case CallFunction(function, leaves):
+                words.function = id(function)
+                words.passed_count = len(leaves)
+                words.passed = self.place(leaves)
+            case CallOriginal(function):
+                words.function = id(function)
+                words.passed_count = AS_CALLED
+        return words
 
 
-def _nesting_words(kind: type | None, length: int) -> tuple[int, int]:
-    return (LEAF if kind is None else id(kind), length)
+def _other(other: OtherArgument | VariableArgument) -> OtherWords:
+    if isinstance(other, VariableArgument):
+        return OtherWords(leaf=other.leaf, kind=OtherKind.ANY_NUMBER, expected=0, guard=number_guard(other.guard))
+    value, guard = other.value, NumberGuard(float)
+    kind, expected = OtherKind.SAME_OBJECT, id(value)
+    if type(value) is float:
+        kind, (expected,) = OtherKind.SAME_BITS, struct.unpack("<q", struct.pack("<d", value))
+    elif type(value) is int and value.bit_length() < 64:
+        kind, expected, guard = OtherKind.SAME_BITS, value, NumberGuard(int, value, value)
+    return OtherWords(leaf=other.leaf, kind=kind, expected=expected, guard=number_guard(guard))
+
+
+def _source(leaf: int | None, number: int) -> SourceWords:
+    return SourceWords(leaf=NO_LEAF, number=number) if leaf is None else SourceWords(leaf=leaf, number=0)
+
+
+def _nesting(kind: type | None, length: int) -> NestingWords:
+    return NestingWords(class_=LEAF if kind is None else id(kind), length=length)
 
 
 def _identity_room(tensors: int) -> int:

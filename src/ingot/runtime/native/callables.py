@@ -8,37 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from enum import Enum
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
 
 from ingot.base.forks import new_lock
 from ingot.runtime.native.launcher import Launcher
-from ingot.runtime.native.matching import (
-    CONVENTION,
-    INPUTS,
-    LIST_CONVENTION,
-    NOTHING_CONVENTION,
-    OUTPUTS,
-    POSITIONAL_CONVENTION,
-    TABLE_WORDS,
-    TUPLE_CONVENTION,
-)
+from ingot.runtime.native.record_structs import CallTableWords, Convention, FormWords, TableWords
 from ingot.runtime.native.records import Record
 from ingot.runtime.native.routines import make_immortal
-
-
-class Convention(Enum):
-    """How inputs and results are passed."""
-
-    LIST = LIST_CONVENTION
-    """function([a, b]) or function((a, b)) returns a list."""
-    POSITIONAL = POSITIONAL_CONVENTION
-    """function(a, b) returns one tensor, or a tuple where there are several."""
-    TUPLE = TUPLE_CONVENTION
-    """function(a, b) returns a tuple."""
-    NOTHING = NOTHING_CONVENTION
-    """function(a, b) returns None."""
 
 
 class Answer(Protocol):
@@ -59,10 +36,10 @@ Held = TypeVar("Held", bound=Answer)
 class RecordTable(Generic[Held]):
     """Records, the last used first. Threads may add to it while others call."""
 
-    def __init__(self, launcher: Launcher):
+    def __init__(self, launcher: Launcher, words: TableWords):
         self._launcher = launcher
-        self._words = (ctypes.c_int64 * TABLE_WORDS)()
-        self.address = ctypes.addressof(self._words)
+        self._table = words
+        self.address = words.address
         self._records: dict[int, Held] = {}
         self._retired: list[Held] = []
         """Records that other calls may still be inside of."""
@@ -94,9 +71,9 @@ class CallTable(RecordTable[Record]):
     """The records of one function."""
 
     def __init__(self, launcher: Launcher, inputs: int, outputs: int, convention: Convention):
-        super().__init__(launcher)
-        self._words[INPUTS], self._words[OUTPUTS] = inputs, outputs
-        self._words[CONVENTION] = convention.value
+        words = CallTableWords.zeroed()
+        words.form = FormWords(inputs=inputs, outputs=outputs, convention=convention.value)
+        super().__init__(launcher, words)
         self._adding = new_lock()
 
     def add(self, record: Record) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from ingot.base.errors import CudaError
 from ingot.runtime.cuda.driver import address_of, driver
-from ingot.runtime.native import device_records, records
 from ingot.runtime.native.addresses import TensorExchange, python_function
 from ingot.runtime.native.answering import (
     collect_results,
@@ -25,6 +24,16 @@ from ingot.runtime.native.answering import (
     fill_words,
     give_up_tensors,
     run_guarded,
+)
+from ingot.runtime.native.device_structs import (
+    DeviceStepWords,
+    LaunchConfigWords,
+    LaunchExtentWords,
+    LaunchWords,
+    NewTensorWords,
+    SiteWords,
+    StreamsWords,
+    StreamWords,
 )
 from ingot.runtime.native.device_tensors import (
     DirectWay,
@@ -35,8 +44,8 @@ from ingot.runtime.native.device_tensors import (
 )
 from ingot.runtime.native.graph_launching import MOST_BYTES, PLAIN, GraphFunctions, GraphLaunchingEmitter
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
-from ingot.runtime.native.matching import INPUTS, OUTPUTS
 from ingot.runtime.native.once import once
+from ingot.runtime.native.record_structs import FormWords, RecordWords
 from ingot.runtime.native.routines import Condition, Foreign, Library, Routine, Value, Word
 
 _DLPACK_CUDA = 2
@@ -45,6 +54,17 @@ _FIRST_TO_CAPTURE_ATTRIBUTES = 13000
 """The version of a driver that is known to make graphs of launches that overlap. Those before 12.3 cannot."""
 _AS_GRAPH, _OVERLAPPING, _BY_ITSELF = range(3)
 """How launches are made."""
+_LAUNCH_ARGUMENTS = (
+    LaunchWords.function,
+    LaunchWords.grid_x,
+    LaunchWords.grid_y,
+    LaunchWords.grid_z,
+    LaunchWords.block_x,
+    LaunchWords.block_y,
+    LaunchWords.block_z,
+    LaunchWords.shared_bytes,
+)
+"""What the driver's function takes, before the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,28 +121,28 @@ class DeviceLaunchingEmitter:
     def _run(
         self, is_current: Routine, take_tensors: Routine, launch_steps: Routine, wrap_results: Routine, delete: Routine
     ) -> None:
-        """run(table, record, items, slots, start): the results of a record, or 0 if Python has to compute them."""
+        """run(form, record, items, slots, start): the results of a record, or 0 if Python has to compute them."""
         routine = self._library.routine("run", 5)
-        table, record, items, slots, start = routine.parameters
-        site = routine.load(record, records.SITE)
-        inputs, outputs = routine.load(table, INPUTS), routine.load(table, OUTPUTS)
+        form, record, items, slots, start = routine.parameters
+        site = routine.load(record, RecordWords.site)
+        inputs, outputs = routine.load(form, FormWords.inputs), routine.load(form, FormWords.outputs)
         self._require(routine, routine.compare(routine.call(is_current, site), "!=", 0))
         stream, find_counters = self._stream(routine, site), self._find_counters()
-        streams = routine.load(site, device_records.COUNTERS)
+        streams = routine.load(site, SiteWords.counters)
         with routine.when(routine.compare(streams, "!=", 0)):
             found = routine.call(find_counters, streams, stream)
             self._require(routine, routine.compare(found, "!=", 0))
             routine.store(found, slots, routine.add(inputs, routine.add(outputs, 1)))
         tensors = routine.stack(routine.add(outputs, 1))
-        fresh_slots = routine.add(slots, routine.multiply(inputs, 8))
+        fresh_slots = routine.part(slots, inputs)
         self._require(routine, routine.compare(routine.call(take_tensors, site, tensors, fresh_slots), "==", 0))
         convert_numbers(routine, record, slots)
         code = run_guarded(routine, record, items, inputs, launch_steps, record, slots, stream)
-        routine.call(delete, tensors, outputs, routine.load(site, device_records.TENSOR_COUNT))
+        routine.call(delete, tensors, outputs, routine.load(site, SiteWords.tensor_count))
         with routine.when(routine.compare(code, "!=", 0)):
             routine.call(delete, tensors, 0, outputs)
             routine.give_back(0)
-        result = routine.call(wrap_results, table, tensors)
+        result = routine.call(wrap_results, form, tensors)
         with routine.when(routine.compare(result, "!=", 0)):
             count_run(routine, record, start)
         routine.give_back(result)
@@ -138,13 +158,13 @@ class DeviceLaunchingEmitter:
         that has none yet is on device 0, as CUDA's runtime and therefore torch take it."""
         routine = self._library.routine("is_current", 1)
         (site,) = routine.parameters
-        context, cell = routine.load(site, device_records.CONTEXT), routine.stack(1)
+        context, cell = routine.load(site, SiteWords.context), routine.stack(1)
         routine.store(0, cell)
         failure = routine.call(self._functions.current_context, cell)
         with routine.when(routine.compare(failure, "!=", 0)):  # as in a forked child
             routine.give_back(0)
         found = routine.load(cell)
-        is_first = routine.compare(routine.load(site, device_records.INDEX), "==", 0)
+        is_first = routine.compare(routine.load(site, SiteWords.index), "==", 0)
         with routine.when(routine.both(is_first, routine.compare(found, "==", 0))):
             failure = routine.call(self._functions.push_context, context)
             routine.give_back(routine.choose(routine.compare(failure, "==", 0), 1, 0))
@@ -153,7 +173,7 @@ class DeviceLaunchingEmitter:
 
     def _stream(self, routine: Routine, site: Value) -> Word:
         """torch's current stream of the site's device."""
-        cell, index = routine.stack(1), routine.load(site, device_records.INDEX)
+        cell, index = routine.stack(1), routine.load(site, SiteWords.index)
         routine.store(0, cell)
         failure = routine.call(self._functions.current_stream, _DLPACK_CUDA, index, cell)
         with routine.when(routine.compare(failure, "!=", 0)):
@@ -168,10 +188,10 @@ class DeviceLaunchingEmitter:
         streams, stream = routine.parameters
         with routine.when(self._is_captured(routine, stream)):
             routine.give_back(0)
-        with routine.loop(routine.load(streams)) as number:
-            known = routine.add(streams, routine.add(8, routine.multiply(number, device_records.STREAM_WORDS * 8)))
-            with routine.when(routine.compare(routine.load(known), "==", stream)):
-                routine.give_back(routine.load(known, 1))
+        with routine.loop(routine.load(streams, StreamsWords.count)) as number:
+            known = routine.item(routine.part(streams, StreamsWords.streams), number, StreamWords)
+            with routine.when(routine.compare(routine.load(known, StreamWords.handle), "==", stream)):
+                routine.give_back(routine.load(known, StreamWords.counters))
         routine.give_back(0)
         return routine
 
@@ -189,10 +209,10 @@ class DeviceLaunchingEmitter:
         is; 1 if memory is short, or tensors are not ordinary ones of this device."""
         routine = self._library.routine("take_tensors", 3)
         site, tensors, slots = routine.parameters
-        wanted = routine.load(site, device_records.TENSORS)
-        with routine.loop(routine.load(site, device_records.TENSOR_COUNT)) as index:
-            like = routine.add(wanted, routine.multiply(index, device_records.TENSOR_WORDS * 8))
-            target = routine.add(tensors, routine.multiply(index, 8))
+        wanted = routine.load(site, SiteWords.tensors)
+        with routine.loop(routine.load(site, SiteWords.tensor_count)) as index:
+            like = routine.item(wanted, index, NewTensorWords)
+            target = routine.part(tensors, index)
             failure = routine.call(new_tensor, site, like, target)
             with routine.when(routine.compare(failure, "!=", 0)):
                 routine.call(delete, tensors, 0, index)
@@ -211,11 +231,11 @@ class DeviceLaunchingEmitter:
         whose context is current, namely one that it has not touched yet."""
         keys, type_ = (routine.load(tensor, word) for word in (self._layout.keys_word, self._layout.dtype_quarter // 4))
         is_plain = routine.either(
-            routine.compare(keys, "==", routine.load(site, device_records.KEYS)),
-            routine.compare(keys, "==", routine.load(site, device_records.INFERENCE_KEYS)),
+            routine.compare(keys, "==", routine.load(site, SiteWords.keys)),
+            routine.compare(keys, "==", routine.load(site, SiteWords.inference_keys)),
         )
-        device = routine.common_bits(type_, routine.load(site, device_records.DEVICE_MASK))
-        return routine.both(is_plain, routine.compare(device, "==", routine.load(site, device_records.DEVICE_BITS)))
+        device = routine.common_bits(type_, routine.load(site, SiteWords.device_mask))
+        return routine.both(is_plain, routine.compare(device, "==", routine.load(site, SiteWords.device_bits)))
 
     # --- launching ----------------------------------------------------------------------------------------------------
 
@@ -223,16 +243,16 @@ class DeviceLaunchingEmitter:
         """launch_steps(record, slots, stream): one launch after the other; 0, or the code of one that failed."""
         launch_one, routine = self._launch_one(), self._library.routine("launch_steps", 3)
         record, slots, stream = routine.parameters
-        words, parameters = routine.stack(routine.load(record, records.MOST_WORDS)), routine.stack(1)
+        words, parameters = routine.stack(routine.load(record, RecordWords.most_words)), routine.stack(1)
         routine.store(words, parameters)
         way = self._way(routine, record, stream)
-        steps = routine.load(record, records.STEPS)
-        with routine.loop(routine.load(record, records.STEP_COUNT)) as index:
-            step = routine.add(steps, routine.multiply(index, records.STEP_WORDS * 8))
-            fill_words(routine, step, words, slots)
-            launches = routine.load(step, device_records.STEP_LAUNCHES)
-            with routine.loop(routine.load(step, device_records.STEP_LAUNCH_COUNT)) as number:
-                launch = routine.add(launches, routine.multiply(number, device_records.LAUNCH_WORDS * 8))
+        steps = routine.load(record, RecordWords.steps)
+        with routine.loop(routine.load(record, RecordWords.step_count)) as index:
+            step = routine.item(steps, index, DeviceStepWords)
+            fill_words(routine, routine.part(step, DeviceStepWords.step), words, slots)
+            launches = routine.load(step, DeviceStepWords.launches)
+            with routine.loop(routine.load(step, DeviceStepWords.launch_count)) as number:
+                launch = routine.item(launches, number, LaunchWords)
                 code = routine.call(launch_one, launch, stream, parameters, way)
                 with routine.when(routine.compare(code, "!=", 0)):
                     routine.give_back(code)
@@ -242,8 +262,8 @@ class DeviceLaunchingEmitter:
     def _way(self, routine: Routine, record: Value, stream: Value) -> Word:
         """How launches are made. Those that are captured will be part of another graph, and are what the driver can
         capture; others are graphs, unless the device has so much to do that it does not wait for the host."""
-        most = routine.multiply(routine.load(record, records.STEP_COUNT), MOST_BYTES)
-        is_large = routine.compare(routine.load(record, records.BYTES_MOVED), ">", most)
+        most = routine.multiply(routine.load(record, RecordWords.step_count), MOST_BYTES)
+        is_large = routine.compare(routine.load(record, RecordWords.bytes_moved), ">", most)
         others = routine.choose(is_large, _OVERLAPPING, _AS_GRAPH)
         captured = _OVERLAPPING if self._functions.captures_attributes else _BY_ITSELF
         return routine.choose(self._is_captured(routine, stream), captured, others)
@@ -261,45 +281,47 @@ class DeviceLaunchingEmitter:
                 with routine.when(routine.compare(code, "!=", PLAIN)):
                     routine.give_back(code)
         if launch_with is not None:
-            attribute = routine.load(launch, device_records.LAUNCH_ATTRIBUTE)
+            attribute = routine.load(launch, LaunchWords.attribute)
             is_possible = routine.compare(attribute, "!=", 0)
             with routine.when(routine.both(is_possible, routine.compare(way, "!=", _BY_ITSELF))):
                 described = self._with_attribute(routine, launch, stream, attribute)
-                routine.give_back(routine.call(launch_with, described, routine.load(launch), parameters, 0))
-        arguments = [routine.load(launch, word) for word in range(device_records.LAUNCH_ARGUMENTS)]
+                routine.give_back(
+                    routine.call(launch_with, described, routine.load(launch, LaunchWords.function), parameters, 0)
+                )
+        arguments = [routine.load(launch, word) for word in _LAUNCH_ARGUMENTS]
         routine.give_back(routine.call(self._functions.launch, *arguments, stream, parameters, 0))
         return routine
 
     def _with_attribute(self, routine: Routine, launch: Value, stream: Value, attribute: Value) -> Word:
         """A launch as the driver takes it together with one attribute."""
-        first = device_records.LAUNCH_EXTENTS
-        extents = [routine.load(launch, first + word) for word in range(device_records.EXTENTS_WORDS)]
-        words = [*extents, stream, attribute, 1]
-        described = routine.stack(len(words))
-        for number, word in enumerate(words):
-            routine.store(word, described, number)
+        described = routine.stack(LaunchConfigWords.words())
+        extents = routine.part(described, LaunchConfigWords.extents)
+        routine.copy(routine.part(launch, LaunchWords.extents), extents, LaunchExtentWords)
+        routine.store(stream, described, LaunchConfigWords.stream)
+        routine.store(attribute, described, LaunchConfigWords.attributes)
+        routine.store(1, described, LaunchConfigWords.attribute_count)
         return described
 
     # --- results ------------------------------------------------------------------------------------------------------
 
     def _wrap_results(self, delete: Routine) -> Routine:
-        """wrap_results(table, tensors): the results as Python objects in the form the convention asks for.
+        """wrap_results(form, tensors): the results as Python objects in the form the convention asks for.
 
         If there is no memory for one of them, all are given up and the result is 0.
         """
         collect = collect_results(self._library)
         routine = self._library.routine("wrap_results", 2)
-        table, tensors = routine.parameters
-        outputs = routine.load(table, OUTPUTS)
+        form, tensors = routine.parameters
+        outputs = routine.load(form, FormWords.outputs)
         with routine.loop(outputs) as index:
-            where = routine.add(tensors, routine.multiply(index, 8))
+            where = routine.part(tensors, index)
             object_ = wrapped(routine, self._functions.tensors, where, delete)
             with routine.when(routine.compare(object_, "==", 0)):
                 give_up_tensors(routine, tensors, index)
                 routine.call(delete, tensors, index, outputs)
                 routine.give_back(0)
             routine.store(object_, tensors, index)
-        routine.give_back(routine.call(collect, table, tensors))
+        routine.give_back(routine.call(collect, form, tensors))
         return routine
 
 

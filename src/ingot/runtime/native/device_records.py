@@ -15,30 +15,23 @@ import torch
 
 from ingot.runtime.cuda.prepared import Launch
 from ingot.runtime.native.addresses import torch_function
+from ingot.runtime.native.device_structs import (
+    AttributeWords,
+    DeviceStepWords,
+    LaunchExtentWords,
+    LaunchWords,
+    NewTensorWords,
+    SiteWords,
+)
 from ingot.runtime.native.devices import device_kind
 from ingot.runtime.native.prototypes import Prototype, prototype
-from ingot.runtime.native.records import STEP_ENTRY, STEP_IS_PARALLEL, Patch, Placed
+from ingot.runtime.native.record_structs import StepWords
+from ingot.runtime.native.records import Patch, Placed
 from ingot.runtime.native.routines import make_immortal
 
-# The words of a site.
-CONTEXT, KIND, INDEX, KEYS, INFERENCE_KEYS, DEVICE_MASK, DEVICE_BITS, TENSOR_COUNT, TENSORS, COUNTERS = range(10)
-# A stream among those whose counters are known: its handle, and where they are. The number of streams comes first.
-STREAM_WORDS = 2
-# A new tensor: rank, sizes, strides and dtype, as torch's C interface takes them.
-TENSOR_WORDS = 4
-# What a step on a device has instead of an entry.
-STEP_LAUNCHES, STEP_LAUNCH_COUNT = STEP_ENTRY, STEP_IS_PARALLEL
-# A launch, as the driver takes it: function, grid and block along three axes each, and bytes of shared memory beyond
-# those it declares, which are 0. Then where its executable graphs are, or 0, and all but the function again in halves
-# of words, as a graph's node and a launch with attributes have it; and where the attribute is that lets it overlap with
-# the launch before, or 0.
-LAUNCH_ARGUMENTS = 8
-LAUNCH_EXECUTABLES, LAUNCH_EXTENTS, EXTENTS_WORDS, LAUNCH_ATTRIBUTE = 8, 9, 4, 13
-LAUNCH_WORDS = 14
-
 _OVERLAPS = 6
-_ATTRIBUTE = (ctypes.c_int64 * 9)(_OVERLAPS, 1)
-"""An attribute of a launch as the driver takes it: its number, and a value in as many words as any has."""
+"""The number of the attribute that lets a launch overlap with the one before."""
+_ATTRIBUTE = AttributeWords(number=_OVERLAPS, value=1)
 make_immortal(_ATTRIBUTE)
 
 
@@ -50,8 +43,9 @@ class DeviceStep:
     words: tuple[int, ...]
     patches: tuple[Patch, ...]
 
-    def code(self, record: Placed) -> tuple[int, int]:
-        return record.place([word for launch in self.launches for word in _launch_words(launch)]), len(self.launches)
+    def native(self, record: Placed, step: StepWords) -> DeviceStepWords:
+        launches = record.place_all(map(_launch, self.launches))
+        return DeviceStepWords(step=step, launches=launches, launch_count=len(self.launches))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +61,52 @@ class DeviceSite:
     counters: int = 0
     """Where the counters of streams are found, if a kernel of the record counts blocks of threads."""
 
-    def words(self, record: Placed, results: Sequence[Prototype], arena_bytes: int) -> list[int]:
+    def native(self, record: Placed, results: Sequence[Prototype], arena_bytes: int) -> SiteWords:
         arena = [prototype((arena_bytes,), torch.uint8)] if arena_bytes else []
         tensors = [*results, *arena]
         record.keep(tensors)
-        described = record.place([word for tensor in tensors for word in _tensor_words(tensor)])
-        number, kind = _interface_number(f"device_type_{self.device.type}"), device_kind(self.device)
+        kind = device_kind(self.device)
         assert kind is not None, "records are made for devices whose tensors are known"
-        known = [*kind.keys, kind.device_mask, kind.bits]
-        return [self.context, number, self.device.index, *known, len(tensors), described, self.counters]
+        keys, inference_keys = kind.keys
+        return SiteWords(
+            context=self.context,
+            kind=_interface_number(f"device_type_{self.device.type}"),
+            index=self.device.index,
+            keys=keys,
+            inference_keys=inference_keys,
+            device_mask=kind.device_mask,
+            device_bits=kind.bits,
+            tensor_count=len(tensors),
+            tensors=record.place_all(map(_new_tensor, tensors)),
+            counters=self.counters,
+        )
 
 
-def _launch_words(launch: Launch) -> list[int]:
-    extents = (*launch.grid, *launch.block, 0)
-    halves = (*extents, 0)
-    paired = [low | high << 32 for low, high in zip(halves[::2], halves[1::2], strict=True)]
-    attribute = ctypes.addressof(_ATTRIBUTE) if launch.overlaps else 0
-    return [launch.function, *extents, launch.executables, *paired, attribute]
+def _launch(launch: Launch) -> LaunchWords:
+    (grid_x, grid_y, grid_z), (block_x, block_y, block_z) = launch.grid, launch.block
+    return LaunchWords(
+        function=launch.function,
+        grid_x=grid_x,
+        grid_y=grid_y,
+        grid_z=grid_z,
+        block_x=block_x,
+        block_y=block_y,
+        block_z=block_z,
+        shared_bytes=0,
+        executables=launch.executables,
+        extents=LaunchExtentWords(
+            grid_x_and_y=grid_x | grid_y << 32,
+            grid_z_and_block_x=grid_z | block_x << 32,
+            block_y_and_z=block_y | block_z << 32,
+            shared_bytes=0,
+        ),
+        attribute=_ATTRIBUTE.address if launch.overlaps else 0,
+    )
 
 
-def _tensor_words(tensor: Prototype) -> list[int]:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return [len(tensor.shape), tensor.sizes, tensor.strides, _interface_number(f"dtype_{dtype}")]
+def _new_tensor(tensor: Prototype) -> NewTensorWords:
+    dtype = _interface_number(f"dtype_{str(tensor.dtype).removeprefix('torch.')}")
+    return NewTensorWords(rank=len(tensor.shape), sizes=tensor.sizes, strides=tensor.strides, dtype=dtype)
 
 
 @cache

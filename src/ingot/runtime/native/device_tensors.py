@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ingot.runtime.native import device_records
 from ingot.runtime.native.addresses import exception_catching, torch_function, torch_variable
+from ingot.runtime.native.device_structs import NewTensorWords, SiteWords
 from ingot.runtime.native.routines import Catching, Foreign, Library, Routine, Value, Word
 from ingot.runtime.native.settings import Settings
 from ingot.runtime.torch_state import TRANSFORM
@@ -88,15 +88,16 @@ def emit_new_tensor(library: Library, functions: TensorFunctions) -> Routine:
     is short."""
     routine = library.routine("new_tensor", 3)
     site, tensor, target = routine.parameters
-    rank, sizes, strides, dtype = (routine.load(tensor, word) for word in range(device_records.TENSOR_WORDS))
+    rank, dtype = routine.load(tensor, NewTensorWords.rank), routine.load(tensor, NewTensorWords.dtype)
+    sizes, strides = routine.load(tensor, NewTensorWords.sizes), routine.load(tensor, NewTensorWords.strides)
     direct = functions.direct
     if direct is not None:
         with routine.when(routine.compare(direct.settings.is_active(routine, TRANSFORM), "==", 0)):
-            keys, allocator = routine.load(site, device_records.INFERENCE_KEYS), routine.load(direct.allocator)
+            keys, allocator = routine.load(site, SiteWords.inference_keys), routine.load(direct.allocator)
             arguments = (target, sizes, rank, strides, rank, allocator, keys, dtype)
             has_thrown = routine.throws(direct.catching, direct.make, *arguments)
             routine.give_back(routine.choose(has_thrown, 1, 0))
-    kind, number = (routine.load(site, word) for word in (device_records.KIND, device_records.INDEX))
+    kind, number = (routine.load(site, word) for word in (SiteWords.kind, SiteWords.index))
     cell = routine.stack(1)
     failure = routine.call(functions.make, rank, sizes, strides, dtype, kind, number, cell)
     with routine.when(routine.compare(failure, "!=", 0)):

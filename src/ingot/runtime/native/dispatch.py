@@ -14,27 +14,31 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from ingot.runtime.native import call_records, layout
+from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
-from ingot.runtime.native.call_matching import (
-    CALL_WORDS,
-    FOUND_SETTINGS,
-    GIVEN,
-    LEAVES,
-    NAMED,
-    NAMES,
-    NESTING,
-    POSITIONAL,
-    CallMatchingEmitter,
+from ingot.runtime.native.call_matching import CallMatchingEmitter
+from ingot.runtime.native.call_records import DECLINED, MOST_ARGUMENTS, CallRecord
+from ingot.runtime.native.call_structs import (
+    AS_CALLED,
+    LEAF,
+    NO_LEAF,
+    AnswerWords,
+    CallRecordWords,
+    CallWords,
+    CountWords,
+    DispatchTableWords,
+    ForwardingWords,
+    NestingWords,
+    SourceWords,
 )
-from ingot.runtime.native.call_records import CallRecord
 from ingot.runtime.native.callables import RecordTable, new_capsule
 from ingot.runtime.native.clock import now
 from ingot.runtime.native.conditions import are_places_as_expected
 from ingot.runtime.native.launcher import Launcher, launcher
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
-from ingot.runtime.native.matching import COUNT, INPUTS, MOST_RECORDS, OUTPUTS, RECORDS, make_room
+from ingot.runtime.native.matching import make_room
 from ingot.runtime.native.once import once
+from ingot.runtime.native.record_structs import MOST_RECORDS, FormWords
 from ingot.runtime.native.records import OTHER_SLOTS
 from ingot.runtime.native.routines import Foreign, Library, Routine, Value
 from ingot.runtime.native.settings import Settings, devices_in_use, emit_settings
@@ -44,9 +48,6 @@ _CALL_WORD = 16
 _CLASS_WORDS = 24
 _RAISED = 1
 """What stands for an exception where 0 means that a call has to go another way."""
-# The words that say what calls without a record are handed on to: where these words are is in the table.
-_FORWARDING = 1
-_TARGET, _TARGET_SETTINGS, _REMAINING = range(3)
 ANY_SETTINGS = -2
 """Instead of settings: whatever they are."""
 
@@ -64,29 +65,28 @@ class DispatchTable(RecordTable[CallRecord]):
     """The records of calls of one object, and what calls without a record are handed on to."""
 
     def __init__(self, found: Launcher):
-        super().__init__(found)
-        self._forwarding = (ctypes.c_int64 * 3)()
+        self._words, self._forwarding = DispatchTableWords.zeroed(), ForwardingWords.zeroed()
+        self._words.forwarding = self._forwarding.address
+        super().__init__(found, self._words)
         self._target: Callable[..., Any] | None = None
-        self._words[_FORWARDING] = ctypes.addressof(self._forwarding)
 
     def forward(self, target: Callable[..., Any], settings: int, calls: int) -> None:
         """Hand the next calls that fit no record, made under these settings of torch, on to a function as they are."""
         before, self._target = self._target, target
-        self._forwarding[:] = (id(target), settings, calls)
+        self._forwarding.become(ForwardingWords(target=id(target), settings=settings, remaining=calls))
         del before  # not while its address is there to be read
 
     def stop_forwarding(self) -> None:
-        self._forwarding[:] = (0, 0, 0)
+        self._forwarding.become(ForwardingWords.zeroed())
         self._target = None
 
     @property
     def remaining(self) -> int:
         """How many more calls are handed on."""
-        return self._forwarding[_REMAINING]
+        return self._forwarding.remaining
 
     def put(self, record: CallRecord) -> None:
-        words = self._words
-        words[call_records.MOST_SURROUNDINGS] = max(words[call_records.MOST_SURROUNDINGS], record.surroundings)
+        self._words.most_surroundings = max(self._words.most_surroundings, record.surroundings)
         super().put(record)
 
 
@@ -127,14 +127,14 @@ class DispatchEmitter:
         nothing."""
         routine = self._library.routine("forward", 4)
         table, settings, arguments, keywords = routine.parameters
-        words = routine.load(table, _FORWARDING)
-        wanted = routine.load(words, _TARGET_SETTINGS)
+        words = routine.load(table, DispatchTableWords.forwarding)
+        wanted = routine.load(words, ForwardingWords.settings)
         is_meant = routine.either(routine.compare(wanted, "==", settings), routine.compare(wanted, "==", ANY_SETTINGS))
-        is_left = routine.compare(routine.load(words, _REMAINING), ">", 0)
+        is_left = routine.compare(routine.load(words, ForwardingWords.remaining), ">", 0)
         with routine.when(routine.opposite(routine.both(is_meant, is_left))):
             routine.give_back(0)
-        routine.increase(-1, words, _REMAINING)
-        target = routine.load(words, _TARGET)
+        routine.increase(-1, words, ForwardingWords.remaining)
+        target = routine.load(words, ForwardingWords.target)
         routine.call(python_function("Py_IncRef"), target)
         result = routine.call(python_function("PyObject_Call"), target, arguments, keywords)
         routine.call(python_function("Py_DecRef"), target)
@@ -152,30 +152,31 @@ class DispatchEmitter:
         with routine.when(routine.compare(keywords, "!=", 0)):
             routine.store(routine.load(keywords, layout.LENGTH_WORD), named)
         count = routine.add(positional, routine.load(named))
-        is_long = routine.compare(count, ">", call_records.MOST_ARGUMENTS)
+        is_long = routine.compare(count, ">", MOST_ARGUMENTS)
         with routine.when(routine.either(is_long, routine.compare(found, "<", 0))):
             routine.give_back(0)
-        with routine.when(routine.compare(routine.load(table, COUNT), "==", 0)):
+        with routine.when(routine.compare(routine.load(table, DispatchTableWords.count), "==", 0)):
             routine.give_back(routine.call(forward, table, found, arguments, keywords))
-        given, nesting = routine.stack(count), routine.stack(routine.multiply(count, call_records.NESTING_WORDS))
+        given, nesting = routine.stack(count), routine.stack(routine.multiply(count, NestingWords.words()))
         names = self._gather(routine, arguments, positional, keywords, routine.load(named), given)
         total, nested = self._measure(routine, given, count, nesting)
-        with routine.when(routine.compare(total, ">", call_records.MOST_ARGUMENTS)):
+        with routine.when(routine.compare(total, ">", MOST_ARGUMENTS)):
             routine.give_back(routine.call(forward, table, found, arguments, keywords))
-        leaves = routine.add(total, routine.load(table, call_records.MOST_SURROUNDINGS))
-        items, call = routine.stack(leaves), routine.stack(CALL_WORDS)
+        leaves = routine.add(total, routine.load(table, DispatchTableWords.most_surroundings))
+        items, call = routine.stack(leaves), routine.stack(CallWords.words())
         self._flatten(routine, given, count, nesting, items)
         self._change_references(routine, "Py_IncRef", nested, total, items)  # lists may change meanwhile
-        for place, value in (
-            (FOUND_SETTINGS, found),
-            (POSITIONAL, positional),
-            (NAMED, routine.load(named)),
-            (NAMES, names),
-            (LEAVES, leaves),
-            (GIVEN, total),
-            (NESTING, nesting),
-        ):
-            routine.store(value, call, place)
+        routine.fill(
+            call,
+            CallWords,
+            settings=found,
+            positional=positional,
+            named=routine.load(named),
+            names=names,
+            leaves=leaves,
+            given=total,
+            nesting=nesting,
+        )
         result = routine.call(look, table, call, items, start, arguments, keywords)
         self._change_references(routine, "Py_DecRef", nested, total, items)
         routine.give_back(result)
@@ -193,16 +194,13 @@ class DispatchEmitter:
         routine.store(0, nested)
         with routine.loop(count) as index:
             object_ = routine.load(given, index)
-            kind, place = routine.load(object_, layout.TYPE_WORD), routine.multiply(index, call_records.NESTING_WORDS)
+            kind, noted = routine.load(object_, layout.TYPE_WORD), routine.item(nesting, index, NestingWords)
             is_nested = routine.either(routine.compare(kind, "==", id(list)), routine.compare(kind, "==", id(tuple)))
-            routine.store(call_records.LEAF, nesting, place)
-            routine.store(1, nesting, routine.add(place, call_records.NESTING_LENGTH))
+            routine.fill(noted, NestingWords, class_=LEAF, length=1)
             with routine.when(is_nested):
                 routine.increase(1, nested)
-                routine.store(kind, nesting, place)
-                length = routine.load(object_, layout.LENGTH_WORD)
-                routine.store(length, nesting, routine.add(place, call_records.NESTING_LENGTH))
-            routine.increase(routine.load(nesting, routine.add(place, call_records.NESTING_LENGTH)), total)
+                routine.fill(noted, NestingWords, class_=kind, length=routine.load(object_, layout.LENGTH_WORD))
+            routine.increase(routine.load(noted, NestingWords.length), total)
         return routine.load(total), routine.load(nested)
 
     def _flatten(self, routine: Routine, given: Value, count: Value, nesting: Value, items: Value) -> None:
@@ -210,16 +208,16 @@ class DispatchEmitter:
         done = routine.stack(1)
         routine.store(0, done)
         with routine.loop(count) as index:
-            object_, place = routine.load(given, index), routine.multiply(index, call_records.NESTING_WORDS)
-            kind = routine.load(nesting, place)
-            is_leaf = routine.compare(kind, "==", call_records.LEAF)
+            object_, noted = routine.load(given, index), routine.item(nesting, index, NestingWords)
+            kind = routine.load(noted, NestingWords.class_)
+            is_leaf = routine.compare(kind, "==", LEAF)
             with routine.when(is_leaf):
                 routine.store(object_, items, routine.load(done))
                 routine.increase(1, done)
             with routine.when(routine.opposite(is_leaf)):
                 inline = routine.add(object_, layout.ITEMS_WORD * 8)
                 parts = routine.choose(routine.compare(kind, "==", id(list)), routine.load(inline), inline)
-                length = routine.load(nesting, routine.add(place, call_records.NESTING_LENGTH))
+                length = routine.load(noted, NestingWords.length)
                 with routine.loop(length) as part:
                     routine.store(routine.load(parts, part), items, routine.add(routine.load(done), part))
                 routine.increase(length, done)
@@ -229,28 +227,28 @@ class DispatchEmitter:
         calls are handed on to; 0 if there is neither, or the record leaves this call to Python."""
         routine = self._library.routine("look", 6)
         table, call, items, start, arguments, keywords = routine.parameters
-        slots, found = routine.stack(routine.load(call, LEAVES)), routine.load(call, FOUND_SETTINGS)
+        slots, found = routine.stack(routine.load(call, CallWords.leaves)), routine.load(call, CallWords.settings)
         with routine.loop(MOST_RECORDS) as index:
             # Comparing may run Python code (how keys of dictionaries compare), and the table be another afterwards.
-            with routine.when(routine.compare(index, ">=", routine.load(table, COUNT))):
+            with routine.when(routine.compare(index, ">=", routine.load(table, DispatchTableWords.count))):
                 routine.give_back(routine.call(forward, table, found, arguments, keywords))
-            place = routine.add(index, RECORDS)
+            place = routine.add(index, DispatchTableWords.records)
             record = routine.load(table, place)
             is_match = routine.call(matches, record, call, items, slots)
             with routine.when(routine.compare(is_match, "!=", 0)):
                 with routine.when(routine.compare(routine.load(table, place), "==", record)):
                     make_room(routine, table, index)
-                    routine.store(record, table, RECORDS)
-                self._pause(routine, routine.load(record, call_records.CALLS))
+                    routine.store(record, table, DispatchTableWords.records)
+                self._pause(routine, routine.load(record, CallRecordWords.calls))
                 routine.give_back(routine.call(answer, record, items, slots, start, arguments, keywords))
         routine.give_back(routine.call(forward, table, found, arguments, keywords))
         return routine
 
     def _pause(self, routine: Routine, count: Value) -> None:
         """Leave the call to Python if as many calls were answered as that is to happen at."""
-        value = routine.load(count, call_records.COUNT_VALUE)
-        with routine.when(routine.compare(value, ">=", routine.load(count, call_records.COUNT_PAUSE))):
-            routine.store(routine.add(routine.multiply(value, 2), 1), count, call_records.COUNT_PAUSE)
+        value = routine.load(count, CountWords.value)
+        with routine.when(routine.compare(value, ">=", routine.load(count, CountWords.pause))):
+            routine.store(routine.add(routine.multiply(value, 2), 1), count, CountWords.pause)
             routine.give_back(0)
 
     def _gather(
@@ -276,48 +274,49 @@ class DispatchEmitter:
         routine = self._library.routine("answer", 6)
         record, items, slots, start, arguments, keywords = routine.parameters
         cell = routine.stack(1)
-        has_kernels = routine.compare(routine.load(record, call_records.KERNELS), "!=", 0)
-        routine.increase(1, record, call_records.IN_FLIGHT)
+        answer = routine.part(record, CallRecordWords.answer)
+        has_kernels = routine.compare(routine.load(answer, AnswerWords.kernels), "!=", 0)
+        routine.increase(1, record, CallRecordWords.in_flight)
         with routine.when(has_kernels):
-            routine.store(routine.call(run_kernels, record, items, slots, start), cell)
+            routine.store(routine.call(run_kernels, answer, items, slots, start), cell)
         with routine.when(routine.opposite(has_kernels)):
-            routine.store(routine.call(call_function, record, items, arguments, keywords), cell)
-        routine.increase(-1, record, call_records.IN_FLIGHT)
+            routine.store(routine.call(call_function, answer, items, arguments, keywords), cell)
+        routine.increase(-1, record, CallRecordWords.in_flight)
         result = routine.load(cell)
         with routine.when(routine.compare(result, "!=", 0)):
-            routine.increase(1, routine.load(record, call_records.CALLS))
+            routine.increase(1, routine.load(record, CallRecordWords.calls), CountWords.value)
         routine.give_back(result)
         return routine
 
     def _run_kernels(self) -> Routine:
-        """run_kernels(record, items, slots, start): the results of the kernels, or 0."""
+        """run_kernels(answer, items, slots, start): the results of the kernels, or 0."""
         routine = self._library.routine("run_kernels", 4)
-        record, items, slots, start = routine.parameters
-        kernels, table = (routine.load(record, place) for place in (call_records.KERNELS, call_records.KERNELS_TABLE))
-        inputs, outputs = routine.load(table, INPUTS), routine.load(table, OUTPUTS)
+        answer, items, slots, start = routine.parameters
+        kernels, form = routine.load(answer, AnswerWords.kernels), routine.load(answer, AnswerWords.form)
+        inputs, outputs = routine.load(form, FormWords.inputs), routine.load(form, FormWords.outputs)
         room = routine.add(routine.multiply(inputs, 2), routine.add(outputs, OTHER_SLOTS))
         given, values = routine.stack(inputs), routine.stack(room)
-        sources = routine.load(record, call_records.SOURCES)
+        sources = routine.load(answer, AnswerWords.sources)
         with routine.loop(inputs) as index:
-            source = routine.add(sources, routine.multiply(index, call_records.SOURCE_WORDS * 8))
-            leaf = routine.load(source, call_records.SOURCE_LEAF)
+            source = routine.item(sources, index, SourceWords)
+            leaf = routine.load(source, SourceWords.leaf)
             routine.store(id(None), given, index)
-            routine.store(routine.load(source, call_records.SOURCE_NUMBER), values, index)
-            with routine.when(routine.compare(leaf, "!=", call_records.NO_LEAF)):
+            routine.store(routine.load(source, SourceWords.number), values, index)
+            with routine.when(routine.compare(leaf, "!=", NO_LEAF)):
                 routine.store(routine.load(items, leaf), given, index)
                 routine.store(routine.load(slots, leaf), values, index)
-        routine.give_back(routine.call(self._launcher.run, table, kernels, given, values, start))
+        routine.give_back(routine.call(self._launcher.run, form, kernels, given, values, start))
         return routine
 
     def _call_function(self) -> Routine:
-        """call_function(record, items, arguments, keywords): what the record's Python function makes of its leaves, or
+        """call_function(answer, items, arguments, keywords): what the answer's Python function makes of its leaves, or
         of the call as it is; 0 if it declines."""
         routine = self._library.routine("call_function", 4)
-        record, items, arguments, keywords = routine.parameters
-        count, leaves = (routine.load(record, place) for place in (call_records.PASSED_COUNT, call_records.PASSED))
-        with routine.when(routine.compare(count, "==", call_records.AS_CALLED)):
+        answer, items, arguments, keywords = routine.parameters
+        count, leaves = routine.load(answer, AnswerWords.passed_count), routine.load(answer, AnswerWords.passed)
+        with routine.when(routine.compare(count, "==", AS_CALLED)):
             whole = python_function("PyObject_Call")
-            result = routine.call(whole, routine.load(record, call_records.FUNCTION), arguments, keywords)
+            result = routine.call(whole, routine.load(answer, AnswerWords.function), arguments, keywords)
             routine.give_back(routine.choose(routine.compare(result, "==", 0), _RAISED, result))
         passed = routine.call(python_function("PyTuple_New"), count)
         with routine.when(routine.compare(passed, "==", 0)):
@@ -326,12 +325,12 @@ class DispatchEmitter:
             item = routine.load(items, routine.load(leaves, index))
             routine.call(python_function("Py_IncRef"), item)
             routine.call(python_function("PyTuple_SetItem", 32), passed, index, item)
-        function = routine.load(record, call_records.FUNCTION)
+        function = routine.load(answer, AnswerWords.function)
         result = routine.call(python_function("PyObject_CallOneArg"), function, passed)
         routine.call(python_function("Py_DecRef"), passed)
         with routine.when(routine.compare(result, "==", 0)):
             routine.give_back(_RAISED)
-        with routine.when(routine.compare(result, "==", id(call_records.DECLINED))):
+        with routine.when(routine.compare(result, "==", id(DECLINED))):
             routine.call(python_function("Py_DecRef"), result)
             routine.give_back(0)
         routine.give_back(result)

@@ -8,35 +8,23 @@ functions do.
 
 from __future__ import annotations
 
-import ctypes
-
 from ingot.base.forks import new_lock
-
-# The words of a function's executable graphs: whether one is being made, how many there are, and then each.
-MAKING, COUNT, FIRST = range(3)
-# An executable graph: its stream, its handle, or 0 if launches on this stream are plain ones, the handle of its node,
-# and whether a thread is using it. Until it is made it is in use.
-STREAM, HANDLE, NODE, BUSY = range(4)
-EXECUTABLE_WORDS = 4
-MOST_EXECUTABLES = 4
-"""Of a function; on other streams its launches are plain ones."""
+from ingot.runtime.native.device_structs import ExecutablesWords
 
 
 class Executables:
     """Those of one function, none of them made."""
 
     def __init__(self) -> None:
-        words = [0, 0] + [0, 0, 0, 1] * MOST_EXECUTABLES
-        self._words = (ctypes.c_int64 * len(words))(*words)
-        self.address = ctypes.addressof(self._words)
+        self._words = ExecutablesWords.zeroed()
+        for each in self._words.each:
+            each.busy = 1
+        self.address = self._words.address
 
     @property
     def streams(self) -> list[int]:
         """The streams on which launches are graphs."""
-        rows = [
-            self._words[FIRST + EXECUTABLE_WORDS * number :][:EXECUTABLE_WORDS] for number in range(self._words[COUNT])
-        ]
-        return [row[STREAM] for row in rows if row[HANDLE]]
+        return [each.stream for each in self._words.each[: self._words.count] if each.handle]
 
 
 _of_functions: dict[int, Executables] = {}

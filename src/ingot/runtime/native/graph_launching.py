@@ -21,7 +21,14 @@ from dataclasses import dataclass
 
 from ingot.base.errors import CudaError
 from ingot.runtime.cuda.driver import PER_THREAD_STREAM, address_of
-from ingot.runtime.native import device_records, executables
+from ingot.runtime.native.device_structs import (
+    MOST_EXECUTABLES,
+    ExecutablesWords,
+    ExecutableWords,
+    KernelNodeWords,
+    LaunchExtentWords,
+    LaunchWords,
+)
 from ingot.runtime.native.routines import Foreign, Library, Routine, Value, Word
 
 PLAIN = -1
@@ -33,9 +40,6 @@ MOST_IN_ALL = 256
 
 _RELAXED_CAPTURE = 2
 """The mode in which a thread may make a graph while another captures one."""
-# A kernel node as the driver takes it: the function, its grid, block and shared memory in four words, where its
-# parameters are, and three words for other ways to say the same.
-_PARAMETERS, _NODE_WORDS = 1 + device_records.EXTENTS_WORDS, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class GraphLaunchingEmitter:
         make, launch_executable = self._make(find), self._launch()
         routine = self._library.routine("launch_graph", 3)
         launch, stream, parameters = routine.parameters
-        table, node = routine.load(launch, device_records.LAUNCH_EXECUTABLES), routine.stack(_NODE_WORDS)
+        table, node = routine.load(launch, LaunchWords.executables), routine.stack(KernelNodeWords.words())
         with routine.when(routine.compare(table, "==", 0)):
             routine.give_back(PLAIN)
         self._describe(routine, launch, parameters, node)
@@ -102,7 +106,7 @@ class GraphLaunchingEmitter:
         executable = routine.load(cell)
         with routine.when(routine.compare(executable, "==", 0)):
             routine.give_back(PLAIN)
-        busy = routine.add(executable, executables.BUSY * 8)
+        busy = routine.part(executable, ExecutableWords.busy)
         with routine.when(routine.opposite(routine.exchange(busy, 0, 1))):
             routine.give_back(PLAIN)
         code = routine.call(launch_executable, executable, stream, node)
@@ -112,20 +116,20 @@ class GraphLaunchingEmitter:
 
     def _describe(self, routine: Routine, launch: Value, parameters: Value, node: Value) -> None:
         """The words of a kernel node."""
-        for word in range(_NODE_WORDS):
+        for word in (KernelNodeWords.extra, KernelNodeWords.kernel, KernelNodeWords.context):
             routine.store(0, node, word)
-        routine.store(routine.load(launch), node)
-        for word in range(1, _PARAMETERS):
-            routine.store(routine.load(launch, device_records.LAUNCH_EXTENTS + word - 1), node, word)
-        routine.store(parameters, node, _PARAMETERS)
+        routine.store(routine.load(launch, LaunchWords.function), node, KernelNodeWords.function)
+        extents = routine.part(node, KernelNodeWords.extents)
+        routine.copy(routine.part(launch, LaunchWords.extents), extents, LaunchExtentWords)
+        routine.store(parameters, node, KernelNodeWords.parameters)
 
     def _find(self) -> Routine:
         """find_executable(table, stream): the one of a stream; 0 if it is new."""
         routine = self._library.routine("find_executable", 2)
         table, stream = routine.parameters
-        with routine.loop(routine.load(table, executables.COUNT)) as number:
+        with routine.loop(routine.load(table, ExecutablesWords.count)) as number:
             known = self._at(routine, table, number)
-            with routine.when(routine.compare(routine.load(known, executables.STREAM), "==", stream)):
+            with routine.when(routine.compare(routine.load(known, ExecutableWords.stream), "==", stream)):
                 routine.give_back(known)
         routine.give_back(0)
         return routine
@@ -134,18 +138,18 @@ class GraphLaunchingEmitter:
         """launch_executable(executable, stream, node): as the whole does; nobody else is using it."""
         routine = self._library.routine("launch_executable", 3)
         executable, stream, node = routine.parameters
-        handle = routine.load(executable, executables.HANDLE)
+        handle = routine.load(executable, ExecutableWords.handle)
         # Only now is what another thread wrote sure to be seen.
-        is_this = routine.compare(routine.load(executable, executables.STREAM), "==", stream)
+        is_this = routine.compare(routine.load(executable, ExecutableWords.stream), "==", stream)
         with routine.when(routine.opposite(routine.both(is_this, routine.compare(handle, "!=", 0)))):
             routine.give_back(PLAIN)
-        code = routine.call(self._functions.set_kernel, handle, routine.load(executable, executables.NODE), node)
+        code = routine.call(self._functions.set_kernel, handle, routine.load(executable, ExecutableWords.node), node)
         with routine.when(routine.compare(code, "!=", 0)):
-            routine.store(0, executable, executables.HANDLE)
+            routine.store(0, executable, ExecutableWords.handle)
             routine.give_back(PLAIN)
         code = routine.call(self._functions.launch, handle, stream)
         with routine.when(routine.compare(code, "!=", 0)):
-            routine.store(0, executable, executables.HANDLE)
+            routine.store(0, executable, ExecutableWords.handle)
         routine.give_back(code)
         return routine
 
@@ -158,19 +162,19 @@ class GraphLaunchingEmitter:
         table, stream, node = routine.parameters
         with routine.when(routine.compare(stream, "==", PER_THREAD_STREAM)):
             routine.give_back(0)
-        with routine.when(routine.opposite(routine.exchange(table, 0, 1))):
+        with routine.when(routine.opposite(routine.exchange(routine.part(table, ExecutablesWords.making), 0, 1))):
             routine.give_back(0)
-        cell, count = routine.stack(1), routine.load(table, executables.COUNT)
+        cell, count = routine.stack(1), routine.load(table, ExecutablesWords.count)
         routine.store(routine.call(find, table, stream), cell)  # another thread may have made it
         is_new = routine.compare(routine.load(cell), "==", 0)
-        with routine.when(routine.both(is_new, routine.compare(count, "<", executables.MOST_EXECUTABLES))):
+        with routine.when(routine.both(is_new, routine.compare(count, "<", MOST_EXECUTABLES))):
             made = self._at(routine, table, count)
-            routine.store(stream, made, executables.STREAM)
+            routine.store(stream, made, ExecutableWords.stream)
             routine.call(instantiate, made, node)
-            routine.store(routine.add(count, 1), table, executables.COUNT)
-            routine.publish(0, routine.add(made, executables.BUSY * 8))
+            routine.store(routine.add(count, 1), table, ExecutablesWords.count)
+            routine.publish(0, routine.part(made, ExecutableWords.busy))
             routine.store(made, cell)
-        routine.publish(0, table)
+        routine.publish(0, routine.part(table, ExecutablesWords.making))
         routine.give_back(routine.load(cell))
         return routine
 
@@ -183,7 +187,7 @@ class GraphLaunchingEmitter:
         with routine.when(routine.compare(routine.load(self._made), ">=", MOST_IN_ALL)):
             routine.give_back(0)
         routine.store(0, cell)
-        failure = routine.call(self._functions.stream_priority, routine.load(executable, executables.STREAM), cell)
+        failure = routine.call(self._functions.stream_priority, routine.load(executable, ExecutableWords.stream), cell)
         with routine.when(routine.compare(routine.united_bits(failure, routine.load(cell)), "!=", 0)):
             routine.give_back(0)
         routine.store(_RELAXED_CAPTURE, mode)
@@ -206,13 +210,12 @@ class GraphLaunchingEmitter:
                 routine.give_back(0)
 
         require(routine.call(self._functions.create, graph, 0))
-        made = routine.add(executable, executables.NODE * 8)
+        made = routine.part(executable, ExecutableWords.node)
         require(routine.call(self._functions.add_kernel, made, routine.load(graph), 0, 0, node))
         require(routine.call(self._functions.instantiate, where, routine.load(graph), 0))
-        routine.store(routine.load(where), executable, executables.HANDLE)
+        routine.store(routine.load(where), executable, ExecutableWords.handle)
         routine.give_back(0)
         return routine
 
     def _at(self, routine: Routine, table: Value, number: Value) -> Word:
-        distance = routine.multiply(number, executables.EXECUTABLE_WORDS * 8)
-        return routine.add(routine.add(table, executables.FIRST * 8), distance)
+        return routine.item(routine.part(table, ExecutablesWords.each), number, ExecutableWords)

@@ -14,19 +14,16 @@ from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.clock import now
 from ingot.runtime.native.layout import TensorLayout, tensor_layout
-from ingot.runtime.native.matching import (
-    CONVENTION,
-    COUNT,
-    INPUTS,
-    LIST_CONVENTION,
-    MOST_RECORDS,
-    OUTPUTS,
-    RECORDS,
-    MatchingEmitter,
-    make_room,
-)
+from ingot.runtime.native.matching import MatchingEmitter, make_room
 from ingot.runtime.native.once import once
 from ingot.runtime.native.pool import Pool, pool
+from ingot.runtime.native.record_structs import (
+    MOST_RECORDS,
+    CallTableWords,
+    Convention,
+    FormWords,
+    TableWords,
+)
 from ingot.runtime.native.records import OTHER_SLOTS
 from ingot.runtime.native.routines import Foreign, Library, Routine, Value
 from ingot.runtime.native.running import RunningEmitter
@@ -53,12 +50,12 @@ class LauncherEmitter:
         """insert(table, record): make a record the first; the one that fell off the end, or 0."""
         routine = self._library.routine("insert", 2)
         table, record = routine.parameters
-        count = routine.load(table, COUNT)
-        last = routine.load(table, RECORDS + MOST_RECORDS - 1)
+        count = routine.load(table, TableWords.count)
+        last = routine.load(table, TableWords.records + MOST_RECORDS - 1)
         is_full = routine.compare(count, "==", MOST_RECORDS)
-        routine.store(routine.choose(is_full, count, routine.add(count, 1)), table, COUNT)
-        make_room(routine, table, routine.subtract(routine.load(table, COUNT), 1))
-        routine.store(record, table, RECORDS)
+        routine.store(routine.choose(is_full, count, routine.add(count, 1)), table, TableWords.count)
+        make_room(routine, table, routine.subtract(routine.load(table, TableWords.count), 1))
+        routine.store(record, table, TableWords.records)
         routine.give_back(routine.choose(is_full, last, 0))
 
     def _remove(self) -> None:
@@ -66,14 +63,14 @@ class LauncherEmitter:
         routine = self._library.routine("remove", 2)
         table, record = routine.parameters
         cells = routine.stack(1)
-        routine.store(RECORDS, cells)
-        count = routine.load(table, COUNT)
+        routine.store(TableWords.records, cells)
+        count = routine.load(table, TableWords.count)
         with routine.loop(count) as index:
-            found = routine.load(table, routine.add(index, RECORDS))
+            found = routine.load(table, routine.add(index, TableWords.records))
             with routine.when(routine.compare(found, "!=", record)):
                 routine.store(found, table, routine.load(cells))
                 routine.increase(1, cells)
-        routine.store(routine.subtract(routine.load(cells), RECORDS), table, COUNT)
+        routine.store(routine.subtract(routine.load(cells), TableWords.records), table, TableWords.count)
         routine.give_back()
 
     # --- the call -----------------------------------------------------------------------------------------------------
@@ -98,32 +95,33 @@ class LauncherEmitter:
         start = now(routine)
         with routine.when(routine.compare(keywords, "!=", 0)):
             routine.give_back(0)
-        items, length = self._items(routine, table, arguments, count)
-        inputs = routine.load(table, INPUTS)
+        form = routine.part(table, CallTableWords.form)
+        items, length = self._items(routine, form, arguments, count)
+        inputs = routine.load(form, FormWords.inputs)
         is_watched = routine.united_bits(*(self._settings.is_active(routine, mode) for mode in MODES))
         is_wrong = routine.compare(length, "!=", inputs)
         with routine.when(routine.either(is_wrong, routine.compare(is_watched, "!=", 0))):
             routine.give_back(0)
         slots = routine.stack(
-            routine.add(routine.multiply(inputs, 2), routine.add(routine.load(table, OUTPUTS), OTHER_SLOTS))
+            routine.add(routine.multiply(inputs, 2), routine.add(routine.load(form, FormWords.outputs), OTHER_SLOTS))
         )
-        with routine.loop(routine.load(table, COUNT)) as index:
-            place = routine.add(index, RECORDS)
+        with routine.loop(routine.load(table, TableWords.count)) as index:
+            place = routine.add(index, TableWords.records)
             record = routine.load(table, place)
             is_match = routine.call(matches, record, inputs, items, slots)
             with routine.when(routine.compare(is_match, "!=", 0)):
                 make_room(routine, table, index)
-                routine.store(record, table, RECORDS)
-                routine.give_back(routine.call(run, table, record, items, slots, start))
+                routine.store(record, table, TableWords.records)
+                routine.give_back(routine.call(run, form, record, items, slots, start))
         routine.give_back(0)
         return routine
 
-    def _items(self, routine: Routine, table: Value, arguments: Value, count: Value) -> tuple[Value, Value]:
+    def _items(self, routine: Routine, form: Value, arguments: Value, count: Value) -> tuple[Value, Value]:
         """Where the inputs are and how many: the arguments themselves, or the items of the one list or tuple."""
         cells = routine.stack(2)
         routine.store(arguments, cells, 0)
         routine.store(count, cells, 1)
-        with routine.when(routine.compare(routine.load(table, CONVENTION), "==", LIST_CONVENTION)):
+        with routine.when(routine.compare(routine.load(form, FormWords.convention), "==", Convention.LIST)):
             with routine.when(routine.compare(count, "!=", 1)):
                 routine.give_back(0)
             container = routine.load(arguments)

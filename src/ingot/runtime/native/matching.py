@@ -7,20 +7,20 @@ import torch
 from ingot.runtime.native import layout, records
 from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.layout import TensorLayout
+from ingot.runtime.native.record_structs import (
+    AxisWords,
+    NumberGuardWords,
+    RecordWords,
+    TableWords,
+    TensorGuardWords,
+)
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
-
-# The words of a call table.
-INPUTS, OUTPUTS, CONVENTION, COUNT = range(4)
-RECORDS = 4
-MOST_RECORDS = 32
-TABLE_WORDS = RECORDS + MOST_RECORDS
-LIST_CONVENTION, POSITIONAL_CONVENTION, TUPLE_CONVENTION, NOTHING_CONVENTION = range(4)
 
 
 def make_room(routine: Routine, table: Value, count: Value) -> None:
     """Move the first records of a table one place back."""
     with routine.loop(count) as index:
-        target = routine.add(routine.subtract(count, index), RECORDS)
+        target = routine.add(routine.subtract(count, index), TableWords.records)
         routine.store(routine.load(table, routine.subtract(target, 1)), table, target)
 
 
@@ -40,10 +40,10 @@ class MatchingEmitter:
         and values are put into the slots."""
         routine = self._library.routine("matches", 4)
         record, inputs, items, slots = routine.parameters
-        guards = routine.load(record, records.GUARDS)
+        guards = routine.load(record, RecordWords.guards)
         with routine.loop(inputs) as index:
-            guard = routine.add(guards, routine.multiply(index, records.GUARD_WORDS * 8))
-            object_, slot = routine.load(items, index), routine.add(slots, routine.multiply(index, 8))
+            guard = routine.item(guards, index, TensorGuardWords)
+            object_, slot = routine.load(items, index), routine.part(slots, index)
             kind = routine.load(object_, layout.TYPE_WORD)
             is_tensor = routine.either(
                 routine.compare(kind, "==", id(torch.Tensor)), routine.compare(kind, "==", id(torch.nn.Parameter))
@@ -66,18 +66,16 @@ class MatchingEmitter:
         """tensor_matches(guard, tensor, slot): whether the tensor is an ordinary one and as the guard says."""
         routine = self._library.routine("tensor_matches", 3)
         guard, tensor, slot = routine.parameters
-        rank = routine.load(guard, records.GUARD_RANK)
+        rank = routine.load(guard, TensorGuardWords.rank)
         with routine.when(routine.opposite(self._is_of_kind(routine, guard, tensor, rank))):
             routine.give_back(0)
-        axes = routine.load(guard, records.GUARD_AXES)
+        axes = routine.load(guard, TensorGuardWords.axes)
         sizes, strides = self._sizes_and_strides(routine, tensor, rank)
         with routine.loop(rank) as axis:
-            expected = routine.add(axes, routine.multiply(axis, records.AXIS_WORDS * 8))
-            other_size = routine.differing_bits(routine.load(sizes, axis), routine.load(expected, records.AXIS_SIZE))
-            other_stride = routine.differing_bits(
-                routine.load(strides, axis), routine.load(expected, records.AXIS_STRIDE)
-            )
-            other_place = routine.common_bits(other_stride, routine.load(expected, records.AXIS_MASK))
+            expected = routine.item(axes, axis, AxisWords)
+            other_size = routine.differing_bits(routine.load(sizes, axis), routine.load(expected, AxisWords.size))
+            other_stride = routine.differing_bits(routine.load(strides, axis), routine.load(expected, AxisWords.stride))
+            other_place = routine.common_bits(other_stride, routine.load(expected, AxisWords.mask))
             with routine.when(routine.compare(routine.united_bits(other_size, other_place), "!=", 0)):
                 routine.give_back(0)
         self._find_data(routine, guard, tensor, slot)
@@ -88,12 +86,12 @@ class MatchingEmitter:
         """Whether a tensor is an ordinary one of the guard's device, dtype and rank."""
         keys = routine.load(tensor, self._layout.keys_word)
         is_plain = routine.either(
-            routine.compare(keys, "==", routine.load(guard, records.GUARD_KEYS)),
-            routine.compare(keys, "==", routine.load(guard, records.GUARD_INFERENCE_KEYS)),
+            routine.compare(keys, "==", routine.load(guard, TensorGuardWords.keys)),
+            routine.compare(keys, "==", routine.load(guard, TensorGuardWords.inference_keys)),
         )
         bits = routine.load(tensor, self._layout.dtype_quarter // 4)
-        code = routine.common_bits(bits, routine.load(guard, records.GUARD_MASK))
-        other_type = routine.differing_bits(code, routine.load(guard, records.GUARD_TYPE))
+        code = routine.common_bits(bits, routine.load(guard, TensorGuardWords.mask))
+        other_type = routine.differing_bits(code, routine.load(guard, TensorGuardWords.type))
         other_rank = routine.differing_bits(routine.load(tensor, self._layout.rank_word), rank)
         is_same = routine.compare(routine.united_bits(other_type, other_rank), "==", 0)
         return routine.both(is_plain, is_same)
@@ -110,12 +108,12 @@ class MatchingEmitter:
         """Put the address of the first element into the slot; a tensor whose memory was given up matches nothing, nor
         does one that begins at a less, or more, even address where that counts."""
         start = routine.load(routine.load(tensor, self._layout.storage_word), self._layout.data_word)
-        item_bytes = routine.load(guard, records.GUARD_ITEM_BYTES)
+        item_bytes = routine.load(guard, TensorGuardWords.item_bytes)
         is_gone = routine.both(routine.compare(start, "==", 0), routine.compare(item_bytes, "!=", 0))
         offset = routine.multiply(routine.load(tensor, self._layout.offset_word), item_bytes)
         address = routine.add(start, offset)
-        last_bits = routine.common_bits(address, routine.load(guard, records.GUARD_LAST_BITS))
-        is_odd = routine.compare(last_bits, "!=", routine.load(guard, records.GUARD_REMAINDER))
+        last_bits = routine.common_bits(address, routine.load(guard, TensorGuardWords.last_bits))
+        is_odd = routine.compare(last_bits, "!=", routine.load(guard, TensorGuardWords.remainder))
         with routine.when(routine.either(is_gone, is_odd)):
             routine.give_back(0)
         routine.store(address, slot)
@@ -126,7 +124,7 @@ class MatchingEmitter:
         """number_matches(guard, object, kind, slot): whether the object is a number as the guard says."""
         routine = self._library.routine("number_matches", 4)
         guard, object_, kind, slot = routine.parameters
-        wanted = routine.load(guard, records.GUARD_TYPE)
+        wanted = routine.load(guard, NumberGuardWords.type)
         for type_, number in records.NUMBER_TYPES.items():
             is_wanted = routine.compare(wanted, "==", number)
             with routine.when(routine.both(is_wanted, routine.compare(kind, "!=", id(type_)))):
@@ -143,8 +141,8 @@ class MatchingEmitter:
         routine.store(0, has_overflown)
         value = routine.call(python_function("PyLong_AsLongLongAndOverflow"), object_, has_overflown)
         routine.store(value, slot)
-        is_low = routine.compare(value, "<", routine.load(guard, records.GUARD_LOWEST))
-        is_high = routine.compare(value, ">", routine.load(guard, records.GUARD_HIGHEST))
+        is_low = routine.compare(value, "<", routine.load(guard, NumberGuardWords.lowest))
+        is_high = routine.compare(value, ">", routine.load(guard, NumberGuardWords.highest))
         is_huge = routine.compare(routine.load(has_overflown), "!=", 0)
         is_outside = routine.either(is_huge, routine.either(is_low, is_high))
         routine.give_back(routine.choose(is_outside, 0, 1))

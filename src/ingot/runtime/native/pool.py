@@ -15,18 +15,11 @@ from dataclasses import dataclass
 import torch
 
 from ingot.base.warning import warn
-from ingot.runtime.native import pool_routines
 from ingot.runtime.native.addresses import TensorExchange, python_function
 from ingot.runtime.native.layout import tensor_layout
 from ingot.runtime.native.once import once
-from ingot.runtime.native.pool_routines import PoolEmitter, PoolRoutines
-from ingot.runtime.native.prototypes import (
-    PROTOTYPE_BYTES,
-    PROTOTYPE_SIZES,
-    PROTOTYPE_STRIDES,
-    PROTOTYPE_TYPE,
-    prototype,
-)
+from ingot.runtime.native.pool_routines import BlockWords, PoolEmitter, PoolRoutines, PoolWords
+from ingot.runtime.native.prototypes import PrototypeWords, prototype
 from ingot.runtime.native.routines import Foreign, Library, Routine
 from ingot.runtime.native.storages import StorageLayout, make_resizable
 
@@ -57,7 +50,7 @@ class Pool:
         routines = PoolEmitter(library, exchange).emit()
         _emit_tensor(library, routines, exchange)
         library.compile()
-        self._state = (ctypes.c_int64 * pool_routines.POOL_WORDS).from_address(_function(library, "state")())
+        self._state = PoolWords.at(_function(library, "state")())
         self._shrink = ctypes.CFUNCTYPE(None, ctypes.c_int64)(library.address("shrink"))
         self._allocate = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(library.address("allocate"))
         self.take, self.give, self.wrap = (Foreign(library.address(name)) for name in ("take", "give", "wrap"))
@@ -77,7 +70,7 @@ class Pool:
             ) from None
 
     def set_capacity(self, nbytes: int) -> None:
-        self._state[pool_routines.CAPACITY] = nbytes
+        self._state.capacity = nbytes
         self._shrink(nbytes)
 
     def empty_cache(self) -> None:
@@ -86,12 +79,12 @@ class Pool:
     def statistics(self) -> MemoryStatistics:
         state = self._state
         return MemoryStatistics(
-            bytes_in_use=state[pool_routines.IN_USE],
-            bytes_idle=state[pool_routines.IDLE],
-            peak_bytes_in_use=state[pool_routines.PEAK],
-            allocations=state[pool_routines.ALLOCATIONS],
-            reuses=state[pool_routines.REUSES],
-            blocks_released=state[pool_routines.RELEASED],
+            bytes_in_use=state.in_use,
+            bytes_idle=state.idle,
+            peak_bytes_in_use=state.peak,
+            allocations=state.allocations,
+            reuses=state.reuses,
+            blocks_released=state.released,
         )
 
 
@@ -129,9 +122,9 @@ def _emit_tensor(library: Library, routines: PoolRoutines, exchange: TensorExcha
     wrap = library.routine("wrap", 2)
     wanted, block = wrap.parameters
     for source, target in (
-        (PROTOTYPE_TYPE, pool_routines.TYPE),
-        (PROTOTYPE_SIZES, pool_routines.SIZES),
-        (PROTOTYPE_STRIDES, pool_routines.STRIDES),
+        (PrototypeWords.type, BlockWords.type),
+        (PrototypeWords.sizes, BlockWords.sizes),
+        (PrototypeWords.strides, BlockWords.strides),
     ):
         wrap.store(wrap.load(wanted, source), block, target)
     cell = wrap.stack(1)
@@ -149,7 +142,7 @@ def _emit_tensor(library: Library, routines: PoolRoutines, exchange: TensorExcha
 def _emit_allocate(library: Library, routines: PoolRoutines, wrap: Routine) -> None:
     routine = library.routine("allocate", 1)
     (wanted,) = routine.parameters
-    block = routine.call(routines.take, routine.load(wanted, PROTOTYPE_BYTES))
+    block = routine.call(routines.take, routine.load(wanted, PrototypeWords.bytes))
     with routine.when(routine.compare(block, "==", 0)):
         routine.give_back(routine.call(python_function("PyErr_NoMemory")))
     routine.give_back(routine.call(wrap, wanted, block))

@@ -1,6 +1,6 @@
 """The pool's native routines: memory that dead results leave is given to new ones, whatever thread they die on.
 
-A block is a descriptor of `BLOCK_WORDS` words and the memory it stands for, together for as long as the memory is held.
+A block is a descriptor of `BlockWords` and the memory it stands for, together for as long as the memory is held.
 The descriptor begins with the managed tensor torch takes over (DLManagedTensorVersioned), so that the function torch
 calls in the end finds the block. Idle blocks wait in one list per size class. One lock guards everything that changes;
 nobody who holds it waits for anything.
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ingot.runtime.native.addresses import Foreign, TensorExchange, system_function
 from ingot.runtime.native.routines import Library, Routine, Value
+from ingot.runtime.native.structs import Field, Row, Struct, row
 
 ALIGNMENT = 64
 SMALLEST_BITS = 6
@@ -25,19 +26,55 @@ CLASSES = 4 * (LARGEST_BITS - SMALLEST_BITS) + 1
 HUGE_PAGE = 2 << 20
 NOT_MAPPED = -1
 
-# A managed tensor, in words.
-VERSION, MANAGER, DELETER, FLAGS, DATA, DEVICE, TYPE, SIZES, STRIDES, OFFSET = range(10)
-# What follows it in a block.
-BYTES, CLASS, NEXT = range(10, 13)
-BLOCK_WORDS = 16
 CPU_DEVICE = 1
 """Device type 1, the CPU, and device number 0."""
 
-# The pool's own words.
-LOCK, CAPACITY, IN_USE, IDLE, PEAK, ALLOCATIONS, REUSES, RELEASED, MOMENT, SPARE = range(10)
-HEADS = 10
-LAST_USES = HEADS + CLASSES
-POOL_WORDS = LAST_USES + CLASSES
+
+class ManagedTensorWords(Struct):
+    """DLManagedTensorVersioned, as DLPack declares it."""
+
+    version: Field
+    manager: Field
+    deleter: Field
+    """The function to call when the tensor is not needed any more."""
+    flags: Field
+    data: Field
+    device: Field
+    type: Field
+    """Rank and dtype."""
+    sizes: Field
+    strides: Field
+    offset: Field
+
+
+class BlockWords(ManagedTensorWords):
+    bytes: Field
+    class_: Field
+    next: Field
+    """The block after this one in the list that both are in."""
+
+
+_DESCRIPTOR_BYTES = -(-BlockWords.words() * 8 // ALIGNMENT) * ALIGNMENT
+"""Of a block's words: whole lines of the cache."""
+
+
+class PoolWords(Struct):
+    lock: Field
+    capacity: Field
+    in_use: Field
+    idle: Field
+    peak: Field
+    allocations: Field
+    reuses: Field
+    released: Field
+    moment: Field
+    """Counts blocks taken and given."""
+    spare: Field
+    """The first of the descriptors without memory."""
+    heads: Row = row(CLASSES)
+    """The first idle block of each class."""
+    last_uses: Row = row(CLASSES)
+    """The moment at which each class was used last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +119,7 @@ class PoolEmitter:
         self._library = library
         self._system = System.find()
         self._version = exchange.version
-        self._state = library.memory("pool", POOL_WORDS)
+        self._state = library.memory("pool", PoolWords.words())
 
     def emit(self) -> PoolRoutines:
         """Write all routines. Also `state`, the address of the pool's words, and `forget`, for a forked child."""
@@ -102,22 +139,22 @@ class PoolEmitter:
     def _lock(self) -> Routine:
         routine = self._library.routine("lock", 0)
         with routine.forever():
-            with routine.when(routine.exchange(self._state, 0, 1)):
+            with routine.when(routine.exchange(routine.part(self._state, PoolWords.lock), 0, 1)):
                 routine.give_back()
             routine.call(self._system.yield_)
         return routine
 
     def _unlock(self, routine: Routine) -> None:
-        routine.publish(0, self._state)
+        routine.publish(0, routine.part(self._state, PoolWords.lock))
 
     def _forget(self) -> None:
         """In a forked child: the thread that held the lock is not there, and what it was changing cannot be trusted."""
         routine = self._library.routine("forget", 0)
-        with routine.when(routine.compare(routine.load(self._state, LOCK), "!=", 0)):
+        with routine.when(routine.compare(routine.load(self._state, PoolWords.lock), "!=", 0)):
             with routine.loop(CLASSES) as index:
-                routine.store(0, self._state, routine.add(index, HEADS))
-            routine.store(0, self._state, SPARE)
-            routine.store(0, self._state, IDLE)
+                routine.store(0, self._state, routine.add(index, PoolWords.heads))
+            routine.store(0, self._state, PoolWords.spare)
+            routine.store(0, self._state, PoolWords.idle)
             self._unlock(routine)
         routine.give_back()
 
@@ -152,15 +189,15 @@ class PoolEmitter:
         """release(block): its memory goes back to the system, the descriptor waits for other memory."""
         routine = self._library.routine("release", 1)
         (block,) = routine.parameters
-        address, size = routine.load(block, DATA), routine.load(block, BYTES)
+        address, size = routine.load(block, BlockWords.data), routine.load(block, BlockWords.bytes)
         is_mapped = routine.compare(size, ">=", HUGE_PAGE)
         with routine.when(is_mapped):
             routine.call(self._system.unmap, address, size)
         with routine.when(routine.opposite(is_mapped)):
             routine.call(self._system.free, address)
         routine.call(lock)
-        routine.increase(1, self._state, RELEASED)
-        self._push(routine, block, SPARE)
+        routine.increase(1, self._state, PoolWords.released)
+        self._push(routine, block, PoolWords.spare)
         self._unlock(routine)
         routine.give_back()
         return routine
@@ -168,17 +205,21 @@ class PoolEmitter:
     # --- lists of blocks ----------------------------------------------------------------------------------------------
 
     def _push(self, routine: Routine, block: Value, head: Value) -> None:
-        routine.store(routine.load(self._state, head), block, NEXT)
+        routine.store(routine.load(self._state, head), block, BlockWords.next)
         routine.store(block, self._state, head)
 
     def _pop(self, routine: Routine, block: Value, head: Value) -> None:
         """Take the first block, which is known to be there, out of its list."""
-        routine.store(routine.load(block, NEXT), self._state, head)
+        routine.store(routine.load(block, BlockWords.next), self._state, head)
 
     def _count_use(self, routine: Routine, size: Value) -> None:
-        used = routine.increase(size, self._state, IN_USE)
-        peak = routine.load(self._state, PEAK)
-        routine.store(routine.choose(routine.compare(used, ">", peak), used, peak), self._state, PEAK)
+        used = routine.increase(size, self._state, PoolWords.in_use)
+        peak = routine.load(self._state, PoolWords.peak)
+        routine.store(routine.choose(routine.compare(used, ">", peak), used, peak), self._state, PoolWords.peak)
+
+    def _note_use(self, routine: Routine, index: Value) -> None:
+        moment = routine.increase(1, self._state, PoolWords.moment)
+        routine.store(moment, self._state, routine.add(index, PoolWords.last_uses))
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
@@ -188,15 +229,17 @@ class PoolEmitter:
         with routine.when(routine.compare(wanted, ">", 1 << LARGEST_BITS)):
             routine.give_back(0)
         size, index = self._size_class(routine, wanted)
-        head = routine.add(index, HEADS)
+        head = routine.add(index, PoolWords.heads)
         routine.call(lock)
-        routine.increase(1, self._state, ALLOCATIONS)
-        routine.store(routine.increase(1, self._state, MOMENT), self._state, routine.add(index, LAST_USES))
+        routine.increase(1, self._state, PoolWords.allocations)
+        routine.store(
+            routine.increase(1, self._state, PoolWords.moment), self._state, routine.add(index, PoolWords.last_uses)
+        )
         block = routine.load(self._state, head)
         with routine.when(routine.compare(block, "!=", 0)):
             self._pop(routine, block, head)
-            routine.increase(routine.subtract(0, size), self._state, IDLE)
-            routine.increase(1, self._state, REUSES)
+            routine.increase(routine.subtract(0, size), self._state, PoolWords.idle)
+            routine.increase(1, self._state, PoolWords.reuses)
             self._count_use(routine, size)
             self._unlock(routine)
             routine.give_back(block)
@@ -229,27 +272,32 @@ class PoolEmitter:
             routine.give_back(0)
         routine.call(lock)
         self._count_use(routine, size)
-        spare = routine.load(self._state, SPARE)
+        spare = routine.load(self._state, PoolWords.spare)
         routine.store(spare, cell)
         with routine.when(routine.compare(spare, "!=", 0)):
-            self._pop(routine, spare, SPARE)
+            self._pop(routine, spare, PoolWords.spare)
         self._unlock(routine)
         with routine.when(routine.compare(spare, "==", 0)):
             # Descriptors are few and small; if not even one of them can be had, nothing else will work either.
-            routine.call(self._system.align, cell, ALIGNMENT, BLOCK_WORDS * 8)
+            routine.call(self._system.align, cell, ALIGNMENT, _DESCRIPTOR_BYTES)
         block = routine.load(cell)
-        for value, word in (
-            (self._version, VERSION),
-            (0, MANAGER),
-            (give.address, DELETER),
-            (0, FLAGS),
-            (address, DATA),
-            (CPU_DEVICE, DEVICE),
-            (0, OFFSET),
-            (size, BYTES),
-            (index, CLASS),
-        ):
-            routine.store(value, block, word)
+        routine.fill(
+            block,
+            BlockWords,
+            version=self._version,
+            manager=0,
+            deleter=give.address,
+            flags=0,
+            data=address,
+            device=CPU_DEVICE,
+            type=0,
+            sizes=0,
+            strides=0,
+            offset=0,
+            bytes=size,
+            class_=index,
+            next=0,
+        )
         routine.give_back(block)
         return routine
 
@@ -258,17 +306,19 @@ class PoolEmitter:
     def _give(self, lock: Routine, release: Routine, shrink: Routine) -> Routine:
         routine = self._library.routine("give", 1)
         (block,) = routine.parameters
-        size, index = routine.load(block, BYTES), routine.load(block, CLASS)
+        size, index = routine.load(block, BlockWords.bytes), routine.load(block, BlockWords.class_)
         routine.call(lock)
-        routine.increase(routine.subtract(0, size), self._state, IN_USE)
-        capacity = routine.load(self._state, CAPACITY)
+        routine.increase(routine.subtract(0, size), self._state, PoolWords.in_use)
+        capacity = routine.load(self._state, PoolWords.capacity)
         with routine.when(routine.compare(size, ">", capacity)):
             self._unlock(routine)
             routine.call(release, block)
             routine.give_back()
-        routine.store(routine.increase(1, self._state, MOMENT), self._state, routine.add(index, LAST_USES))
-        self._push(routine, block, routine.add(index, HEADS))
-        idle = routine.increase(size, self._state, IDLE)
+        routine.store(
+            routine.increase(1, self._state, PoolWords.moment), self._state, routine.add(index, PoolWords.last_uses)
+        )
+        self._push(routine, block, routine.add(index, PoolWords.heads))
+        idle = routine.increase(size, self._state, PoolWords.idle)
         self._unlock(routine)
         with routine.when(routine.compare(idle, ">", capacity)):
             routine.call(shrink, capacity)
@@ -282,25 +332,25 @@ class PoolEmitter:
         oldest, chosen = routine.stack(1), routine.stack(1)
         with routine.forever():
             routine.call(lock)
-            with routine.when(routine.compare(routine.load(self._state, IDLE), "<=", limit)):
+            with routine.when(routine.compare(routine.load(self._state, PoolWords.idle), "<=", limit)):
                 self._unlock(routine)
                 routine.give_back()
             routine.store((1 << 63) - 1, oldest)
             routine.store(-1, chosen)
             with routine.loop(CLASSES) as index:
-                last_use = routine.load(self._state, routine.add(index, LAST_USES))
+                last_use = routine.load(self._state, routine.add(index, PoolWords.last_uses))
                 is_older = routine.compare(last_use, "<", routine.load(oldest))
-                has_block = routine.compare(routine.load(self._state, routine.add(index, HEADS)), "!=", 0)
+                has_block = routine.compare(routine.load(self._state, routine.add(index, PoolWords.heads)), "!=", 0)
                 with routine.when(routine.both(is_older, has_block)):
                     routine.store(last_use, oldest)
                     routine.store(index, chosen)
             with routine.when(routine.compare(routine.load(chosen), "<", 0)):
                 self._unlock(routine)
                 routine.give_back()
-            head = routine.add(routine.load(chosen), HEADS)
+            head = routine.add(routine.load(chosen), PoolWords.heads)
             block = routine.load(self._state, head)
             self._pop(routine, block, head)
-            routine.increase(routine.subtract(0, routine.load(block, BYTES)), self._state, IDLE)
+            routine.increase(routine.subtract(0, routine.load(block, BlockWords.bytes)), self._state, PoolWords.idle)
             self._unlock(routine)
             routine.call(release, block)
         return routine

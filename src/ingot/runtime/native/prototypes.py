@@ -8,8 +8,18 @@ from functools import lru_cache
 
 import torch
 
-PROTOTYPE_TYPE, PROTOTYPE_BYTES, PROTOTYPE_SIZES, PROTOTYPE_STRIDES = range(4)
-_HEADER_WORDS = 4
+from ingot.runtime.native.structs import Field, Struct
+
+
+class PrototypeWords(Struct):
+    type: Field
+    """As `type_word` says."""
+    bytes: Field
+    sizes: Field
+    """Where they are."""
+    strides: Field
+    """Where they are."""
+
 
 _KINDS = {torch.bool: 6, torch.bfloat16: 4, torch.uint8: 1}
 """DLPack's codes for dtypes that are neither signed integers (0) nor plain floating point (2)."""
@@ -48,13 +58,14 @@ class Prototype:
         rank = len(shape)
         self.shape, self.dtype = shape, dtype
         self.nbytes = math.prod(shape) * dtype.itemsize
-        self._words = (ctypes.c_int64 * (_HEADER_WORDS + 2 * rank))()
-        self.address = ctypes.addressof(self._words)
-        self.sizes = self.address + _HEADER_WORDS * 8
+        self._extents = (ctypes.c_int64 * (2 * rank))(*shape, *row_major_strides(shape))
+        self.sizes = ctypes.addressof(self._extents)
         """Where they are."""
         self.strides = self.sizes + rank * 8
-        header = type_word(dtype, rank), self.nbytes, self.sizes, self.strides
-        self._words[:] = [*header, *shape, *row_major_strides(shape)]
+        self._words = PrototypeWords(
+            type=type_word(dtype, rank), bytes=self.nbytes, sizes=self.sizes, strides=self.strides
+        )
+        self.address = self._words.address
 
 
 @lru_cache(maxsize=1024)

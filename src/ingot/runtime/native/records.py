@@ -10,7 +10,7 @@ them.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,39 +21,23 @@ from ingot.runtime.native import clock
 from ingot.runtime.native.devices import device_kind
 from ingot.runtime.native.layout import tensor_layout
 from ingot.runtime.native.prototypes import DTYPES, Prototype
+from ingot.runtime.native.record_structs import (
+    AxisWords,
+    ConversionWords,
+    CpuStepWords,
+    ExtentWords,
+    GuardWords,
+    NumberGuardWords,
+    PatchWords,
+    RecordWords,
+    StatisticsWords,
+    StepWords,
+    TensorGuardWords,
+)
+from ingot.runtime.native.structs import Struct, side_by_side
 
 # What stands for the type of a number where a tensor has the bits of its dtype and device.
 FLOAT, INT, BOOL = -1, -2, -3
-
-# The words of a record.
-IN_FLIGHT, GUARDS, PROTOTYPES, ARENA_BYTES, CONVERSION_COUNT, CONVERSIONS = range(6)
-STEP_COUNT, STEPS, MOST_WORDS, IS_LONG, STATISTICS, LAUNCHES, BYTES_MOVED = range(6, 13)
-RUN, SITE, EXTENT_COUNT, EXTENTS = range(13, 17)
-# The memory of an input where inputs are overwritten: which one, its bytes, whether it is overwritten, and the keys of
-# tensors that may be.
-EXTENT_SLOT, EXTENT_BYTES, EXTENT_IS_WRITTEN, EXTENT_KEYS = range(4)
-EXTENT_WORDS = 4
-
-GUARD_TYPE, GUARD_RANK, GUARD_AXES, GUARD_ITEM_BYTES = range(4)
-GUARD_MASK, GUARD_KEYS, GUARD_INFERENCE_KEYS, GUARD_LAST_BITS, GUARD_REMAINDER = range(4, 9)
-GUARD_LOWEST, GUARD_HIGHEST = 2, 3
-GUARD_WORDS = 9
-AXIS_SIZE, AXIS_STRIDE, AXIS_MASK = range(3)
-AXIS_WORDS = 3
-
-STEP_ENTRY, STEP_IS_PARALLEL, STEP_WORD_COUNT, STEP_TEMPLATE, STEP_PATCH_COUNT, STEP_PATCHES = range(6)
-STEP_WORDS = 6
-PATCH_WORD, PATCH_SLOT, PATCH_OFFSET = range(3)
-PATCH_WORDS = 3
-CONVERSION_SOURCE, CONVERSION_TARGET = range(2)
-CONVERSION_WORDS = 2
-
-# The words every step begins with.
-THREADS_WORD, FAULT_WORD = range(2)
-
-# The words of statistics.
-EXECUTIONS, TICKS, TOTAL_LAUNCHES, TOTAL_BYTES = range(4)
-STATISTICS_WORDS = 4
 
 OTHER_SLOTS = 2
 """Of a call, besides two for each input and one for each result."""
@@ -107,12 +91,12 @@ class TensorGuard:
         assert kind is not None
         return kind.keys[0]
 
-    def axes(self) -> list[int]:
-        words = []
+    def axes(self) -> list[AxisWords]:
+        axes = []
         for size, stride in zip(self.sizes, self.strides, strict=True):
             is_idle = (size == 1 or self.is_empty) and not self.is_strict
-            words += [size, stride, 0 if is_idle else -1]
-        return words
+            axes.append(AxisWords(size=size, stride=stride, mask=0 if is_idle else -1))
+        return axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +159,8 @@ class Step:
     patches: tuple[Patch, ...]
     is_parallel: bool = False
 
-    def code(self, record: Placed) -> tuple[int, int]:
-        return self.entry, int(self.is_parallel)
+    def native(self, record: Placed, step: StepWords) -> CpuStepWords:
+        return CpuStepWords(step=step, entry=self.entry, is_parallel=int(self.is_parallel))
 
 
 class AnyStep(Protocol):
@@ -188,8 +172,9 @@ class AnyStep(Protocol):
     @property
     def patches(self) -> tuple[Patch, ...]: ...
 
-    def code(self, record: Placed) -> tuple[int, int]:
-        """The first two words of a step."""
+    def native(self, record: Placed, step: StepWords) -> Struct:
+        """The step as the routine reads it that runs the record; with what every step has. All steps of a record are
+        structs of one class."""
         ...
 
 
@@ -201,7 +186,7 @@ class Site(Protocol):
         """The address of the native routine run(table, record, items, slots, start)."""
         ...
 
-    def words(self, record: Placed, results: Sequence[Prototype], arena_bytes: int) -> list[int]:
+    def native(self, record: Placed, results: Sequence[Prototype], arena_bytes: int) -> Struct:
         """What that routine has to know."""
         ...
 
@@ -210,24 +195,24 @@ class RunStatistics:
     """What native calls have cost; several records add to one."""
 
     def __init__(self) -> None:
-        self._words = (ctypes.c_int64 * STATISTICS_WORDS)()
-        self.address = ctypes.addressof(self._words)
+        self._words = StatisticsWords.zeroed()
+        self.address = self._words.address
 
     @property
     def executions(self) -> int:
-        return self._words[EXECUTIONS]
+        return self._words.executions
 
     @property
     def seconds(self) -> float:
-        return clock.seconds(self._words[TICKS])
+        return clock.seconds(self._words.ticks)
 
     @property
     def launches(self) -> int:
-        return self._words[TOTAL_LAUNCHES]
+        return self._words.launches
 
     @property
     def bytes_moved(self) -> int:
-        return self._words[TOTAL_BYTES]
+        return self._words.bytes_moved
 
 
 class Placed:
@@ -246,18 +231,34 @@ class Placed:
         self._kept.append(memory)
         return ctypes.addressof(memory)
 
-    def guard_words(self, guard: Guard) -> list[int]:
+    def place_all(self, structs: Iterable[Struct]) -> int:
+        """The address of structs side by side in memory of their own."""
+        return self.place(side_by_side(structs))
+
+    def guard(self, guard: Guard) -> GuardWords:
         """A guard as native code reads it."""
-        if isinstance(guard, NumberGuard):
-            return [NUMBER_TYPES[guard.type], 0, guard.lowest, guard.highest, 0, 0, 0, 0, 0]
+        return self.tensor_guard(guard) if isinstance(guard, TensorGuard) else number_guard(guard)
+
+    def tensor_guard(self, guard: TensorGuard) -> TensorGuardWords:
         layout, kind = tensor_layout(), device_kind(guard.device)
         assert layout is not None and kind is not None, "records are made where there is a launcher"
-        # Where there are no elements it does not matter where they are.
-        item_bytes = 0 if guard.is_empty else guard.dtype.itemsize
-        code = layout.dtype_codes[guard.dtype] << kind.dtype_shift | kind.bits
-        last_bits, remainder = (0, 0) if guard.remainder is None else (ACCESS - 1, guard.remainder)
-        sizes = self.place(guard.axes())
-        return [code, len(guard.sizes), sizes, item_bytes, kind.mask, *kind.keys, last_bits, remainder]
+        keys, inference_keys = kind.keys
+        return TensorGuardWords(
+            type=layout.dtype_codes[guard.dtype] << kind.dtype_shift | kind.bits,
+            rank=len(guard.sizes),
+            axes=self.place_all(guard.axes()),
+            # Where there are no elements it does not matter where they are.
+            item_bytes=0 if guard.is_empty else guard.dtype.itemsize,
+            mask=kind.mask,
+            keys=keys,
+            inference_keys=inference_keys,
+            last_bits=0 if guard.remainder is None else ACCESS - 1,
+            remainder=0 if guard.remainder is None else guard.remainder,
+        )
+
+
+def number_guard(guard: NumberGuard) -> NumberGuardWords:
+    return NumberGuardWords(type=NUMBER_TYPES[guard.type], lowest=guard.lowest, highest=guard.highest)
 
 
 class Record(Placed):
@@ -288,41 +289,46 @@ class Record(Placed):
         self.copies = copies
         self.keep(statistics, keeps, site)
         slots = Slots(len(guards), len(results))
+        doubled = [ConversionWords(source=place, target=slots.double(place)) for place in doubles]
         extents = [
-            (position, guard.span, int(position in written), guard.keys)
+            ExtentWords(slot=position, bytes=guard.span, is_written=int(position in written), keys=guard.keys)
             for position, guard in enumerate(guards)
             if written and isinstance(guard, TensorGuard)
         ]
-        words = {
-            GUARDS: self.place([word for guard in guards for word in self.guard_words(guard)]),
-            PROTOTYPES: self.place([result.address for result in results]),
-            ARENA_BYTES: arena_bytes,
-            CONVERSION_COUNT: len(doubles),
-            CONVERSIONS: self.place([word for place in doubles for word in (place, slots.double(place))]),
-            STEP_COUNT: len(steps),
-            STEPS: self.place([word for step in steps for word in self._step_words(step)]),
-            MOST_WORDS: max((len(step.words) for step in steps), default=0),
-            IS_LONG: int(is_long),
-            STATISTICS: statistics.address,
-            LAUNCHES: len(steps) - copies,
-            BYTES_MOVED: bytes_moved,
-            RUN: 0 if site is None else site.run,
-            SITE: 0 if site is None else self.place(site.words(self, results, arena_bytes)),
-            EXTENT_COUNT: len(extents),
-            EXTENTS: self.place([word for extent in extents for word in extent]),
-        }
-        self._words = (ctypes.c_int64 * (1 + len(words)))(0, *words.values())
-        self.address = ctypes.addressof(self._words)
+        self._words = RecordWords(
+            in_flight=0,
+            guards=self.place_all(map(self.guard, guards)),
+            prototypes=self.place([result.address for result in results]),
+            arena_bytes=arena_bytes,
+            conversion_count=len(doubled),
+            conversions=self.place_all(doubled),
+            step_count=len(steps),
+            steps=self.place_all(step.native(self, self._step(step)) for step in steps),
+            most_words=max((len(step.words) for step in steps), default=0),
+            is_long=int(is_long),
+            statistics=statistics.address,
+            launches=len(steps) - copies,
+            bytes_moved=bytes_moved,
+            run=0 if site is None else site.run,
+            site=0 if site is None else self.place_all([site.native(self, results, arena_bytes)]),
+            extent_count=len(extents),
+            extents=self.place_all(extents),
+        )
+        self.address = self._words.address
 
     @property
     def is_running(self) -> bool:
         """Whether a call is inside without the GIL."""
-        return self._words[IN_FLIGHT] != 0
+        return self._words.in_flight != 0
 
-    def _step_words(self, step: AnyStep) -> list[int]:
-        patches = [word for patch in step.patches for word in (patch.word, patch.slot, patch.offset)]
-        template, placed = self.place(list(step.words)), self.place(patches)
-        return [*step.code(self), len(step.words), template, len(step.patches), placed]
+    def _step(self, step: AnyStep) -> StepWords:
+        patches = [PatchWords(word=patch.word, slot=patch.slot, offset=patch.offset) for patch in step.patches]
+        return StepWords(
+            word_count=len(step.words),
+            template=self.place(step.words),
+            patch_count=len(patches),
+            patches=self.place_all(patches),
+        )
 
 
 def can_record(guards: Sequence[Guard], steps: Sequence[AnyStep]) -> bool:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from llvmlite import binding
 
 from ingot.codegen.llvm.host import host
+from ingot.runtime.native.structs import WORD_BYTES, Struct
 
-WORD_BYTES = 8
 _RELATIONS = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
 
 
@@ -146,6 +146,26 @@ class Routine:
     def stack(self, words: Value) -> Word:
         """The address of that many words, free until the routine returns."""
         return self._word(f"ptrtoint ptr {self._name(f'alloca i64, i64 {_text(words)}')} to i64")
+
+    def item(self, array: Value, index: Value, struct: type[Struct]) -> Word:
+        """The address of one of the structs that lie side by side in an array."""
+        return self.add(array, self.multiply(index, struct.words() * WORD_BYTES))
+
+    def part(self, address: Value, word: Value) -> Word:
+        """The address of a word, counted in words from another address."""
+        distance = word * WORD_BYTES if isinstance(word, int) else self.multiply(word, WORD_BYTES)
+        return self.add(address, distance)
+
+    def fill(self, address: Value, struct: type[Struct], **values: Value) -> None:
+        """Store all fields of a struct, each given by its name."""
+        struct.check(values)
+        for name, value in values.items():
+            self.store(value, address, getattr(struct, name))
+
+    def copy(self, source: Value, target: Value, struct: type[Struct]) -> None:
+        """Store the words of one struct in another of the same kind."""
+        for word in range(struct.words()):
+            self.store(self.load(source, word), target, word)
 
     def exchange(self, address: Value, expected: int, value: int) -> Condition:
         """Replace a word if it is as expected, in one step; whether it was."""

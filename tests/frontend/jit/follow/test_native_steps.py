@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from ingot.frontend.jit.follow.following import Following
 from ingot.frontend.jit.follow.native_steps import NativeTree
 from ingot.frontend.jit.follow.steps import Node
-from ingot.runtime.native.following import words
 from ingot.runtime.native.following.table import MOST_STEPS, NativeNode
 from tests.frontend.jit.follow.following_checks import check, followed, same
 
@@ -187,4 +186,4 @@ def test_native_code_takes_no_step_that_an_interrupt_kept_from_being_noted():
     tree._nodes = Interrupting(tree._nodes)
     with pytest.raises(KeyboardInterrupt):
         tree.add_step(root, step, Node(None, None))
-    assert not node.steps and not node._words[words.Node.FIRST]
+    assert not node.steps and not node._words.first

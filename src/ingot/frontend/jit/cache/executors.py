@@ -22,7 +22,7 @@ from ingot.frontend.jit.lowering.program import Program, ShapeMismatch
 from ingot.frontend.jit.lowering.regions import build_region
 from ingot.frontend.jit.trace.trace import Argument, Surrounding, TraceValue, Variable, stride_order
 from ingot.runtime.native.call_records import DECLINED, CallFunction, RunKernels, TensorArgument, VariableArgument
-from ingot.runtime.native.callables import Convention
+from ingot.runtime.native.record_structs import Convention
 from ingot.runtime.native.records import NumberGuard
 
 

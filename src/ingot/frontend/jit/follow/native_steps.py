@@ -173,7 +173,7 @@ def native_step(
     if holder is None:
         return None
     count = len(parts) - len(names)
-    return NativeStep(key_of(function), count, names, writer.entries.words, *answer, holder, writer.entries)
+    return NativeStep(key_of(function), count, names, writer.entries.entries, *answer, holder, writer.entries)
 
 
 def answer_at_once(child: Node, outcome: Outcome, outside: int) -> tuple[words.Kind, Any]:

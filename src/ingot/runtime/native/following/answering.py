@@ -20,10 +20,9 @@ from ingot.runtime.native.following.layouts import (
     LOWER_HALF,
     FollowingLayout,
 )
-from ingot.runtime.native.following.matching import FOUND_WORDS, Found, StepMatchingEmitter
+from ingot.runtime.native.following.matching import Found, StepMatchingEmitter
 from ingot.runtime.native.following.objects import WRITTEN, emit_are_written, has_one_reference, is_held_once
 from ingot.runtime.native.following.words import (
-    MOST_OUTSIDE,
     Answer,
     Container,
     Kind,
@@ -35,7 +34,7 @@ from ingot.runtime.native.following.words import (
 )
 from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.pool import Pool
-from ingot.runtime.native.prototypes import PROTOTYPE_BYTES
+from ingot.runtime.native.prototypes import PrototypeWords
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.settings import Settings, emit_settings
 from ingot.runtime.torch_state import FORWARD_GRADIENTS
@@ -131,23 +130,23 @@ class AnsweringEmitter:
         routine = self._library.routine("answer", 4)
         state, function, arguments, keywords = routine.parameters
         key = self._key_of(routine, function)
-        entry = routine.call(role_of, routine.load(state, State.ROLES), key)
+        entry = routine.call(role_of, routine.load(state, State.roles), key)
         with routine.when(routine.compare(entry, "==", 0)):
             routine.give_back(0)
-        role = routine.load(entry, RoleEntry.ROLE)
+        role = routine.load(entry, RoleEntry.role)
         with routine.when(routine.compare(role, "==", Role.METADATA)):
             routine.give_back(self._called(routine, function, arguments, keywords))
         with routine.when(routine.compare(role, "==", Role.PYTHON)):
-            stand_in = routine.load(entry, RoleEntry.STAND_IN)
+            stand_in = routine.load(entry, RoleEntry.stand_in)
             code = routine.load(function, self._places.code_word)
-            with routine.when(routine.compare(code, "!=", routine.load(entry, RoleEntry.CODE))):
+            with routine.when(routine.compare(code, "!=", routine.load(entry, RoleEntry.code))):
                 routine.give_back(0)
             routine.give_back(routine.call(call_stand_in, state, stand_in, arguments, keywords))
         decided = routine.call(decide, state, role, function, key, arguments, keywords)
         with routine.when(routine.compare(decided, "==", Answer.PLAIN)):
             routine.give_back(self._called(routine, function, arguments, keywords))
         with routine.when(routine.compare(decided, "==", Answer.PLAIN_AFTER_FLUSH)):
-            flush = routine.load(state, State.FLUSH)
+            flush = routine.load(state, State.flush)
             nothing = routine.call(python_function("PyObject_CallOneArg"), flush, function)
             with routine.when(routine.compare(nothing, "==", 0)):
                 routine.give_back(Answer.RAISED)
@@ -177,7 +176,7 @@ class AnsweringEmitter:
         routine = self._library.routine("call_stand_in", 4)
         state, function, arguments, keywords = routine.parameters
         call = python_function("PyObject_CallOneArg")
-        nothing = routine.call(call, id(torch._C._push_on_torch_function_stack), routine.load(state, State.MODE))
+        nothing = routine.call(call, id(torch._C._push_on_torch_function_stack), routine.load(state, State.mode))
         with routine.when(routine.compare(nothing, "==", 0)):
             routine.give_back(Answer.RAISED)
         routine.call(python_function("Py_DecRef"), nothing)
@@ -204,33 +203,33 @@ class AnsweringEmitter:
         `Answer`."""
         routine = self._library.routine("operate", 5)
         state, function, key, arguments, keywords = routine.parameters
-        node = routine.load(state, State.NODE)
+        node = routine.load(state, State.node)
         with routine.when(routine.compare(node, "==", 0)):
             routine.give_back(0)
-        is_other = routine.compare(routine.call(settings), "!=", routine.load(state, State.SETTINGS))
-        is_large = routine.compare(routine.load(state, State.BYTES), ">", MOST_BYTES)
-        count = routine.load(routine.load(state, State.VALUES), layout.LENGTH_WORD)
+        is_other = routine.compare(routine.call(settings), "!=", routine.load(state, State.settings))
+        is_large = routine.compare(routine.load(state, State.bytes), ">", MOST_BYTES)
+        count = routine.load(routine.load(state, State.values), layout.LENGTH_WORD)
         is_long = routine.compare(count, ">", MOST_VALUES)
         with routine.when(routine.either(is_other, routine.either(is_large, is_long))):
             routine.give_back(0)
-        found, cell = routine.stack(FOUND_WORDS), routine.stack(1)
-        routine.store(routine.load(node, Node.FIRST), cell)
+        found, cell = routine.stack(Found.words()), routine.stack(1)
+        routine.store(routine.load(node, Node.first), cell)
         with routine.forever():
             step = routine.load(cell)
             with routine.when(routine.compare(step, "==", 0)):
                 routine.give_back(0)
-            with routine.when(routine.compare(routine.load(step, Step.KEY), "==", key)):
+            with routine.when(routine.compare(routine.load(step, Step.key), "==", key)):
                 is_fit = routine.call(fits, step, state, arguments, keywords, found)
                 with routine.when(routine.compare(is_fit, "!=", 0)):
                     routine.give_back(routine.call(take, state, step, function, arguments, keywords, found))
-            routine.store(routine.load(step, Step.NEXT), cell)
+            routine.store(routine.load(step, Step.next), cell)
         return routine
 
     def _take_step(self, make_shells: Routine, view: Routine, note_found: Routine, are_written: Routine) -> Routine:
         """take_step(state, step, function, arguments, keywords, found)."""
         routine = self._library.routine("take_step", 6)
         state, step, function, arguments, keywords, found = routine.parameters
-        kind = routine.load(step, Step.KIND)
+        kind = routine.load(step, Step.kind)
         with routine.when(routine.compare(kind, "<=", Kind.LATER_ELSEWHERE)):
             routine.give_back(routine.call(make_shells, state, step, found))
         with routine.when(routine.compare(kind, "==", Kind.VIEW)):
@@ -257,7 +256,7 @@ class AnsweringEmitter:
                 routine.give_back(Answer.PLAIN_AFTER_FLUSH)
             self._set_bit(routine, tensor)
         routine.call(note_found, state, found)
-        routine.store(routine.load(step, Step.TARGET), state, State.NODE)
+        routine.store(routine.load(step, Step.target), state, State.node)
         routine.call(python_function("Py_IncRef"), first)
         routine.give_back(first)
         return routine
@@ -282,12 +281,12 @@ class AnsweringEmitter:
         state, found = routine.parameters
         append = python_function("PyList_Append", 32)
         for list_, count, first in (
-            (State.VALUES, Found.OUTSIDE_COUNT, Found.OUTSIDE),
-            (State.NUMBERS, Found.OPEN_COUNT, Found.OUTSIDE + MOST_OUTSIDE),
+            (State.values, Found.outside_count, Found.outside),
+            (State.numbers, Found.open_count, Found.open),
         ):
             target = routine.load(state, list_)
             with routine.loop(routine.load(found, count)) as index:
-                routine.call(append, target, routine.load(found, routine.add(index, int(first))))
+                routine.call(append, target, routine.load(found, routine.add(index, first)))
         routine.give_back(0)
         return routine
 
@@ -300,31 +299,31 @@ class AnsweringEmitter:
         make_shell, drop_recent = self._make_shell(), self._drop_recent()
         routine = self._library.routine("make_shells", 3)
         state, step, found = routine.parameters
-        before = routine.load(state, State.FLUSHES)
+        before = routine.load(state, State.flushes)
         routine.call(drop_recent, state)
-        prototypes, count = routine.load(step, Step.PROTOTYPES), routine.load(step, Step.RESULTS)
+        prototypes, count = routine.load(step, Step.prototypes), routine.load(step, Step.results)
         made = routine.stack(count)
         with routine.loop(count) as index:
             shell = routine.call(make_shell, state, step, routine.load(prototypes, index))
             with routine.when(routine.compare(shell, "==", 0)):
                 routine.give_back(Answer.RAISED)
             routine.store(shell, made, index)
-        with routine.when(routine.compare(routine.load(state, State.FLUSHES), "!=", before)):
+        with routine.when(routine.compare(routine.load(state, State.flushes), "!=", before)):
             with routine.loop(count) as index:
                 routine.call(python_function("Py_DecRef"), routine.load(made, index))
             routine.give_back(0)
         routine.call(note_found, state, found)
-        values = routine.load(state, State.VALUES)
+        values = routine.load(state, State.values)
         with routine.loop(count) as index:
             shell = routine.load(made, index)
             self._set_bit(routine, routine.load(shell, self._places.tensors.implementation_word))
             routine.call(python_function("PyList_Append", 32), values, shell)
-        routine.store(routine.load(step, Step.TARGET), state, State.NODE)
-        container = routine.load(step, Step.CONTAINER)
+        routine.store(routine.load(step, Step.target), state, State.node)
+        container = routine.load(step, Step.container)
         with routine.when(routine.compare(container, "==", Container.NONE)):
             for newer, older in ((2, 3), (1, 2), (0, 1)):
-                routine.store(routine.load(state, State.RECENT + newer), state, State.RECENT + older)
-            routine.store(routine.load(values, layout.LENGTH_WORD), state, State.RECENT)
+                routine.store(routine.load(state, State.recent + newer), state, State.recent + older)
+            routine.store(routine.load(values, layout.LENGTH_WORD), state, State.recent)
             routine.give_back(routine.load(made))
         for kind, create, put in (
             (Container.TUPLE, "PyTuple_New", "PyTuple_SetItem"),
@@ -345,8 +344,8 @@ class AnsweringEmitter:
         get their memory, which is likely to be near."""
         routine = self._library.routine("drop_recent", 1)
         (state,) = routine.parameters
-        values = routine.load(state, State.VALUES)
-        for place in range(State.RECENT, State.RECENT_FOURTH + 1):
+        values = routine.load(state, State.values)
+        for place in range(State.recent, State.recent + State.recent.length):
             number = routine.subtract(routine.load(state, place), 1)
             with routine.when(routine.compare(number, ">=", 0)):
                 object_ = routine.load(routine.load(values, layout.ITEMS_WORD), number)
@@ -362,13 +361,13 @@ class AnsweringEmitter:
         """make_shell(state, step, prototype): a new tensor; 0 with Python's error set if there is no memory."""
         routine = self._library.routine("make_shell", 3)
         state, step, prototype = routine.parameters
-        with routine.when(routine.compare(routine.load(step, Step.KIND), "==", Kind.LATER_ELSEWHERE)):
+        with routine.when(routine.compare(routine.load(step, Step.kind), "==", Kind.LATER_ELSEWHERE)):
             routine.give_back(routine.call(python_function("PyObject_CallNoArgs"), prototype))
-        size = routine.load(prototype, PROTOTYPE_BYTES)
+        size = routine.load(prototype, PrototypeWords.bytes)
         block = routine.call(self._memory.take, size)
         with routine.when(routine.compare(block, "==", 0)):
             routine.give_back(routine.call(python_function("PyErr_NoMemory")))
-        routine.increase(size, state, State.BYTES)
+        routine.increase(size, state, State.bytes)
         routine.give_back(routine.call(self._memory.wrap, prototype, block))
         return routine
 
@@ -376,15 +375,15 @@ class AnsweringEmitter:
         """view(state, step, function, arguments, keywords): other names for memory that is not written."""
         routine = self._library.routine("view", 5)
         state, step, function, arguments, keywords = routine.parameters
-        before = routine.load(state, State.FLUSHES)
+        before = routine.load(state, State.flushes)
         routine.call(self._places.set_excluded, self._key, 1)
         result = routine.call(python_function("PyObject_Call"), function, arguments, keywords)
         routine.call(self._places.set_excluded, self._key, 0)
         with routine.when(routine.compare(result, "==", 0)):
             routine.give_back(Answer.RAISED)
-        is_other = routine.compare(routine.load(state, State.FLUSHES), "!=", before)
-        items, count = routine.stack(1), routine.load(step, Step.RESULTS)
-        container = routine.load(step, Step.CONTAINER)
+        is_other = routine.compare(routine.load(state, State.flushes), "!=", before)
+        items, count = routine.stack(1), routine.load(step, Step.results)
+        container = routine.load(step, Step.container)
         cell = routine.stack(1)
         routine.store(result, cell)
         routine.store(cell, items)
@@ -394,10 +393,10 @@ class AnsweringEmitter:
             routine.store(routine.load(result, layout.ITEMS_WORD), items)
         with routine.when(is_other):  # another thread has begun to write the memory; the mark has readers wait for it
             routine.give_back(result)
-        values = routine.load(state, State.VALUES)
+        values = routine.load(state, State.values)
         with routine.loop(count) as index:
             routine.call(python_function("PyList_Append", 32), values, routine.load(routine.load(items), index))
-        routine.store(routine.load(step, Step.TARGET), state, State.NODE)
+        routine.store(routine.load(step, Step.target), state, State.node)
         routine.give_back(result)
         return routine
 

@@ -20,7 +20,7 @@ from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.following.layouts import VERSION_WORD, FollowingLayout
 from ingot.runtime.native.following.objects import is_held_once, is_tensor
-from ingot.runtime.native.following.words import State
+from ingot.runtime.native.following.words import State, Write, WritesHead
 from ingot.runtime.native.routines import Library, Routine, Value
 
 _DETACH = torch.Tensor.detach
@@ -57,13 +57,14 @@ class BoundaryEmitter:
         self_, arguments, _, _ = routine.parameters
         state = routine.call(python_function("PyCapsule_GetPointer"), self_, 0)
         as_word = python_function("PyLong_AsLongLong")
-        for word, place in ((State.VALUES, 1), (State.NUMBERS, 2)):
+        for word, place in ((State.values, 1), (State.numbers, 2)):
             routine.store(routine.load(arguments, place), state, word)
-        routine.store(routine.call(as_word, routine.load(arguments, 3)), state, State.SETTINGS)
-        for word in (State.BYTES, State.RECENT, State.RECENT_SECOND, State.RECENT_THIRD, State.RECENT_FOURTH):
-            routine.store(0, state, word)
-        routine.increase(1, state, State.FLUSHES)
-        routine.store(routine.call(as_word, routine.load(arguments, 0)), state, State.NODE)
+        routine.store(routine.call(as_word, routine.load(arguments, 3)), state, State.settings)
+        routine.store(0, state, State.bytes)
+        for place in range(State.recent.length):
+            routine.store(0, state, State.recent + place)
+        routine.increase(1, state, State.flushes)
+        routine.store(routine.call(as_word, routine.load(arguments, 0)), state, State.node)
         routine.give_back(self._nothing(routine))
 
     def _settle(self) -> None:
@@ -148,20 +149,20 @@ class BoundaryEmitter:
         return routine
 
     def _run(self) -> None:
-        """`writes` is the address of a number of pairs: which of the values is written, and how often eager counts it.
-        What the function itself counts is forgotten."""
+        """`writes` is the address of `WritesHead`. What the function itself counts is forgotten."""
         counter_of = self._counter_of()
         routine = self._library.routine("run_counted", 4)
         _, arguments, _, _ = routine.parameters
         function, values = routine.load(arguments), routine.load(arguments, 1)
         writes = routine.call(python_function("PyLong_AsLongLong"), routine.load(arguments, 2))
-        count = routine.load(writes)
+        count = routine.load(writes, WritesHead.count)
         versions = routine.stack(routine.add(count, 1))
         with routine.loop(count) as index:
             counter = routine.call(counter_of, values, writes, index)
             routine.store(0, versions, index)
             with routine.when(routine.compare(counter, "!=", 0)):
-                often = routine.load(writes, routine.add(routine.multiply(index, 2), 2))
+                write = routine.item(routine.part(writes, WritesHead.words()), index, Write)
+                often = routine.load(write, Write.count)
                 routine.store(routine.add(routine.load(counter, VERSION_WORD), often), versions, index)
         result = routine.call(python_function("PyObject_Call"), function, values, 0)
         with routine.when(routine.compare(result, "==", 0)):
@@ -176,8 +177,8 @@ class BoundaryEmitter:
         """counter_of(values, writes, index): what counts the versions of a tensor; 0 if nothing does."""
         routine = self._library.routine("counter_of", 3)
         values, writes, index = routine.parameters
-        place = routine.load(writes, routine.add(routine.multiply(index, 2), 1))
-        object_ = routine.load(values, routine.add(place, layout.ITEMS_WORD))
+        write = routine.item(routine.part(writes, WritesHead.words()), index, Write)
+        object_ = routine.load(values, routine.add(routine.load(write, Write.value), layout.ITEMS_WORD))
         tensor = routine.load(object_, self._places.tensors.implementation_word)
         routine.give_back(routine.load(tensor, self._places.version_word))
         return routine

@@ -29,8 +29,8 @@ class DecidingEmitter:
         first = routine.shift_right(key, 4)
         with routine.loop(ROLE_PROBES) as probe:
             place = routine.common_bits(routine.add(first, probe), ROLE_PLACES - 1)
-            entry = routine.add(table, routine.multiply(place, RoleEntry.words() * 8))
-            with routine.when(routine.compare(routine.load(entry, RoleEntry.KEY), "==", key)):
+            entry = routine.item(table, place, RoleEntry)
+            with routine.when(routine.compare(routine.load(entry, RoleEntry.key), "==", key)):
                 routine.give_back(entry)
         routine.give_back(0)
         return routine

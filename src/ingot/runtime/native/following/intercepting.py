@@ -26,8 +26,9 @@ from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function, torch_function
 from ingot.runtime.native.following.layouts import FollowingLayout
 from ingot.runtime.native.following.objects import is_tensor
-from ingot.runtime.native.following.words import Answer, Role, RoleEntry, State, Words
+from ingot.runtime.native.following.words import Answer, Role, RoleEntry, State
 from ingot.runtime.native.routines import Foreign, Library, Routine
+from ingot.runtime.native.structs import Code, Field, Struct
 
 CALL_WORD, QUICK_CALL_WORD = 16, 7
 """Where a class has the address that its objects are called through, and the distance in bytes at which each object has
@@ -42,17 +43,17 @@ SLOTS = METHODS + BARES + GETTERS + 1
 """The last one is that of tensor[index]."""
 
 
-class Slot(Words):
-    KEY = auto()
+class Slot(Struct):
+    key: Field
     """The function that torch would tell the mode of."""
-    ROLE = auto()
-    ORIGINAL = auto()
+    role: Field
+    original: Field
     """Where its code is."""
-    FORM = auto()
+    form: Field
     """How arguments come."""
 
 
-class Form(Words):
+class Form(Code):
     METHOD = auto()
     """The first one by itself, the others in a tuple, if there are any."""
     PAIR = auto()
@@ -154,7 +155,7 @@ class InterceptingEmitter:
         with routine.when(routine.compare(mode, "==", 0)):
             routine.call(self._stack.set_state, _ALL_OFF)
             routine.give_back(Answer.RAISED)
-        result = routine.call(python_function("PyObject_CallOneArg"), routine.load(state, State.FLUSH), function)
+        result = routine.call(python_function("PyObject_CallOneArg"), routine.load(state, State.flush), function)
         kept, is_raised = routine.stack(3), routine.compare(result, "==", 0)
         with routine.when(is_raised):  # pushing must not meet an exception
             routine.call(python_function("PyErr_Fetch"), kept, routine.add(kept, 8), routine.add(kept, 16))
@@ -179,7 +180,7 @@ class InterceptingEmitter:
         for name, count in (("method", METHODS), ("bare", BARES), ("getter", GETTERS)):
             for index in range(count):
                 routine = self._library.routine(f"{name}_{index}", 3 if name == "method" else 2)
-                slot = routine.add(self._slots, number * Slot.words() * 8)
+                slot = routine.item(self._slots, number, Slot)
                 if name == "method":
                     routine.give_back(routine.call(intercept, *routine.parameters, slot))
                 elif name == "bare":
@@ -188,14 +189,14 @@ class InterceptingEmitter:
                     routine.give_back(routine.call(read, *routine.parameters, slot))
                 number += 1
         routine = self._library.routine("subscript", 2)
-        slot = routine.add(self._slots, number * Slot.words() * 8)
+        slot = routine.item(self._slots, number, Slot)
         routine.give_back(routine.call(intercept, *routine.parameters, 0, slot))
 
     def _read(self, followed: Routine) -> Routine:
         """read(self, closure, slot): an attribute that tells nothing of memory."""
         routine = self._library.routine("read", 3)
         self_, closure, slot = routine.parameters
-        original = routine.load(slot, Slot.ORIGINAL)
+        original = routine.load(slot, Slot.original)
         with routine.when(routine.compare(routine.call(followed), "==", 0)):
             routine.give_back(routine.call(original, self_, closure))
         with routine.when(routine.opposite(is_tensor(routine, self_))):
@@ -211,15 +212,15 @@ class InterceptingEmitter:
         whole = self._whole_arguments()
         routine = self._library.routine("intercept", 4)
         self_, arguments, keywords, slot = routine.parameters
-        original, state = routine.load(slot, Slot.ORIGINAL), routine.call(followed)
+        original, state = routine.load(slot, Slot.original), routine.call(followed)
         with routine.when(routine.compare(state, "==", 0)):
             routine.give_back(routine.call(original, self_, arguments, keywords))
-        passed = routine.call(whole, self_, arguments, routine.load(slot, Slot.FORM))
+        passed = routine.call(whole, self_, arguments, routine.load(slot, Slot.form))
         with routine.when(routine.compare(passed, "==", 0)):
             routine.give_back(0)
         routine.call(self._stack.set_state, _ALL_OFF)
         cell = routine.stack(1)
-        role, key = routine.load(slot, Slot.ROLE), routine.load(slot, Slot.KEY)
+        role, key = routine.load(slot, Slot.role), routine.load(slot, Slot.key)
         routine.store(routine.call(decide, state, role, key, key, passed, keywords), cell)
         with routine.when(routine.compare(routine.load(cell), "==", Answer.PLAIN_AFTER_FLUSH)):
             routine.store(routine.call(flush, state, key), cell)
@@ -282,10 +283,10 @@ class InterceptingEmitter:
         state, cell = routine.call(followed), routine.stack(1)
         routine.store(0, cell)
         with routine.when(routine.compare(state, "!=", 0)):
-            entry = routine.call(role_of, routine.load(state, State.ROLES), function)
+            entry = routine.call(role_of, routine.load(state, State.roles), function)
             with routine.when(routine.compare(entry, "!=", 0)):
                 routine.call(self._stack.set_state, _ALL_OFF)
-                role = routine.load(entry, RoleEntry.ROLE)
+                role = routine.load(entry, RoleEntry.role)
                 routine.store(routine.call(decide, state, role, function, function, passed, keywords), cell)
                 with routine.when(routine.compare(routine.load(cell), "==", Answer.PLAIN_AFTER_FLUSH)):
                     routine.store(routine.call(flush, state, function), cell)
@@ -383,11 +384,11 @@ class InterceptingEmitter:
             routine.give_back(0)
         code = routine.call(python_function("PyFrame_GetCode"), frame)
         routine.call(python_function("Py_DecRef"), code)  # the frame holds it
-        entry = routine.call(role_of, routine.load(state, State.ROLES), code)
+        entry = routine.call(role_of, routine.load(state, State.roles), code)
         with routine.when(routine.compare(entry, "!=", 0)):
-            is_quiet = routine.compare(routine.load(entry, RoleEntry.ROLE), "==", Role.QUIET)
+            is_quiet = routine.compare(routine.load(entry, RoleEntry.role), "==", Role.QUIET)
             routine.give_back(routine.choose(is_quiet, 1, 0))
-        classify = routine.load(state, State.CLASSIFY)
+        classify = routine.load(state, State.classify)
         answer = routine.call(python_function("PyObject_CallOneArg"), classify, frame)
         with routine.when(routine.compare(answer, "==", 0)):
             routine.call(python_function("PyErr_Clear"))

@@ -28,6 +28,7 @@ from ingot.runtime.native.following.intercepting import (
 )
 from ingot.runtime.native.following.words import Role
 from ingot.runtime.native.routines import Library, make_immortal
+from ingot.runtime.native.structs import WORD_BYTES, Field, Struct
 
 _DEFINITION_WORDS = {
     types.BuiltinFunctionType: 2,
@@ -37,8 +38,6 @@ _DEFINITION_WORDS = {
 """Where objects of these classes have the address of their definition."""
 _COPIED_WORDS = {types.BuiltinFunctionType: 4, types.MethodDescriptorType: 4, types.GetSetDescriptorType: 5}
 """How many words such a definition has."""
-_NAME, _FUNCTION, _FLAGS = range(3)
-"""A definition's name, C function and, unless it is an attribute's, calling convention."""
 _POSITIONAL_AND_KEYWORDS, _NO_ARGUMENTS, _ONE_ARGUMENT, _STATIC, _COEXIST, _FAST = 3, 4, 8, 32, 64, 128
 _MAPPING_WORD, _SUBSCRIPT_WORD = 14, 1
 """Where a class has the address of its functions for subscripts, and where the one that reads is among them."""
@@ -50,13 +49,23 @@ _QUESTIONS = (
 )
 
 
+class _Definition(Struct):
+    """What PyMethodDef and PyGetSetDef begin with."""
+
+    name: Field
+    function: Field
+    """The C function."""
+    flags: Field
+    """The calling convention; not of an attribute."""
+
+
 class Interception:
     """The functions that are intercepted in this process. There is one, for good."""
 
     def __init__(self, library: Library, mode_class: type):
         """Calls are followed by modes of one class."""
         self._library = library
-        self._slots = _words_at(library, "slots_address", SLOTS * Slot.words())
+        self._slots = _address_of(library, "slots_address")
         self._taken: set[int] = set()
         self._free = {"method": iter(range(METHODS)), "bare": iter(range(BARES)), "getter": iter(range(GETTERS))}
         self._aliases = _aliases()
@@ -70,7 +79,7 @@ class Interception:
             originals[place] = _quick_call(question).value
             # Python calls functions of one argument directly, unless their definition says something that it does not
             # expect; this flag means nothing for a function that is no method.
-            _replace(question, _FLAGS, _definition(question)[_FLAGS] | _COEXIST)
+            _replace(question, _Definition.flags, _definition(question)[_Definition.flags] | _COEXIST)
             _quick_call(question).value = self._library.address(routine)
 
     def take(self, function: Any, role: Role) -> None:
@@ -94,13 +103,12 @@ class Interception:
             return
         self._taken.add(id(function))
         make_immortal(function)
-        self._fill(first[kind] + index, key, role, _definition(function)[_FUNCTION], Form.METHOD)
-        _replace(function, _FUNCTION, self._library.address(f"{kind}_{index}"))
+        self._fill(first[kind] + index, key, role, _definition(function)[_Definition.function], Form.METHOD)
+        _replace(function, _Definition.function, self._library.address(f"{kind}_{index}"))
 
     def _fill(self, number: int, key: Any, role: Role, original: int, form: Form) -> None:
-        words = {Slot.KEY: id(key), Slot.ROLE: role, Slot.ORIGINAL: original, Slot.FORM: form}
-        for word, value in words.items():
-            self._slots[number * Slot.words() + word] = value
+        slot = Slot.at(self._slots + number * Slot.words() * WORD_BYTES)
+        slot.become(Slot(key=id(key), role=role, original=original, form=form))
 
     def _take_subscript(self, role: Role) -> None:
         """Classes have the function behind tensor[index] in a place of their own; those that are made later inherit it,
@@ -160,11 +168,11 @@ def _definition(function: Any) -> Any:
 
 def _has_own_name(function: Any) -> bool:
     """Whether there is a definition where one is expected."""
-    return ctypes.string_at(_definition(function)[_NAME]) == function.__name__.encode()
+    return ctypes.string_at(_definition(function)[_Definition.name]) == function.__name__.encode()
 
 
 def _flags(function: Any) -> int:
-    return _definition(function)[_FLAGS] & 0xFFFFFFFF & ~_STATIC
+    return _definition(function)[_Definition.flags] & 0xFFFFFFFF & ~_STATIC
 
 
 def _quick_call(function: Any) -> Any:
@@ -190,8 +198,11 @@ def _subscript_of(class_: type) -> Any:
 
 
 def _words_at(library: Library, name: str, count: int) -> Any:
-    address = ctypes.CFUNCTYPE(ctypes.c_uint64)(library.address(name))()
-    return (ctypes.c_uint64 * count).from_address(address)
+    return (ctypes.c_uint64 * count).from_address(_address_of(library, name))
+
+
+def _address_of(library: Library, name: str) -> int:
+    return ctypes.CFUNCTYPE(ctypes.c_uint64)(library.address(name))()
 
 
 # --- operators --------------------------------------------------------------------------------------------------------

@@ -10,29 +10,29 @@ import torch
 from ingot.runtime.native import layout
 from ingot.runtime.native.addresses import python_function
 from ingot.runtime.native.following.layouts import DEVICE_MASK, DEVICE_WORD, SLICE_WORD, FollowingLayout
-from ingot.runtime.native.following.words import MOST_OUTSIDE, Entry, EntryKind, State, Step, Words
+from ingot.runtime.native.following.words import MOST_OUTSIDE, Entry, EntryKind, State, Step
 from ingot.runtime.native.launcher import Launcher
 from ingot.runtime.native.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.settings import Settings
+from ingot.runtime.native.structs import Field, Row, Struct, row
 from ingot.runtime.torch_state import GRAD_MODE
 
 
-class Found(Words):
+class Found(Struct):
     """What a comparison has found so far."""
 
-    CURSOR = 0
+    cursor: Field
     """The entry to compare with next."""
-    VALUES = 1
+    values: Field
     """Where the tensors are that have appeared."""
-    OUTSIDE_COUNT = 2
-    OPEN_COUNT = 3
-    GRADIENTS_COUNT = 4
+    outside_count: Field
+    open_count: Field
+    gradients_count: Field
     """Whether tensors that need gradients match nothing."""
-    OUTSIDE = 5
-    """The new tensors, and after them the open numbers."""
-
-
-FOUND_WORDS = Found.OUTSIDE + 2 * MOST_OUTSIDE
+    outside: Row = row(MOST_OUTSIDE)
+    """The new tensors."""
+    open: Row = row(MOST_OUTSIDE)
+    """The open numbers."""
 
 
 class StepMatchingEmitter:
@@ -52,25 +52,26 @@ class StepMatchingEmitter:
         routine = self._library.routine("step_fits", 5)
         step, state, arguments, keywords, found = routine.parameters
         count = routine.load(arguments, layout.LENGTH_WORD)
-        _require(routine, routine.compare(count, "==", routine.load(step, Step.ARGUMENTS)))
-        named = routine.load(step, Step.KEYWORDS)
+        _require(routine, routine.compare(count, "==", routine.load(step, Step.arguments)))
+        named = routine.load(step, Step.keywords)
         given = routine.stack(1)
         routine.store(0, given)
         with routine.when(routine.compare(keywords, "!=", 0)):
             routine.store(routine.call(python_function("PyDict_Size"), keywords), given)
         _require(routine, routine.compare(routine.load(given), "==", named))
-        for word, value in (
-            (Found.CURSOR, routine.load(step, Step.ENTRIES)),
-            (Found.VALUES, routine.load(routine.load(state, State.VALUES), layout.ITEMS_WORD)),
-            (Found.OUTSIDE_COUNT, 0),
-            (Found.OPEN_COUNT, 0),
-            (Found.GRADIENTS_COUNT, self._settings.read(routine, GRAD_MODE)),
-        ):
-            routine.store(value, found, word)
+        routine.fill(
+            found,
+            Found,
+            cursor=routine.load(step, Step.entries),
+            values=routine.load(routine.load(state, State.values), layout.ITEMS_WORD),
+            outside_count=0,
+            open_count=0,
+            gradients_count=self._settings.read(routine, GRAD_MODE),
+        )
         with routine.loop(count) as index:
             item = routine.load(arguments, routine.add(index, layout.ITEMS_WORD))
             _require_call(routine, fits, item, found)
-        names = routine.load(step, Step.NAMES)
+        names = routine.load(step, Step.names)
         with routine.loop(named) as index:
             item = routine.call(python_function("PyDict_GetItem"), keywords, routine.load(names, index))
             _require(routine, routine.compare(item, "!=", 0))
@@ -82,14 +83,14 @@ class StepMatchingEmitter:
         """fits(object, found): whether an object is as the next entries say."""
         routine = self._library.routine("fits", 2)
         object_, found = routine.parameters
-        entry = routine.load(found, Found.CURSOR)
-        routine.store(routine.add(entry, Entry.words() * 8), found, Found.CURSOR)
-        kind = routine.load(entry, Entry.KIND)
+        entry = routine.load(found, Found.cursor)
+        routine.store(routine.part(entry, Entry.words()), found, Found.cursor)
+        kind = routine.load(entry, Entry.kind)
         type_ = routine.load(object_, layout.TYPE_WORD)
         with routine.when(routine.compare(kind, "==", EntryKind.GROUP)):
-            _require(routine, routine.compare(type_, "==", routine.load(entry, Entry.FIRST)))
+            _require(routine, routine.compare(type_, "==", routine.load(entry, Entry.first)))
             count = routine.load(object_, layout.LENGTH_WORD)
-            _require(routine, routine.compare(count, "==", routine.load(entry, Entry.SECOND)))
+            _require(routine, routine.compare(count, "==", routine.load(entry, Entry.second)))
             inline = routine.add(object_, layout.ITEMS_WORD * 8)
             is_list = routine.compare(type_, "==", id(list))
             items = routine.choose(is_list, routine.load(inline), inline)
@@ -109,24 +110,24 @@ class StepMatchingEmitter:
         is_small = self._is_small()
         routine = self._library.routine("leaf_fits", 3)
         object_, found, entry = routine.parameters
-        kind, expected = routine.load(entry, Entry.KIND), routine.load(entry, Entry.FIRST)
+        kind, expected = routine.load(entry, Entry.kind), routine.load(entry, Entry.first)
         type_ = routine.load(object_, layout.TYPE_WORD)
         with self._case(routine, kind, EntryKind.SAME):
             routine.give_back(_truth(routine, routine.compare(object_, "==", expected)))
         with self._case(routine, kind, EntryKind.VALUE):
-            value = routine.load(routine.load(found, Found.VALUES), expected)
+            value = routine.load(routine.load(found, Found.values), expected)
             routine.give_back(_truth(routine, routine.compare(object_, "==", value)))
         with self._case(routine, kind, EntryKind.OUTSIDE):
             routine.give_back(routine.call(outside_fits, object_, found, entry))
         with self._case(routine, kind, EntryKind.AGAIN):
-            value = routine.load(found, routine.add(expected, int(Found.OUTSIDE)))
+            value = routine.load(found, routine.add(expected, Found.outside))
             routine.give_back(_truth(routine, routine.compare(object_, "==", value)))
         with self._case(routine, kind, EntryKind.OPEN):
             _require(routine, routine.compare(type_, "==", expected))
-            _require_call(routine, is_small, object_, type_, routine.load(entry, Entry.SECOND))
-            count = routine.load(found, Found.OPEN_COUNT)
-            routine.store(object_, found, routine.add(count, Found.OUTSIDE + MOST_OUTSIDE))
-            routine.store(routine.add(count, 1), found, Found.OPEN_COUNT)
+            _require_call(routine, is_small, object_, type_, routine.load(entry, Entry.second))
+            count = routine.load(found, Found.open_count)
+            routine.store(object_, found, routine.add(count, Found.open))
+            routine.store(routine.add(count, 1), found, Found.open_count)
             routine.give_back(1)
         with self._case(routine, kind, EntryKind.INTEGER):
             _require(routine, routine.compare(type_, "==", id(int)))
@@ -174,22 +175,22 @@ class StepMatchingEmitter:
         nobody else writes."""
         routine = self._library.routine("outside_fits", 3)
         object_, found, entry = routine.parameters
-        class_ = routine.load(entry, Entry.SECOND)
+        class_ = routine.load(entry, Entry.second)
         _require(routine, routine.compare(routine.load(object_, layout.TYPE_WORD), "==", class_))
         tensors, storages = self._places.tensors, self._places.storages
         tensor, slot = routine.load(object_, tensors.implementation_word), routine.stack(1)
-        is_like = routine.call(self._launcher.tensor_matches, routine.load(entry, Entry.FIRST), tensor, slot)
+        is_like = routine.call(self._launcher.tensor_matches, routine.load(entry, Entry.first), tensor, slot)
         _require(routine, routine.compare(is_like, "!=", 0))
-        with routine.when(routine.compare(routine.load(found, Found.GRADIENTS_COUNT), "!=", 0)):
+        with routine.when(routine.compare(routine.load(found, Found.gradients_count), "!=", 0)):
             needs_gradients = routine.call(self._settings.requires_grad, tensor)
             _require(routine, routine.compare(needs_gradients, "==", 0))
         with routine.when(routine.compare(class_, "==", id(torch.Tensor))):
             word, byte = divmod(storages.flag_byte, 8)
             flags = routine.load(routine.load(tensor, tensors.storage_word), word)
             _require(routine, routine.compare(routine.common_bits(flags, 1 << 8 * byte), "!=", 0))
-        count = routine.load(found, Found.OUTSIDE_COUNT)
-        routine.store(object_, found, routine.add(count, Found.OUTSIDE))
-        routine.store(routine.add(count, 1), found, Found.OUTSIDE_COUNT)
+        count = routine.load(found, Found.outside_count)
+        routine.store(object_, found, routine.add(count, Found.outside))
+        routine.store(routine.add(count, 1), found, Found.outside_count)
         routine.give_back(1)
         return routine
 

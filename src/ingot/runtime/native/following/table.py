@@ -22,6 +22,7 @@ from ingot.runtime.native.following.words import (
     ROLE_PLACES,
     ROLE_PROBES,
     Container,
+    Entry,
     EntryKind,
     Kind,
     Node,
@@ -29,6 +30,8 @@ from ingot.runtime.native.following.words import (
     RoleEntry,
     State,
     Step,
+    Write,
+    WritesHead,
 )
 from ingot.runtime.native.launcher import launcher
 from ingot.runtime.native.once import once
@@ -37,13 +40,12 @@ from ingot.runtime.native.prototypes import Prototype
 from ingot.runtime.native.records import Placed, TensorGuard
 from ingot.runtime.native.routines import Library
 from ingot.runtime.native.settings import Settings, devices_in_use
+from ingot.runtime.native.structs import WORD_BYTES
 
 MOST_STEPS = 64
 """Steps that may lead on from one node: a call that is none of them is compared with each."""
 _NO_SETTINGS = -2
 """What torch's settings never are."""
-Words = tuple[int, int, int]
-"""The words of an entry."""
 
 
 class NativeFollowing:
@@ -83,13 +85,12 @@ class NativeFollowing:
         if id(key) in self._kept:
             return
         for probe in range(ROLE_PROBES):
-            place = ((id(key) >> 4) + probe) % ROLE_PLACES * RoleEntry.words()
-            if self._roles[place + RoleEntry.KEY] == 0:
-                self._kept[id(key)] = key, (stand_in, getattr(key, "__code__", None))
-                self._roles[place + RoleEntry.ROLE] = role
-                self._roles[place + RoleEntry.STAND_IN] = id(stand_in)
-                self._roles[place + RoleEntry.CODE] = id(getattr(key, "__code__", None))
-                self._roles[place + RoleEntry.KEY] = id(key)
+            place = ((id(key) >> 4) + probe) % ROLE_PLACES
+            entry = RoleEntry.at(self.roles + place * RoleEntry.words() * WORD_BYTES)
+            if entry.key == 0:
+                code = getattr(key, "__code__", None)
+                self._kept[id(key)] = key, (stand_in, code)
+                entry.become(RoleEntry(key=id(key), role=role, stand_in=id(stand_in), code=id(code)))
                 break
         if role in (Role.METADATA, Role.NOW, Role.OPERATION, Role.VIEW):
             self._interception.take(key, role)
@@ -116,38 +117,38 @@ class CallState:
         """`classify(frame)` says whether code that asks for modes is to be told of none; `flush(function)` runs
         everything pending because of a function."""
         self._kept = classify, flush
-        self._words = (ctypes.c_int64 * State.words())()
-        self.address = ctypes.addressof(self._words)
-        self._words[State.ROLES] = roles
-        self._words[State.MODE] = id(mode)
-        self._words[State.CLASSIFY] = id(classify)
-        self._words[State.FLUSH] = id(flush)
+        self._words = State.zeroed()
+        self.address = self._words.address
+        self._words.roles = roles
+        self._words.mode = id(mode)
+        self._words.classify = id(classify)
+        self._words.flush = id(flush)
 
     def hold(self) -> None:
         """Native code answers nothing until the next beginning; a step that it is taking meanwhile, as letting go of
         objects may have had other threads run, is Python's to look at."""
-        self._words[State.SETTINGS] = _NO_SETTINGS
-        self._words[State.FLUSHES] += 1
+        self._words.settings = _NO_SETTINGS
+        self._words.flushes += 1
 
     def release(self, settings: int) -> None:
         """Nothing has changed since `hold`."""
-        self._words[State.SETTINGS] = settings
+        self._words.settings = settings
 
     @property
     def node(self) -> int:
-        return self._words[State.NODE]
+        return self._words.node
 
     @node.setter
     def node(self, address: int) -> None:
-        self._words[State.NODE] = address
+        self._words.node = address
 
     @property
     def bytes(self) -> int:
-        return self._words[State.BYTES]
+        return self._words.bytes
 
     @bytes.setter
     def bytes(self, count: int) -> None:
-        self._words[State.BYTES] = count
+        self._words.bytes = count
 
 
 class NativeStep(Placed):
@@ -158,7 +159,7 @@ class NativeStep(Placed):
         key: Any,
         arguments: int,
         names: Sequence[str],
-        entries: Sequence[Words],
+        entries: Sequence[Entry],
         kind: Kind,
         results: Sequence[Prototype] | Sequence[Callable[[], Any]] | int,
         container: Container,
@@ -170,34 +171,31 @@ class NativeStep(Placed):
         self.target = NativeNode()
         made: Sequence[Any] = () if isinstance(results, int) else results
         prototypes = [one.address if isinstance(one, Prototype) else id(one) for one in made]
-        words = {
-            Step.NEXT: 0,
-            Step.KEY: id(key),
-            Step.ARGUMENTS: arguments,
-            Step.KEYWORDS: len(names),
-            Step.NAMES: self.place(list(map(id, names))),
-            Step.ENTRIES: self.place([word for entry in entries for word in entry]),
-            Step.KIND: kind,
-            Step.RESULTS: results if isinstance(results, int) else len(made),
-            Step.PROTOTYPES: self.place(prototypes),
-            Step.CONTAINER: container,
-            Step.TARGET: self.target.address,
-        }
-        self._words = (ctypes.c_int64 * Step.words())()
-        for word, value in words.items():
-            self._words[word] = int(value)
-        self.address = ctypes.addressof(self._words)
+        self._words = Step(
+            next=0,
+            key=id(key),
+            arguments=arguments,
+            keywords=len(names),
+            names=self.place(list(map(id, names))),
+            entries=self.place_all(entries),
+            kind=kind,
+            results=results if isinstance(results, int) else len(made),
+            prototypes=self.place(prototypes),
+            container=container,
+            target=self.target.address,
+        )
+        self.address = self._words.address
 
     def lead_to(self, next_step: int) -> None:
-        self._words[Step.NEXT] = next_step
+        self._words.next = next_step
 
 
 class NativeNode:
     """A node in memory, with its steps."""
 
     def __init__(self) -> None:
-        self._words = (ctypes.c_int64 * Node.words())()
-        self.address = ctypes.addressof(self._words)
+        self._words = Node.zeroed()
+        self.address = self._words.address
         self.steps: list[NativeStep] = []
 
     def add(self, step: NativeStep) -> list[NativeNode]:
@@ -205,11 +203,11 @@ class NativeNode:
         none leads to any more."""
         lost = [one.target for one in self.steps] if len(self.steps) >= MOST_STEPS else []
         if lost:
-            self._words[Node.FIRST] = 0
+            self._words.first = 0
             self.steps.clear()
-        step.lead_to(self._words[Node.FIRST])
+        step.lead_to(self._words.first)
         self.steps.append(step)
-        self._words[Node.FIRST] = step.address
+        self._words.first = step.address
         return lost
 
 
@@ -218,7 +216,8 @@ class Writes(Placed):
 
     def __init__(self, counted: Sequence[tuple[int, int]]):
         super().__init__()
-        self.address = self.place([len(counted), *(word for pair in counted for word in pair)])
+        writes = [Write(value=value, count=count) for value, count in counted]
+        self.address = self.place_all([WritesHead(count=len(writes)), *writes])
 
 
 class Entries(Placed):
@@ -226,21 +225,24 @@ class Entries(Placed):
 
     def __init__(self) -> None:
         super().__init__()
-        self.words: list[Words] = []
+        self.entries: list[Entry] = []
+
+    def _add(self, kind: EntryKind, first: int = 0, second: int = 0) -> None:
+        self.entries.append(Entry(kind=kind, first=first, second=second))
 
     def same(self, value: Any) -> None:
         self.keep(value)
-        self.words.append((EntryKind.SAME, id(value), 0))
+        self._add(EntryKind.SAME, id(value))
 
     def value(self, number: int) -> None:
-        self.words.append((EntryKind.VALUE, number, 0))
+        self._add(EntryKind.VALUE, number)
 
     def outside(self, tensor: torch.Tensor) -> bool:
         """A tensor from outside like this one; whether native code knows such tensors."""
         guard = TensorGuard.like(tensor, is_strict=True)
         if not guard.is_known:
             return False
-        self.words.append((EntryKind.OUTSIDE, self.place(self.guard_words(guard)), id(type(tensor))))
+        self._add(EntryKind.OUTSIDE, self.place_all([self.tensor_guard(guard)]), id(type(tensor)))
         return True
 
     def constant(self, value: Any) -> bool:
@@ -248,31 +250,31 @@ class Entries(Placed):
         if type(value) is int:
             if not -(1 << 63) <= value < 1 << 63:
                 return False
-            self.words.append((EntryKind.INTEGER, value, 0))
+            self._add(EntryKind.INTEGER, value)
         elif type(value) is float:
-            self.words.append((EntryKind.FLOAT, _bits(value), 0))
+            self._add(EntryKind.FLOAT, _bits(value))
         elif type(value) is torch.device:
-            self.words.append((EntryKind.DEVICE, device_word(value), 0))
+            self._add(EntryKind.DEVICE, device_word(value))
         elif type(value) is str:
             self.keep(value)
-            self.words.append((EntryKind.TEXT, id(value), 0))
+            self._add(EntryKind.TEXT, id(value))
         else:
             self.same(value)
         return True
 
     def again(self, index: int) -> None:
-        self.words.append((EntryKind.AGAIN, index, 0))
+        self._add(EntryKind.AGAIN, index)
 
     def open(self, kind: type, largest: int) -> None:
         """Any number of a class that is not larger than this, whatever its sign."""
         bound = _bits(float(largest)) if kind is float else largest
-        self.words.append((EntryKind.OPEN, id(kind), bound))
+        self._add(EntryKind.OPEN, id(kind), bound)
 
     def group(self, kind: type, count: int) -> None:
-        self.words.append((EntryKind.GROUP, id(kind), count))
+        self._add(EntryKind.GROUP, id(kind), count)
 
     def slice(self) -> None:
-        self.words.append((EntryKind.SLICE, 0, 0))
+        self._add(EntryKind.SLICE)
 
 
 def _bits(value: float) -> int:

@@ -8,49 +8,37 @@ Entry   one part of a step's arguments; groups are followed by their parts
 
 from __future__ import annotations
 
-from enum import IntEnum, auto
+from enum import auto
+
+from ingot.runtime.native.structs import Code, Field, Row, Struct, row
 
 
-class Words(IntEnum):
-    @staticmethod
-    def _generate_next_value_(name: str, start: int, count: int, last_values: list[int]) -> int:
-        return count
-
-    @classmethod
-    def words(cls) -> int:
-        """How many words the struct has."""
-        return len(cls)
-
-
-class State(Words):
-    NODE = auto()
+class State(Struct):
+    node: Field
     """The node reached; 0 where only Python knows the way."""
-    VALUES = auto()
+    values: Field
     """The list of tensors, by number."""
-    NUMBERS = auto()
+    numbers: Field
     """The list of open numbers."""
-    SETTINGS = auto()
+    settings: Field
     """torch's settings while this is pending."""
-    BYTES = auto()
+    bytes: Field
     """Memory of the shells made since the last flush."""
-    FLUSHES = auto()
+    flushes: Field
     """How often what was pending has run, or was about to be run by another thread."""
-    ROLES = auto()
+    roles: Field
     """The table of functions' roles."""
-    MODE = auto()
+    mode: Field
     """The function mode."""
-    CLASSIFY = auto()
+    classify: Field
     """The Python function that says which code is to be told of no mode."""
-    FLUSH = auto()
+    flush: Field
     """The Python function that runs everything pending, given the function that does not let it wait."""
-    RECENT = auto()
-    """The shells made last, by their numbers and 1; 0 for none. Four words, the newest first."""
-    RECENT_SECOND = auto()
-    RECENT_THIRD = auto()
-    RECENT_FOURTH = auto()
+    recent: Row = row(4)
+    """The shells made last, by their numbers and 1, the newest first; 0 for none."""
 
 
-class Role(Words):
+class Role(Code):
     """What native code does with a function of torch."""
 
     UNKNOWN = auto()
@@ -70,7 +58,7 @@ class Role(Words):
     """Code that is to be told."""
 
 
-class Answer(Words):
+class Answer(Code):
     """What native code says of a call where it does not give the result."""
 
     NONE = auto()
@@ -83,12 +71,12 @@ class Answer(Words):
     """The same, after everything pending."""
 
 
-class RoleEntry(Words):
-    KEY = auto()
+class RoleEntry(Struct):
+    key: Field
     """The function, or the attribute whose getter it is, or code."""
-    ROLE = auto()
-    STAND_IN = auto()
-    CODE = auto()
+    role: Field
+    stand_in: Field
+    code: Field
     """The code that the function must have for its stand-in to be one."""
 
 
@@ -97,35 +85,35 @@ ROLE_PLACES = 2048
 ROLE_PROBES = 8
 
 
-class Node(Words):
-    FIRST = auto()
+class Node(Struct):
+    first: Field
     """The first step to compare with; 0 if there is none."""
 
 
-class Step(Words):
-    NEXT = auto()
+class Step(Struct):
+    next: Field
     """Another step from the same node, or 0."""
-    KEY = auto()
+    key: Field
     """The function, or the attribute whose getter it is."""
-    ARGUMENTS = auto()
+    arguments: Field
     """How many positional arguments there are."""
-    KEYWORDS = auto()
+    keywords: Field
     """How many arguments have names."""
-    NAMES = auto()
+    names: Field
     """Where the names are."""
-    ENTRIES = auto()
+    entries: Field
     """Where the entries are, those of keywords last."""
-    KIND = auto()
-    RESULTS = auto()
+    kind: Field
+    results: Field
     """How many new tensors it gives."""
-    PROTOTYPES = auto()
+    prototypes: Field
     """Where it is said what they are like, for shells."""
-    CONTAINER = auto()
-    TARGET = auto()
+    container: Field
+    target: Field
     """The node it leads to."""
 
 
-class Kind(Words):
+class Kind(Code):
     LATER = auto()
     """Gives shells whose memory comes from the pool."""
     LATER_ELSEWHERE = auto()
@@ -143,19 +131,19 @@ class Kind(Words):
     """Runs as PyTorch runs it, after everything pending. Leads nowhere."""
 
 
-class Container(Words):
+class Container(Code):
     NONE = auto()
     TUPLE = auto()
     LIST = auto()
 
 
-class Entry(Words):
-    KIND = auto()
-    FIRST = auto()
-    SECOND = auto()
+class Entry(Struct):
+    kind: Field
+    first: Field
+    second: Field
 
 
-class EntryKind(Words):
+class EntryKind(Code):
     SAME = auto()
     """FIRST is the very object."""
     VALUE = auto()
@@ -182,3 +170,16 @@ class EntryKind(Words):
 
 MOST_OUTSIDE = 64
 """Tensors and numbers that one native step may bring."""
+
+
+class WritesHead(Struct):
+    """What tells which of a function's arguments it writes; as many `Write` follow."""
+
+    count: Field
+
+
+class Write(Struct):
+    value: Field
+    """Which argument."""
+    count: Field
+    """How often eager counts it."""
