@@ -111,7 +111,7 @@ def test_words_may_be_meant_with_a_sign_or_without():
 
 def test_structs_that_are_alike_lie_in_one_array():
     words = side_by_side([Point(x=1, y=2, z=3), Short(x=4), Point(x=5, y=6, z=7)])
-    assert words == [1, 2, 3, 4, 0, 0, 5, 6, 7]
+    assert list(words) == [1, 2, 3, 4, 0, 0, 5, 6, 7]
 
 
 def test_memory_at_an_address_is_shared():

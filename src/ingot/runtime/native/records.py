@@ -233,7 +233,9 @@ class Placed:
 
     def place_all(self, structs: Iterable[Struct]) -> int:
         """The address of structs side by side in memory of their own."""
-        return self.place(side_by_side(structs))
+        memory = side_by_side(structs)
+        self._kept.append(memory)
+        return ctypes.addressof(memory)
 
     def guard(self, guard: Guard) -> GuardWords:
         """A guard as native code reads it."""

@@ -58,7 +58,9 @@ class Field(int):
         return self if instance is None else instance.memory[self]
 
     def __set__(self, instance: Struct, value: int) -> None:
-        instance.memory[self] = _checked(type(instance), self.name, value)
+        if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
+            value = _checked(type(instance), self.name, value)
+        instance.memory[self] = value
 
 
 class Row(int):
@@ -157,12 +159,12 @@ class Struct(metaclass=_Declaring):
     """An object whose words lie in memory, as its class declares them."""
 
     _size: ClassVar[int] = 0
+    _array: ClassVar[type[ctypes.Array[ctypes.c_int64]]] = ctypes.c_int64 * 0
     _given: ClassVar[frozenset[str]] = frozenset()
     """The fields that an object is made with."""
-    __slots__ = ("address", "memory", "owner")
+    __slots__ = ("memory", "owner")
 
     memory: ctypes.Array[ctypes.c_int64]
-    address: int
     owner: Struct
 
     def __init_subclass__(cls, like: type[Struct] | None = None) -> None:
@@ -181,14 +183,19 @@ class Struct(metaclass=_Declaring):
             if cls._size > like.words():
                 raise TypeError(f"{cls.__name__} is longer than {like.__name__}")
             cls._size = like.words()
-        cls._given = frozenset(given)
+        cls._given, cls._array = frozenset(given), ctypes.c_int64 * cls._size
 
     def __init__(self, **values: Any):
-        self.memory = (ctypes.c_int64 * self._size)()
-        self.address = ctypes.addressof(self.memory)
-        self.check(values)
+        if values.keys() != self._given:
+            self.check(values)
+        self.memory = self._array()
         for name, value in values.items():
             setattr(self, name, value)
+
+    @property
+    def address(self) -> int:
+        """Where its words are."""
+        return ctypes.addressof(self.memory)
 
     def become(self, other: Self) -> None:
         """Hold what another holds: all words at once, as long as other threads wait for the GIL."""
@@ -212,22 +219,21 @@ class Struct(metaclass=_Declaring):
     def zeroed(cls) -> Self:
         """One whose words are all 0."""
         made = cls.__new__(cls)
-        made.memory = (ctypes.c_int64 * cls._size)()
-        made.address = ctypes.addressof(made.memory)
+        made.memory = cls._array()
         return made
 
     @classmethod
     def at(cls, address: int) -> Self:
         """The one whose words lie at an address, and stay there."""
         found = cls.__new__(cls)
-        found.memory = (ctypes.c_int64 * cls._size).from_address(address)
-        found.address = address
+        found.memory = cls._array.from_address(address)
         return found
 
 
-def side_by_side(structs: Iterable[Struct]) -> list[int]:
-    """The words of structs, one after the other."""
-    return [word for struct in structs for word in struct.memory]
+def side_by_side(structs: Iterable[Struct]) -> ctypes.Array[ctypes.c_int64]:
+    """A copy of the words of structs, one after the other."""
+    words = b"".join([struct.memory for struct in structs])
+    return (ctypes.c_int64 * (len(words) // WORD_BYTES)).from_buffer_copy(words)
 
 
 def _declared(cls: type[Struct], name: str, declared: Any) -> tuple[Field | Row | Rows[Any] | Inline[Any], int]:
