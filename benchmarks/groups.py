@@ -19,7 +19,7 @@ from benchmarks.model_contests import contest_of_model
 from benchmarks.models import MODELS, Model
 from benchmarks.results import EAGER, INGOT, Row
 from ingot import memory
-from ingot.runtime.native.pool import default_capacity
+from ingot.runtime.native.memory.pool import default_capacity
 
 ONE_ADDITION, IN_FLOAT32 = "one eager torch.add", "ingot in float32"
 FRESH_RESULTS, HUGE_INPUTS = "ingot, fresh results", "ingot, inputs in huge pages"

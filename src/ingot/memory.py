@@ -7,7 +7,7 @@ what lies idle back to the system, `set_capacity(nbytes)` bounds what may lie id
 from __future__ import annotations
 
 from ingot.base.errors import ArgumentError
-from ingot.runtime.native.pool import MemoryStatistics, pool
+from ingot.runtime.native.memory.pool import MemoryStatistics, pool
 
 __all__ = ["MemoryStatistics", "empty_cache", "set_capacity", "stats"]
 

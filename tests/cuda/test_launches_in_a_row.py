@@ -14,7 +14,7 @@ import torch
 
 import ingot
 from ingot.runtime.cuda.driver import device
-from ingot.runtime.native.graph_launching import MOST_BYTES
+from ingot.runtime.native.cuda.graph_launching import MOST_BYTES
 
 pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("no_trials")]
 

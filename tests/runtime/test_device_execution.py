@@ -19,8 +19,8 @@ from ingot.runtime.cpu.kernels import prepare
 from ingot.runtime.cuda.backend import launched
 from ingot.runtime.cuda.prepared import Launch, PreparedLaunches
 from ingot.runtime.kernels import address_of
-from ingot.runtime.native.records import TensorGuard
-from ingot.runtime.native.routines import Library
+from ingot.runtime.native.assembler.routines import Library
+from ingot.runtime.native.launch.records import TensorGuard
 from tests.property.random_values import same_bits
 from tests.runtime.native.devices import Machine
 from tests.runtime.test_native_execution import CASES, define

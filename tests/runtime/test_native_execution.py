@@ -16,8 +16,8 @@ from ingot import DataType, FusionDefinition, GraphBuilder, JitCompiler, memory
 from ingot.base.errors import ArgumentError, InputError
 from ingot.ir.interpreter import Interpreter
 from ingot.ir.torch_types import from_torch
-from ingot.runtime.native.launcher import launcher
-from ingot.runtime.native.record_structs import MOST_RECORDS
+from ingot.runtime.native.launch.launcher import launcher
+from ingot.runtime.native.launch.record_structs import MOST_RECORDS
 from tests.property.random_values import same_bits
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 import torch
 
 from ingot.codegen.cpu.products import AttentionWord, Tile, compiled_products, scratch_floats
-from ingot.runtime.native.pool import empty
+from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 
 _Words = ctypes.c_int64 * len(range(max(AttentionWord) + 1))

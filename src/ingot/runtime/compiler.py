@@ -30,7 +30,7 @@ from ingot.ops import Kind
 from ingot.passes.pipeline import PassReport, optimize
 from ingot.runtime.backends.registry import registered
 from ingot.runtime.kernels import Kernel
-from ingot.runtime.native.records import Record
+from ingot.runtime.native.launch.records import Record
 from ingot.runtime.plan import Plan
 from ingot.runtime.runner import Runner, Shortcut
 

@@ -24,7 +24,7 @@ from ingot.fusion.placement import shape_of
 from ingot.ir.node import Node
 from ingot.loops.arguments import WordLayout
 from ingot.loops.program import Lowered, Program, lower
-from ingot.runtime.native.prototypes import row_major_strides
+from ingot.runtime.native.abi.prototypes import row_major_strides
 
 
 class KernelFault(Exception):

@@ -13,7 +13,7 @@ from functools import lru_cache
 import torch
 
 from ingot.codegen.cpu.products import CompiledProducts, Tile, Word, compiled_products
-from ingot.runtime.native.pool import empty
+from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 
 _Words = ctypes.c_int64 * len(Word)

@@ -33,8 +33,9 @@ from ingot.runtime.copies import copying
 from ingot.runtime.destinations import empty_without_memory, slices_of
 from ingot.runtime.in_place import inputs_overwritten, picks, stands_alone
 from ingot.runtime.kernels import Kernel, word_of
-from ingot.runtime.native.prototypes import DTYPES, Prototype, prototype
-from ingot.runtime.native.records import (
+from ingot.runtime.native.abi.prototypes import DTYPES, Prototype, prototype
+from ingot.runtime.native.launch.cpu_running import can_overwrite
+from ingot.runtime.native.launch.records import (
     AnyStep,
     Guard,
     NumberGuard,
@@ -45,7 +46,6 @@ from ingot.runtime.native.records import (
     TensorGuard,
     can_record,
 )
-from ingot.runtime.native.running import can_overwrite
 from ingot.runtime.plan import Plan
 
 _EXACT_IN_DOUBLE = 1 << 53

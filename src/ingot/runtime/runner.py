@@ -22,10 +22,10 @@ from ingot.base.forks import new_lock
 from ingot.ir.interpreter import Interpreter, Tally
 from ingot.runtime.backends.interface import NativeSite
 from ingot.runtime.backends.registry import backend_for
-from ingot.runtime.native.callables import CallTable, native_function
-from ingot.runtime.native.launcher import Launcher, launcher
-from ingot.runtime.native.record_structs import Convention
-from ingot.runtime.native.records import Record, RunStatistics, TensorGuard
+from ingot.runtime.native.launch.callables import CallTable, native_function
+from ingot.runtime.native.launch.launcher import Launcher, launcher
+from ingot.runtime.native.launch.record_structs import Convention
+from ingot.runtime.native.launch.records import Record, RunStatistics, TensorGuard
 from ingot.runtime.plan import Plan, is_plain
 from ingot.runtime.recording import may_record, record_call
 from ingot.runtime.torch_state import MODES

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from ingot.codegen.cpu.compaction import CHUNK, WIDTHS, CompactionWord, compiled_compaction
-from ingot.runtime.native.pool import empty
-from ingot.runtime.native.prototypes import DTYPES
+from ingot.runtime.native.abi.prototypes import DTYPES
+from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 
 _Words = ctypes.c_int64 * len(CompactionWord)

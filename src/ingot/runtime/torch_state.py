@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ingot.runtime.native.addresses import TorchSymbol
+from ingot.runtime.native.assembler.addresses import TorchSymbol
 
 _functorch: Any = getattr(torch._C, "_functorch")  # noqa: B009
 

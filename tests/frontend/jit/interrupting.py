@@ -36,7 +36,7 @@ import ingot
 from ingot.base import collecting
 from ingot.frontend.jit.autotune import eager_comparison
 from ingot.frontend.jit.follow.following import ACTIVE
-from ingot.runtime.native.settings import suspended
+from ingot.runtime.native.abi.settings import suspended
 
 _ROOT = Path(__file__).resolve().parents[3]
 _LOOPS = 6

@@ -11,8 +11,8 @@ import torch
 
 import ingot
 from ingot.frontend.jit.cache.native_calls import MOST_ATTEMPTS, _Attempts
-from ingot.runtime.native.call_records import CallFunction
-from ingot.runtime.native.record_structs import MOST_RECORDS
+from ingot.runtime.native.dispatch.call_records import CallFunction
+from ingot.runtime.native.launch.record_structs import MOST_RECORDS
 from tests.frontend.jit.comparing import same
 from tests.frontend.jit.records import ENOUGH, Block, answered, elsewhere, here, jit, multiply_add, three, warm
 

@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ingot.runtime import torch_state
-from ingot.runtime.native.dispatch import dispatcher
-from ingot.runtime.native.settings import devices_in_use
+from ingot.runtime.native.abi.settings import devices_in_use
+from ingot.runtime.native.dispatch.dispatcher import dispatcher
 from ingot.runtime.torch_state import GRAD_MODE, STATE, WATCHERS, Scope, StateRow, Watcher, changes, state_of_torch
 from tests.frontend.jit.comparing import same
 from tests.frontend.jit.follow.following_checks import followed

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from ingot.base.once import once
 from ingot.runtime.cuda import driver as driver_module
-from ingot.runtime.native.once import once
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 

@@ -9,7 +9,7 @@ import pytest
 from ingot.base.errors import CudaError
 from ingot.loops.gpu.schedule import MOST_COUNTERS
 from ingot.runtime.cuda.counters import COUNTER_BYTES, Counters
-from ingot.runtime.native.device_structs import MOST_STREAMS, StreamsWords
+from ingot.runtime.native.cuda.device_structs import MOST_STREAMS, StreamsWords
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 STREAM, OTHER, CAPTURED, OF_EACH_THREAD = 0x10, 0x20, 0x30, 2

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from ingot.base.errors import CudaError
+from ingot.base.once import once
 from ingot.runtime.cuda import driver as driver_module
 from ingot.runtime.cuda.driver import Device, address_of, device, driver, why_unavailable
-from ingot.runtime.native.once import once
 from tests.runtime.cuda.fake_driver import NO_DEVICE, FakeDriver
 
 

@@ -10,11 +10,11 @@ import torch
 import ingot
 from ingot import FusionDefinition, JitCompiler
 from ingot.runtime.cuda import kernels as cuda_kernels
-from ingot.runtime.native.addresses import TensorExchange
-from ingot.runtime.native.device_launching import device_launcher
-from ingot.runtime.native.device_records import DeviceStep
-from ingot.runtime.native.prototypes import prototype
-from ingot.runtime.native.records import Patch, Record, TensorGuard
+from ingot.runtime.native.abi.prototypes import prototype
+from ingot.runtime.native.assembler.addresses import TensorExchange
+from ingot.runtime.native.cuda.device_launching import device_launcher
+from ingot.runtime.native.cuda.device_records import DeviceStep
+from ingot.runtime.native.launch.records import Patch, Record, TensorGuard
 from ingot.runtime.plan import Plan
 from ingot.runtime.runner import site_for
 from tests.runtime.native.kernels import Fallback, FusedCall

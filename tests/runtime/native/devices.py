@@ -11,13 +11,13 @@ from dataclasses import replace
 import torch
 
 from ingot.runtime.cuda.prepared import Launch
-from ingot.runtime.native.addresses import torch_function
-from ingot.runtime.native.device_launching import DeviceFunctions, DeviceLauncher
-from ingot.runtime.native.device_records import DeviceSite
-from ingot.runtime.native.device_tensors import DirectWay, TensorFunctions
-from ingot.runtime.native.graph_launching import GraphFunctions
-from ingot.runtime.native.layout import tensor_layout
-from ingot.runtime.native.routines import Foreign, Library, make_immortal
+from ingot.runtime.native.abi.layout import tensor_layout
+from ingot.runtime.native.assembler.addresses import torch_function
+from ingot.runtime.native.assembler.routines import Foreign, Library, make_immortal
+from ingot.runtime.native.cuda.device_launching import DeviceFunctions, DeviceLauncher
+from ingot.runtime.native.cuda.device_records import DeviceSite
+from ingot.runtime.native.cuda.device_tensors import DirectWay, TensorFunctions
+from ingot.runtime.native.cuda.graph_launching import GraphFunctions
 
 CONTEXT, STREAM = 0xC0, 0x57
 ARGUMENTS = 11

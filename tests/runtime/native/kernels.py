@@ -9,12 +9,12 @@ import torch
 
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, new_module
-from ingot.runtime.native.callables import CallTable, native_function
-from ingot.runtime.native.launcher import launcher
-from ingot.runtime.native.prototypes import prototype
-from ingot.runtime.native.record_structs import Convention
-from ingot.runtime.native.records import Patch, Record, RunStatistics, Slots, Step, TensorGuard
-from ingot.runtime.native.routines import Library
+from ingot.runtime.native.abi.prototypes import prototype
+from ingot.runtime.native.assembler.routines import Library
+from ingot.runtime.native.launch.callables import CallTable, native_function
+from ingot.runtime.native.launch.launcher import launcher
+from ingot.runtime.native.launch.record_structs import Convention
+from ingot.runtime.native.launch.records import Patch, Record, RunStatistics, Slots, Step, TensorGuard
 
 COUNT_WORD = 2
 FIRST_ADDRESS = 3

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from ingot.runtime.native import clock
-from ingot.runtime.native.routines import Library
+from ingot.runtime.native.assembler import clock
+from ingot.runtime.native.assembler.routines import Library
 
 
 @pytest.fixture(params=[True, False], ids=["counter", "system"])

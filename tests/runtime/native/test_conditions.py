@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from ingot.runtime.native.conditions import Places, emit_places_hold
-from ingot.runtime.native.dispatch import dispatcher
-from ingot.runtime.native.once import once
-from ingot.runtime.native.routines import Library
-from ingot.runtime.native.settings import suspended
+from ingot.base.once import once
+from ingot.runtime.native.abi.settings import suspended
+from ingot.runtime.native.assembler.routines import Library
+from ingot.runtime.native.dispatch.conditions import Places, emit_places_hold
+from ingot.runtime.native.dispatch.dispatcher import dispatcher
 
 
 def _settings():

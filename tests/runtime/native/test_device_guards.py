@@ -5,11 +5,11 @@ import ctypes
 import pytest
 import torch
 
-from ingot.runtime.native import devices
-from ingot.runtime.native.devices import device_kind
-from ingot.runtime.native.launcher import launcher
-from ingot.runtime.native.layout import dispatch_keys
-from ingot.runtime.native.records import Placed, TensorGuard
+from ingot.runtime.native.abi import devices
+from ingot.runtime.native.abi.devices import device_kind
+from ingot.runtime.native.abi.layout import dispatch_keys
+from ingot.runtime.native.launch.launcher import launcher
+from ingot.runtime.native.launch.records import Placed, TensorGuard
 
 
 class Elsewhere(torch.Tensor):

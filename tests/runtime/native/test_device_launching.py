@@ -11,14 +11,15 @@ import torch
 
 from ingot.base.errors import CudaError
 from ingot.runtime.cuda.prepared import Launch
-from ingot.runtime.native import device_launching, device_records, devices
-from ingot.runtime.native.addresses import torch_function
-from ingot.runtime.native.device_launching import DeviceFunctions, device_launcher
-from ingot.runtime.native.device_records import DeviceStep
-from ingot.runtime.native.prototypes import DTYPES, prototype
-from ingot.runtime.native.record_structs import Convention
-from ingot.runtime.native.records import NumberGuard, Patch, Record, Slots, TensorGuard
-from ingot.runtime.native.routines import Foreign, Library
+from ingot.runtime.native.abi import devices
+from ingot.runtime.native.abi.prototypes import DTYPES, prototype
+from ingot.runtime.native.assembler.addresses import torch_function
+from ingot.runtime.native.assembler.routines import Foreign, Library
+from ingot.runtime.native.cuda import device_launching, device_records
+from ingot.runtime.native.cuda.device_launching import DeviceFunctions, device_launcher
+from ingot.runtime.native.cuda.device_records import DeviceStep
+from ingot.runtime.native.launch.record_structs import Convention
+from ingot.runtime.native.launch.records import NumberGuard, Patch, Record, Slots, TensorGuard
 from tests.runtime.native.devices import CONTEXT, STREAM, Machine
 from tests.runtime.native.kernels import (
     COUNT_WORD,

@@ -5,9 +5,9 @@ import ctypes
 import pytest
 import torch
 
-from ingot.runtime.native.dispatch import dispatcher
-from ingot.runtime.native.routines import Foreign, Library
-from ingot.runtime.native.settings import Settings, devices_in_use, emit_settings
+from ingot.runtime.native.abi.settings import Settings, devices_in_use, emit_settings
+from ingot.runtime.native.assembler.routines import Foreign, Library
+from ingot.runtime.native.dispatch.dispatcher import dispatcher
 from ingot.runtime.torch_state import CurrentDevice
 from tests.runtime.native.test_processes import in_child
 

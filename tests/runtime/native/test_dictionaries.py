@@ -4,9 +4,9 @@ import ctypes
 import random
 import types
 
-from ingot.runtime.native.conditions import Places, emit_places_hold
-from ingot.runtime.native.once import once
-from ingot.runtime.native.routines import Library
+from ingot.base.once import once
+from ingot.runtime.native.assembler.routines import Library
+from ingot.runtime.native.dispatch.conditions import Places, emit_places_hold
 
 
 @once

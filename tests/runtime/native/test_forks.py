@@ -13,7 +13,7 @@ import pytest
 
 from ingot.base.collecting import collecting_later
 from ingot.base.forks import cached_property, new_lock
-from ingot.runtime.native.settings import suspended
+from ingot.runtime.native.abi.settings import suspended
 from tests.runtime.native.test_processes import in_child
 
 FORKS = int(os.environ.get("INGOT_TEST_EXAMPLES", "20"))

@@ -9,15 +9,15 @@ import torch
 from ingot.base.errors import CudaError
 from ingot.runtime.cuda import driver
 from ingot.runtime.cuda.prepared import Launch
-from ingot.runtime.native import graph_launching
-from ingot.runtime.native.device_launching import DeviceLauncher
-from ingot.runtime.native.device_records import DeviceStep
-from ingot.runtime.native.device_structs import MOST_EXECUTABLES, ExecutablesWords
-from ingot.runtime.native.executables import Executables, executables_of
-from ingot.runtime.native.graph_launching import MOST_BYTES, GraphFunctions
-from ingot.runtime.native.layout import tensor_layout
-from ingot.runtime.native.prototypes import prototype
-from ingot.runtime.native.records import Patch, Record, TensorGuard
+from ingot.runtime.native.abi.layout import tensor_layout
+from ingot.runtime.native.abi.prototypes import prototype
+from ingot.runtime.native.cuda import graph_launching
+from ingot.runtime.native.cuda.device_launching import DeviceLauncher
+from ingot.runtime.native.cuda.device_records import DeviceStep
+from ingot.runtime.native.cuda.device_structs import MOST_EXECUTABLES, ExecutablesWords
+from ingot.runtime.native.cuda.executables import Executables, executables_of
+from ingot.runtime.native.cuda.graph_launching import MOST_BYTES, GraphFunctions
+from ingot.runtime.native.launch.records import Patch, Record, TensorGuard
 from tests.runtime.native.devices import STREAM, Machine
 from tests.runtime.native.kernels import FIRST_ADDRESS, Fallback, FusedCall, integer_kernels
 

@@ -7,9 +7,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ingot.runtime.native import layout
-from ingot.runtime.native.layout import tensor_layout
-from ingot.runtime.native.prototypes import DTYPES
+from ingot.runtime.native.abi import layout
+from ingot.runtime.native.abi.layout import tensor_layout
+from ingot.runtime.native.abi.prototypes import DTYPES
 from tests.runtime.native.kernels import Fallback, multiply_add
 
 

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from ingot.runtime.native.prototypes import prototype
-from ingot.runtime.native.record_structs import MOST_RECORDS, Convention
-from ingot.runtime.native.records import (
+from ingot.runtime.native.abi.prototypes import prototype
+from ingot.runtime.native.launch.record_structs import MOST_RECORDS, Convention
+from ingot.runtime.native.launch.records import (
     MOST_STACK_WORDS,
     NumberGuard,
     Patch,

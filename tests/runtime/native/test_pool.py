@@ -10,10 +10,10 @@ import torch
 
 import ingot
 from ingot.base.errors import ArgumentError
-from ingot.runtime.native import pool as pool_module
-from ingot.runtime.native.pool import default_capacity, empty, pool
-from ingot.runtime.native.pool_routines import HUGE_PAGE
-from ingot.runtime.native.routines import Library
+from ingot.runtime.native.assembler.routines import Library
+from ingot.runtime.native.memory import pool as pool_module
+from ingot.runtime.native.memory.pool import default_capacity, empty, pool
+from ingot.runtime.native.memory.pool_routines import HUGE_PAGE
 
 MEGABYTE = 1 << 20
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ingot import memory
-from ingot.runtime.native.pool import empty
-from ingot.runtime.native.records import NumberGuard
+from ingot.runtime.native.launch.records import NumberGuard
+from ingot.runtime.native.memory.pool import empty
 from tests.runtime.native.kernels import multiply_add, one_step
 
 
@@ -75,7 +75,7 @@ def test_a_forked_child_calls_allocates_and_frees():
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_forked_while_the_lock_is_held_forgets_what_was_idle():
-    from ingot.runtime.native.pool import pool
+    from ingot.runtime.native.memory.pool import pool
 
     found = pool()
     assert found is not None
@@ -100,7 +100,7 @@ def test_tensors_may_outlive_the_interpreter():
     program = """
         import threading
         import torch
-        from ingot.runtime.native.pool import empty
+        from ingot.runtime.native.memory.pool import empty
         from tests.runtime.native.kernels import multiply_add
 
         inputs = [torch.randn(32, 64) for _ in range(3)]

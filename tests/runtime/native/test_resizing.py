@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from ingot import memory
-from ingot.runtime.native import storages
-from ingot.runtime.native.pool import empty
-from ingot.runtime.native.storages import StorageLayout
+from ingot.runtime.native.abi import storages
+from ingot.runtime.native.abi.storages import StorageLayout
+from ingot.runtime.native.memory.pool import empty
 from tests.runtime.native.kernels import multiply_add
 
 SHAPE = (32, 64)
@@ -123,7 +123,7 @@ def test_many_resizes_leave_memory_flat():
     """In a process of its own, which ends with results that were resized."""
     program = """
         import os, torch
-        from ingot.runtime.native.pool import empty
+        from ingot.runtime.native.memory.pool import empty
 
         def resident():
             with open("/proc/self/statm") as file:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from ingot import memory
-from ingot.runtime.native.records import TensorGuard
+from ingot.runtime.native.launch.records import TensorGuard
 from tests.runtime.native.kernels import Fallback, multiply_add, one_step
 
 SHAPE = (32, 64)

@@ -7,8 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from ingot.runtime.native.routines import Library
-from ingot.runtime.native.structs import Field, Inline, Row, Rows, Struct, row, rows, side_by_side
+from ingot.runtime.native.assembler.routines import Library
+from ingot.runtime.native.assembler.structs import Field, Inline, Row, Rows, Struct, row, rows, side_by_side
 
 
 class Point(Struct):

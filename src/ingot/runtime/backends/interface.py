@@ -20,7 +20,7 @@ import torch
 from ingot.base.numbers import Number
 from ingot.loops.program import Program
 from ingot.runtime.kernels import Kernel, OutputTypes
-from ingot.runtime.native.records import AnyStep, Patch, Site
+from ingot.runtime.native.launch.records import AnyStep, Patch, Site
 
 Tensors = Sequence[torch.Tensor]
 Targets = Mapping[int, torch.Tensor]

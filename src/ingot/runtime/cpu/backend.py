@@ -16,8 +16,8 @@ from ingot.loops.program import Program
 from ingot.runtime.backends.interface import Backend, Bound, Features, KernelCall, NativeSite, Targets, Tensors
 from ingot.runtime.cpu.kernels import CPU_STAGES, kernels, launch, prepare, scheduled
 from ingot.runtime.kernels import Kernel, OutputTypes
-from ingot.runtime.native import pool, pool_routines
-from ingot.runtime.native.records import Step
+from ingot.runtime.native.launch.records import Step
+from ingot.runtime.native.memory import pool, pool_routines
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from ingot.base.dumping import dump_stage
 from ingot.base.environment import environment
 from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
+from ingot.base.once import OncePerKey
 from ingot.codegen.cpu.nests import CompiledKernel, compile_kernel
 from ingot.ir.torch_types import to_torch
 from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
@@ -32,8 +33,7 @@ from ingot.loops.cpu.scheduling import ALIGNED, Call, schedule_call
 from ingot.loops.cpu.tuning import CpuTuning
 from ingot.loops.program import Program
 from ingot.runtime.kernels import Kernel, KernelFault, OutputTypes, address_of, extents, laid_out, word_of, words_of
-from ingot.runtime.native.once import OncePerKey
-from ingot.runtime.native.pool import empty
+from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 
 _TUNING = CpuTuning()

@@ -33,8 +33,8 @@ from ingot.runtime.cuda.driver import driver, why_unavailable
 from ingot.runtime.cuda.kernels import GPU_STAGES, gpu_kernels, launch, prepare, scheduled
 from ingot.runtime.cuda.prepared import PreparedLaunches
 from ingot.runtime.kernels import Kernel, OutputTypes
-from ingot.runtime.native.device_launching import device_launcher
-from ingot.runtime.native.device_records import DeviceSite, DeviceStep
+from ingot.runtime.native.cuda.device_launching import device_launcher
+from ingot.runtime.native.cuda.device_records import DeviceSite, DeviceStep
 
 DEVICE_ALIGNMENT = 256
 """What addresses of new memory on a GPU are multiples of, and parts of it should be."""

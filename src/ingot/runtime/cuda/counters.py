@@ -14,10 +14,10 @@ import threading
 from ctypes import byref, c_int, c_uint64, c_void_p
 
 from ingot.base.forks import new_lock
+from ingot.base.once import OncePerKey
 from ingot.loops.gpu.schedule import MOST_COUNTERS
 from ingot.runtime.cuda.driver import PER_THREAD_STREAM, driver
-from ingot.runtime.native.device_structs import MOST_STREAMS, StreamsWords, StreamWords
-from ingot.runtime.native.once import OncePerKey
+from ingot.runtime.native.cuda.device_structs import MOST_STREAMS, StreamsWords, StreamWords
 
 COUNTER_BYTES = 4
 _CHUNK = 16 * MOST_COUNTERS * COUNTER_BYTES

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.base.errors import CudaError
-from ingot.runtime.native.once import OncePerKey, once
+from ingot.base.once import OncePerKey, once
 
 PROTOTYPES: Mapping[str, tuple[type, ...]] = {
     "cuInit": (c_uint,),

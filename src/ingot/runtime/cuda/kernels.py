@@ -17,6 +17,7 @@ import torch
 from ingot.base.dumping import dump_stage
 from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
+from ingot.base.once import OncePerKey
 from ingot.codegen.llvm.host import Host
 from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
 from ingot.codegen.ptx.target import OLDEST, gpu
@@ -35,8 +36,7 @@ from ingot.runtime.cuda.modules import LoadedFunction, load
 from ingot.runtime.cuda.modules import launch as launch_function
 from ingot.runtime.cuda.prepared import Launch, PreparedLaunches
 from ingot.runtime.kernels import Kernel, OutputTypes, address_of, laid_out, word_of, words_of
-from ingot.runtime.native.executables import executables_of
-from ingot.runtime.native.once import OncePerKey
+from ingot.runtime.native.cuda.executables import executables_of
 
 _TUNING = CudaTuning()
 

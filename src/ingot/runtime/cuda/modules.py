@@ -22,9 +22,9 @@ from typing import Any
 
 from ingot.base.errors import CudaError
 from ingot.base.forks import new_lock
+from ingot.base.once import OncePerKey, once
 from ingot.runtime.cuda.driver import Driver, driver
 from ingot.runtime.cuda.prepared import Extent
-from ingot.runtime.native.once import OncePerKey, once
 
 _LOG_BYTES = 8192
 _INFORMATION_LOG, _INFORMATION_LOG_BYTES, _ERROR_LOG, _ERROR_LOG_BYTES = range(3, 7)

@@ -1,1 +1,6 @@
-"""The part of the runtime that is machine code: the pool of memory, and the launcher that a call goes through."""
+"""What native code does in this process: routines written in Python, compiled by LLVM at first need.
+
+In: records of calls that Python has made. Out: the same calls, answered without Python. Each part uses those before it:
+`assembler`, `abi`, `memory`, `launch`, and on these `dispatch`, `cuda` and `following`, which know nothing of each other.
+What always holds: a call that native code does not know exactly goes to Python, as it came.
+"""

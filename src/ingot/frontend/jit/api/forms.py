@@ -26,7 +26,7 @@ from ingot.frontend.jit.api.function import CompiledFunction, Tier, require_call
 from ingot.frontend.jit.settings.options import Mode, Options, Python
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.runtime.compiler import JitCompiler
-from ingot.runtime.native.dispatch import NativeCallable
+from ingot.runtime.native.dispatch.dispatcher import NativeCallable
 
 Subject = TypeVar("Subject")
 

@@ -21,9 +21,15 @@ from ingot.frontend.jit.lowering.partition import Region
 from ingot.frontend.jit.lowering.program import Program, ShapeMismatch
 from ingot.frontend.jit.lowering.regions import build_region
 from ingot.frontend.jit.trace.trace import Argument, Surrounding, TraceValue, Variable, stride_order
-from ingot.runtime.native.call_records import DECLINED, CallFunction, RunKernels, TensorArgument, VariableArgument
-from ingot.runtime.native.record_structs import Convention
-from ingot.runtime.native.records import NumberGuard
+from ingot.runtime.native.dispatch.call_records import (
+    DECLINED,
+    CallFunction,
+    RunKernels,
+    TensorArgument,
+    VariableArgument,
+)
+from ingot.runtime.native.launch.record_structs import Convention
+from ingot.runtime.native.launch.records import NumberGuard
 
 
 def variables_of(general: Generalised) -> Sequence[int]:

@@ -24,7 +24,7 @@ from ingot.frontend.jit.cache.executors import call_program, run_kernels, variab
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.guards.guards import Guards
-from ingot.runtime.native.call_records import (
+from ingot.runtime.native.dispatch.call_records import (
     Arguments,
     CallOriginal,
     CallRecord,
@@ -34,9 +34,9 @@ from ingot.runtime.native.call_records import (
     VariableArgument,
     can_hold,
 )
-from ingot.runtime.native.conditions import Places
-from ingot.runtime.native.dispatch import ANY_SETTINGS, Dispatcher, DispatchTable, NativeCallable, dispatcher
-from ingot.runtime.native.records import NumberGuard, TensorGuard
+from ingot.runtime.native.dispatch.conditions import Places
+from ingot.runtime.native.dispatch.dispatcher import ANY_SETTINGS, Dispatcher, DispatchTable, NativeCallable, dispatcher
+from ingot.runtime.native.launch.records import NumberGuard, TensorGuard
 from ingot.runtime.torch_state import WATCHERS, ModuleEntry
 
 MOST_ATTEMPTS = 4

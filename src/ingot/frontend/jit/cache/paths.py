@@ -24,7 +24,7 @@ from ingot.frontend.jit.lowering.branches import BranchingProgram, branching_pro
 from ingot.frontend.jit.lowering.pieces import Piece, tree_of, with_common_surroundings
 from ingot.frontend.jit.proof import Proof
 from ingot.runtime.compiler import JitCompiler
-from ingot.runtime.native.conditions import Places
+from ingot.runtime.native.dispatch.conditions import Places
 
 MOST_PATHS = 16
 """Paths that are recorded for one kind of call; where there are more, its Python runs."""

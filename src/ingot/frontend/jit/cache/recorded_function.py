@@ -35,7 +35,7 @@ from ingot.frontend.jit.trace.places import module_of
 from ingot.frontend.jit.trace.recorder import Broken
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
-from ingot.runtime.native.dispatch import NativeCallable
+from ingot.runtime.native.dispatch.dispatcher import NativeCallable
 from ingot.runtime.torch_state import state_of_torch
 
 MOST_SPECIALISATIONS = 64

@@ -17,7 +17,7 @@ import torch
 from ingot.frontend.jit.follow.functions import is_always_view, name_of
 from ingot.frontend.jit.follow.shape_rules import SHAPE_RULES, Shape, broadcast
 from ingot.frontend.jit.follow.steps import Metadata, Outcome, Wait
-from ingot.runtime.native.prototypes import row_major_strides
+from ingot.runtime.native.abi.prototypes import row_major_strides
 
 _ANY_LAYOUT = frozenset({"mm", "bmm", "matmul", "__matmul__"})
 """Functions whose results are row-major whatever their operands are."""

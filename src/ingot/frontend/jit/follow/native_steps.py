@@ -23,9 +23,9 @@ from ingot.frontend.jit.follow.functions import (
 )
 from ingot.frontend.jit.follow.live_functions import live
 from ingot.frontend.jit.follow.steps import Constant, Group, Metadata, Node, OpenNumber, Outcome, Reference, Wait
+from ingot.runtime.native.abi.prototypes import DTYPES, Prototype, prototype, row_major_strides
 from ingot.runtime.native.following import words
 from ingot.runtime.native.following.table import Entries, NativeFollowing, NativeNode, NativeStep
-from ingot.runtime.native.prototypes import DTYPES, Prototype, prototype, row_major_strides
 
 
 def key_of(function: Any) -> Any:

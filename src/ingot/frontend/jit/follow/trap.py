@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from ingot.runtime.native.layout import dispatch_keys, tensor_layout
-from ingot.runtime.native.once import once
+from ingot.base.once import once
+from ingot.runtime.native.abi.layout import dispatch_keys, tensor_layout
 
 _NAME = "TESTING_ONLY_GenericWrapper"
 """A key that PyTorch keeps for its own tests and registers nothing for."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ingot.runtime.native.conditions import Places
+from ingot.runtime.native.dispatch.conditions import Places
 
 SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, Enum)
 """Values of which an equal one is as good."""

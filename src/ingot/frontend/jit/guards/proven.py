@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
+from ingot.base.once import once
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.frontend.jit.proof import Proof
 from ingot.frontend.jit.proof import guards as proven
-from ingot.runtime.native.addresses import REQUIRES_GRAD, torch_function
-from ingot.runtime.native.conditions import Places
-from ingot.runtime.native.layout import INLINE_RANK, TYPE_WORD, tensor_layout
-from ingot.runtime.native.once import once
+from ingot.runtime.native.abi.layout import INLINE_RANK, TYPE_WORD, tensor_layout
+from ingot.runtime.native.assembler.addresses import REQUIRES_GRAD, torch_function
+from ingot.runtime.native.dispatch.conditions import Places
 
 _WORD = 8
 _get_dictionary = ctypes.pythonapi["_PyObject_GetDictPtr"]

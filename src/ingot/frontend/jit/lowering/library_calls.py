@@ -17,7 +17,7 @@ from ingot.frontend.jit.rewrites.product_strategies import PACKED_PRODUCT, linea
 from ingot.frontend.jit.trace.indexing import part_of_axis
 from ingot.frontend.jit.trace.ssa import Operation, Version
 from ingot.frontend.jit.trace.trace import all_of
-from ingot.runtime.native.pool import empty
+from ingot.runtime.native.memory.pool import empty
 
 _aten: Any = torch.ops.aten
 

@@ -30,7 +30,7 @@ from ingot.frontend.jit.trace.ssa import Operation, OperationKind, Version, to_s
 from ingot.frontend.jit.trace.trace import Argument, Surrounding, Trace, TraceValue, Variable, stride_order, tags_of
 from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.compiler import CompiledModule, JitCompiler
-from ingot.runtime.native.prototypes import DTYPES
+from ingot.runtime.native.abi.prototypes import DTYPES
 
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 _AUTOCAST |= torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)

@@ -18,7 +18,7 @@ from ingot.frontend.jit.trace.ssa import Operation, Version
 from ingot.frontend.jit.trace.trace import TensorMeta
 from ingot.runtime.attention import attend
 from ingot.runtime.kernels import span
-from ingot.runtime.native.pool import empty
+from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.plan import is_plain
 
 _flash: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default

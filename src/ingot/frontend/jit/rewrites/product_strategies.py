@@ -22,7 +22,7 @@ import torch
 from ingot.frontend.jit.autotune.benchmarking import is_clearly_quicker, prefers_generated
 from ingot.frontend.jit.trace.ssa import Operation, Version
 from ingot.frontend.jit.trace.trace import TensorMeta
-from ingot.runtime.native.pool import empty
+from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.plan import is_plain
 from ingot.runtime.products import can_pack, multiply, multiply_packed, pack
 

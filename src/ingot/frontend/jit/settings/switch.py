@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ingot.base.environment import environment
-from ingot.runtime.native.settings import suspended
+from ingot.runtime.native.abi.settings import suspended
 from ingot.runtime.torch_state import is_watched
 
 EVERYTHING: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import torch
 
-from ingot.runtime.native import layout
-from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.abi import layout
+from ingot.runtime.native.abi.prototypes import PrototypeWords
+from ingot.runtime.native.abi.settings import Settings, emit_settings
+from ingot.runtime.native.assembler.addresses import python_function
+from ingot.runtime.native.assembler.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.following.boundaries import MOST_VALUES, BoundaryEmitter
 from ingot.runtime.native.following.deciding import DecidingEmitter, emit_is_plain
 from ingot.runtime.native.following.intercepting import InterceptingEmitter, ModeStack, call_of_builtins
@@ -21,7 +24,7 @@ from ingot.runtime.native.following.layouts import (
     FollowingLayout,
 )
 from ingot.runtime.native.following.matching import Found, StepMatchingEmitter
-from ingot.runtime.native.following.objects import WRITTEN, emit_are_written, has_one_reference, is_held_once
+from ingot.runtime.native.following.objects import Seen, emit_are_written, has_one_reference, is_held_once
 from ingot.runtime.native.following.words import (
     Answer,
     Container,
@@ -32,11 +35,8 @@ from ingot.runtime.native.following.words import (
     State,
     Step,
 )
-from ingot.runtime.native.launcher import Launcher
-from ingot.runtime.native.pool import Pool
-from ingot.runtime.native.prototypes import PrototypeWords
-from ingot.runtime.native.routines import Condition, Library, Routine, Value
-from ingot.runtime.native.settings import Settings, emit_settings
+from ingot.runtime.native.launch.launcher import Launcher
+from ingot.runtime.native.memory.pool import Pool
 from ingot.runtime.torch_state import FORWARD_GRADIENTS
 
 MOST_BYTES = 1 << 29
@@ -237,7 +237,7 @@ class AnsweringEmitter:
         with routine.when(routine.compare(kind, "==", Kind.ALONE)):
             routine.give_back(Answer.PLAIN_AFTER_FLUSH)
         with routine.when(routine.compare(kind, "==", Kind.NOW)):
-            is_free = routine.compare(routine.call(are_written, arguments, keywords), "==", WRITTEN)
+            is_free = routine.compare(routine.call(are_written, arguments, keywords), "==", Seen.WRITTEN)
             routine.give_back(routine.choose(is_free, Answer.PLAIN, Answer.PLAIN_AFTER_FLUSH))
         first = routine.load(arguments, layout.ITEMS_WORD)
         tensor = routine.load(first, self._places.tensors.implementation_word)
@@ -388,7 +388,7 @@ class AnsweringEmitter:
         routine.store(result, cell)
         routine.store(cell, items)
         with routine.when(routine.compare(container, "==", Container.TUPLE)):
-            routine.store(routine.add(result, layout.ITEMS_WORD * 8), items)
+            routine.store(routine.part(result, layout.ITEMS_WORD), items)
         with routine.when(routine.compare(container, "==", Container.LIST)):
             routine.store(routine.load(result, layout.ITEMS_WORD), items)
         with routine.when(is_other):  # another thread has begun to write the memory; the mark has readers wait for it

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import torch
 
-from ingot.runtime.native import layout
-from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.abi import layout
+from ingot.runtime.native.assembler.addresses import python_function
+from ingot.runtime.native.assembler.routines import Library, Routine, Value
 from ingot.runtime.native.following.layouts import VERSION_WORD, FollowingLayout
 from ingot.runtime.native.following.objects import is_held_once, is_tensor
 from ingot.runtime.native.following.words import State, Write, WritesHead
-from ingot.runtime.native.routines import Library, Routine, Value
 
 _DETACH = torch.Tensor.detach
 MOST_VALUES = 4096
@@ -211,7 +211,7 @@ class BoundaryEmitter:
             kind = routine.load(object_, layout.TYPE_WORD)
             is_list = routine.compare(kind, "==", id(list))
             with routine.when(routine.either(is_list, routine.compare(kind, "==", id(tuple)))):
-                inline = routine.add(object_, layout.ITEMS_WORD * 8)
+                inline = routine.part(object_, layout.ITEMS_WORD)
                 items = routine.choose(is_list, routine.load(inline), inline)
                 with routine.loop(routine.load(object_, layout.LENGTH_WORD)) as part:
                     routine.increase(routine.call(elements_of, routine.load(items, part)), total)

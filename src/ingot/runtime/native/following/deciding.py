@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import torch
 
-from ingot.runtime.native import layout
-from ingot.runtime.native.following.objects import PENDING, WRITTEN
+from ingot.runtime.native.abi import layout
+from ingot.runtime.native.assembler.routines import Library, Routine
+from ingot.runtime.native.following.objects import Seen
 from ingot.runtime.native.following.words import ROLE_PLACES, ROLE_PROBES, Answer, Role, RoleEntry
-from ingot.runtime.native.routines import Library, Routine
 
 
 class DecidingEmitter:
@@ -47,9 +47,9 @@ class DecidingEmitter:
         is_now = routine.compare(role, "==", Role.NOW)
         with routine.when(routine.either(is_now, routine.compare(role, "==", Role.VIEW))):
             found = routine.call(are_written, arguments, keywords)
-            with routine.when(routine.compare(found, "==", WRITTEN)):
+            with routine.when(routine.compare(found, "==", Seen.WRITTEN)):
                 routine.give_back(Answer.PLAIN)
-            with routine.when(routine.both(is_now, routine.compare(found, "==", PENDING))):
+            with routine.when(routine.both(is_now, routine.compare(found, "==", Seen.PENDING))):
                 routine.give_back(Answer.PLAIN_AFTER_FLUSH)
             with routine.when(is_now):
                 routine.give_back(Answer.NONE)

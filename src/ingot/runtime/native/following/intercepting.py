@@ -22,13 +22,13 @@ from enum import auto
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ingot.runtime.native import layout
-from ingot.runtime.native.addresses import python_function, torch_function
+from ingot.runtime.native.abi import layout
+from ingot.runtime.native.assembler.addresses import python_function, torch_function
+from ingot.runtime.native.assembler.routines import Foreign, Library, Routine
+from ingot.runtime.native.assembler.structs import Code, Field, Struct
 from ingot.runtime.native.following.layouts import FollowingLayout
 from ingot.runtime.native.following.objects import is_tensor
 from ingot.runtime.native.following.words import Answer, Role, RoleEntry, State
-from ingot.runtime.native.routines import Foreign, Library, Routine
-from ingot.runtime.native.structs import Code, Field, Struct
 
 CALL_WORD, QUICK_CALL_WORD = 16, 7
 """Where a class has the address that its objects are called through, and the distance in bytes at which each object has
@@ -247,7 +247,7 @@ class InterceptingEmitter:
         items = routine.stack(1)
         routine.store(0, count)
         routine.store(arguments, cell)
-        routine.store(routine.add(arguments, layout.ITEMS_WORD * 8), items)
+        routine.store(routine.part(arguments, layout.ITEMS_WORD), items)
         is_pair = routine.compare(form, "==", Form.PAIR)
         with routine.when(is_pair):
             routine.store(1, count)
@@ -364,7 +364,7 @@ class InterceptingEmitter:
             is_list = routine.compare(kind, "==", id(list))
             with routine.when(routine.opposite(routine.either(is_list, routine.compare(kind, "==", id(tuple))))):
                 routine.give_back(0)
-            inline = routine.add(given, layout.ITEMS_WORD * 8)
+            inline = routine.part(given, layout.ITEMS_WORD)
             items = routine.choose(is_list, routine.load(inline), inline)
             count = routine.load(given, layout.LENGTH_WORD)
         with routine.loop(count) as index:

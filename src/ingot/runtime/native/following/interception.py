@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ingot.runtime.native.assembler.routines import Library, make_immortal
+from ingot.runtime.native.assembler.structs import WORD_BYTES, Field, Struct
 from ingot.runtime.native.following.intercepting import (
     BARES,
     GETTERS,
@@ -27,8 +29,6 @@ from ingot.runtime.native.following.intercepting import (
     Slot,
 )
 from ingot.runtime.native.following.words import Role
-from ingot.runtime.native.routines import Library, make_immortal
-from ingot.runtime.native.structs import WORD_BYTES, Field, Struct
 
 _DEFINITION_WORDS = {
     types.BuiltinFunctionType: 2,

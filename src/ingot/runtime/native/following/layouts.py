@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ingot.runtime.native.addresses import torch_function
-from ingot.runtime.native.layout import TensorLayout, tensor_layout
-from ingot.runtime.native.routines import Foreign
-from ingot.runtime.native.storages import StorageLayout
+from ingot.runtime.native.abi.layout import TensorLayout, tensor_layout
+from ingot.runtime.native.abi.storages import StorageLayout
+from ingot.runtime.native.assembler.addresses import torch_function
+from ingot.runtime.native.assembler.routines import Foreign
 
 COUNT_WORD = 1
 """Where a tensor and a storage have the number of their references, in the lower half; confirmed below."""

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import torch
 
-from ingot.runtime.native import layout
-from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.abi import layout
+from ingot.runtime.native.abi.settings import Settings
+from ingot.runtime.native.assembler.addresses import python_function
+from ingot.runtime.native.assembler.routines import Condition, Library, Routine, Value
+from ingot.runtime.native.assembler.structs import Field, Row, Struct, row
 from ingot.runtime.native.following.layouts import DEVICE_MASK, DEVICE_WORD, SLICE_WORD, FollowingLayout
 from ingot.runtime.native.following.words import MOST_OUTSIDE, Entry, EntryKind, State, Step
-from ingot.runtime.native.launcher import Launcher
-from ingot.runtime.native.routines import Condition, Library, Routine, Value
-from ingot.runtime.native.settings import Settings
-from ingot.runtime.native.structs import Field, Row, Struct, row
+from ingot.runtime.native.launch.launcher import Launcher
 from ingot.runtime.torch_state import GRAD_MODE
 
 
@@ -91,7 +91,7 @@ class StepMatchingEmitter:
             _require(routine, routine.compare(type_, "==", routine.load(entry, Entry.first)))
             count = routine.load(object_, layout.LENGTH_WORD)
             _require(routine, routine.compare(count, "==", routine.load(entry, Entry.second)))
-            inline = routine.add(object_, layout.ITEMS_WORD * 8)
+            inline = routine.part(object_, layout.ITEMS_WORD)
             is_list = routine.compare(type_, "==", id(list))
             items = routine.choose(is_list, routine.load(inline), inline)
             with routine.loop(count) as index:

@@ -5,15 +5,26 @@ In: objects as the user's code passes them. Out: conditions, and the routine are
 
 from __future__ import annotations
 
+from enum import auto
+
 import torch
 
-from ingot.runtime.native import layout
-from ingot.runtime.native.addresses import python_function
+from ingot.runtime.native.abi import layout
+from ingot.runtime.native.assembler.addresses import python_function
+from ingot.runtime.native.assembler.routines import Condition, Library, Routine, Value
+from ingot.runtime.native.assembler.structs import Code
 from ingot.runtime.native.following.layouts import COUNT_WORD, LOWER_HALF, FollowingLayout
-from ingot.runtime.native.routines import Condition, Library, Routine, Value
 
-WRITTEN, PENDING, UNKNOWN = range(3)
-"""What is known of objects: no tensor among them is pending; one is; there may be tensors that are not seen."""
+
+class Seen(Code):
+    """What is known of objects."""
+
+    WRITTEN = auto()
+    """No tensor among them is pending."""
+    PENDING = auto()
+    """One is."""
+    UNKNOWN = auto()
+    """There may be tensors that are not seen."""
 
 
 def is_tensor(routine: Routine, object_: Value) -> Condition:
@@ -37,7 +48,7 @@ def is_held_once(routine: Routine, object_: Value, tensor: Value) -> Condition:
 
 
 def _is_unwritten(library: Library, places: FollowingLayout, bit: int) -> Routine:
-    """is_unwritten(object): WRITTEN if it is no tensor that is pending, else one of the other words."""
+    """is_unwritten(object): Seen.WRITTEN if it is no tensor that is pending, else one of the other words."""
     routine = library.routine("is_unwritten", 1)
     (object_,) = routine.parameters
     type_ = routine.load(object_, layout.TYPE_WORD)
@@ -45,25 +56,25 @@ def _is_unwritten(library: Library, places: FollowingLayout, bit: int) -> Routin
         tensor = routine.load(object_, places.tensors.implementation_word)
         keys = routine.load(tensor, places.tensors.keys_word)
         marked = routine.common_bits(keys, bit)
-        routine.give_back(routine.choose(routine.compare(marked, "!=", 0), PENDING, WRITTEN))
+        routine.give_back(routine.choose(routine.compare(marked, "!=", 0), Seen.PENDING, Seen.WRITTEN))
     plain = (int, float, bool, str, type(None), type(Ellipsis))
     known = [id(kind) for kind in (*plain, torch.dtype, torch.device, torch.layout, torch.memory_format)]
     is_known = routine.compare(type_, "==", known[0])
     for kind in known[1:]:
         is_known = routine.either(is_known, routine.compare(type_, "==", kind))
-    routine.give_back(routine.choose(is_known, WRITTEN, UNKNOWN))
+    routine.give_back(routine.choose(is_known, Seen.WRITTEN, Seen.UNKNOWN))
     return routine
 
 
 def emit_are_written(library: Library, places: FollowingLayout, bit: int) -> Routine:
-    """are_written(arguments, keywords): WRITTEN if no tensor among them is pending, else one of the other words."""
+    """are_written(arguments, keywords): Seen.WRITTEN if no tensor among them is pending, else one of the other words."""
     within = _parts_are_written(library, _is_unwritten(library, places, bit))
     routine = library.routine("are_written", 2)
     arguments, keywords = routine.parameters
     with routine.loop(routine.load(arguments, layout.LENGTH_WORD)) as index:
         item = routine.load(arguments, routine.add(index, layout.ITEMS_WORD))
         found = routine.call(within, item)
-        with routine.when(routine.compare(found, "!=", WRITTEN)):
+        with routine.when(routine.compare(found, "!=", Seen.WRITTEN)):
             routine.give_back(found)
     with routine.when(routine.compare(keywords, "!=", 0)):
         position, pair = routine.stack(1), routine.stack(2)
@@ -73,9 +84,9 @@ def emit_are_written(library: Library, places: FollowingLayout, bit: int) -> Rou
             following = python_function("PyDict_Next", 32)
             routine.call(following, keywords, position, pair, routine.add(pair, 8))
             found = routine.call(within, routine.load(pair, 1))
-            with routine.when(routine.compare(found, "!=", WRITTEN)):
+            with routine.when(routine.compare(found, "!=", Seen.WRITTEN)):
                 routine.give_back(found)
-    routine.give_back(WRITTEN)
+    routine.give_back(Seen.WRITTEN)
     return routine
 
 
@@ -87,26 +98,26 @@ def _parts_are_written(library: Library, is_unwritten: Routine) -> Routine:
     is_list = routine.compare(type_, "==", id(list))
     is_tuple = routine.either(routine.compare(type_, "==", id(tuple)), routine.compare(type_, "==", id(torch.Size)))
     with routine.when(routine.either(is_list, is_tuple)):
-        inline = routine.add(object_, layout.ITEMS_WORD * 8)
+        inline = routine.part(object_, layout.ITEMS_WORD)
         items = routine.choose(is_list, routine.load(inline), inline)
         with routine.loop(routine.load(object_, layout.LENGTH_WORD)) as index:
             part = routine.load(items, index)
             is_slice = routine.compare(routine.load(part, layout.TYPE_WORD), "==", id(slice))
             with routine.when(is_slice):
                 found = routine.call(routine, part)
-                with routine.when(routine.compare(found, "!=", WRITTEN)):
+                with routine.when(routine.compare(found, "!=", Seen.WRITTEN)):
                     routine.give_back(found)
             with routine.when(routine.opposite(is_slice)):
                 found = routine.call(is_unwritten, part)
-                with routine.when(routine.compare(found, "!=", WRITTEN)):
+                with routine.when(routine.compare(found, "!=", Seen.WRITTEN)):
                     routine.give_back(found)
-        routine.give_back(WRITTEN)
+        routine.give_back(Seen.WRITTEN)
     with routine.when(routine.compare(type_, "==", id(slice))):
         with routine.loop(3) as index:
             part = routine.load(object_, routine.add(index, 2))
             found = routine.call(is_unwritten, part)
-            with routine.when(routine.compare(found, "!=", WRITTEN)):
+            with routine.when(routine.compare(found, "!=", Seen.WRITTEN)):
                 routine.give_back(found)
-        routine.give_back(WRITTEN)
+        routine.give_back(Seen.WRITTEN)
     routine.give_back(routine.call(is_unwritten, object_))
     return routine

@@ -13,7 +13,11 @@ from typing import Any
 
 import torch
 
-from ingot.runtime.native.callables import new_builtin, new_capsule
+from ingot.base.once import once
+from ingot.runtime.native.abi.prototypes import Prototype
+from ingot.runtime.native.abi.settings import Settings, devices_in_use
+from ingot.runtime.native.assembler.routines import Library
+from ingot.runtime.native.assembler.structs import WORD_BYTES
 from ingot.runtime.native.following.answering import AnsweringEmitter
 from ingot.runtime.native.following.intercepting import ModeStack
 from ingot.runtime.native.following.interception import Interception, can_intercept
@@ -33,14 +37,10 @@ from ingot.runtime.native.following.words import (
     Write,
     WritesHead,
 )
-from ingot.runtime.native.launcher import launcher
-from ingot.runtime.native.once import once
-from ingot.runtime.native.pool import pool
-from ingot.runtime.native.prototypes import Prototype
-from ingot.runtime.native.records import Placed, TensorGuard
-from ingot.runtime.native.routines import Library
-from ingot.runtime.native.settings import Settings, devices_in_use
-from ingot.runtime.native.structs import WORD_BYTES
+from ingot.runtime.native.launch.callables import new_builtin, new_capsule
+from ingot.runtime.native.launch.launcher import launcher
+from ingot.runtime.native.launch.records import Placed, TensorGuard
+from ingot.runtime.native.memory.pool import pool
 
 MOST_STEPS = 64
 """Steps that may lead on from one node: a call that is none of them is compared with each."""

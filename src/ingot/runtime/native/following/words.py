@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import auto
 
-from ingot.runtime.native.structs import Code, Field, Row, Struct, row
+from ingot.runtime.native.assembler.structs import Code, Field, Row, Struct, row
 
 
 class State(Struct):
