@@ -48,7 +48,7 @@ def is_held_once(routine: Routine, object_: Value, tensor: Value) -> Condition:
 
 
 def _is_unwritten(library: Library, places: FollowingLayout, bit: int) -> Routine:
-    """is_unwritten(object): Seen.WRITTEN if it is no tensor that is pending, else one of the other words."""
+    """is_unwritten(object): what is known of it."""
     routine = library.routine("is_unwritten", 1)
     (object_,) = routine.parameters
     type_ = routine.load(object_, layout.TYPE_WORD)
@@ -67,7 +67,7 @@ def _is_unwritten(library: Library, places: FollowingLayout, bit: int) -> Routin
 
 
 def emit_are_written(library: Library, places: FollowingLayout, bit: int) -> Routine:
-    """are_written(arguments, keywords): Seen.WRITTEN if no tensor among them is pending, else one of the other words."""
+    """are_written(arguments, keywords): what is known of all of them."""
     within = _parts_are_written(library, _is_unwritten(library, places, bit))
     routine = library.routine("are_written", 2)
     arguments, keywords = routine.parameters
