@@ -89,7 +89,8 @@ def test_audits_that_would_take_long_are_left_out(monkeypatch, audited_calls):
     (kind,) = function._compiled.specialisations.values()
     assert kind.audits.count == 1
     (known,) = function._compiled.native._answered.values()
-    assert [one.made for one in known.attempts.values()] == [1]  # records that leave a call to Python are not made again for that
+    made = [one.made for one in known.attempts.values()]
+    assert made == [1]  # records that leave a call to Python are not made again for that
 
 
 def test_calls_that_are_followed_are_not_audited(audited_calls):
