@@ -1,7 +1,7 @@
 """Who computes a case: eager PyTorch, torch.compile and ingot, each ready to be called.
 
 In: a case and its inputs. Out: calls without arguments. What always holds: ingot's results have been compared with
-eager's before anyone is measured, and a difference ends the run.
+eager's before anything is measured, and a difference ends the run.
 """
 
 from __future__ import annotations

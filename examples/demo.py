@@ -37,7 +37,7 @@ class Perceptron(torch.nn.Module):
 def define() -> FusionDefinition:
     """Normalise images that come as (batch, height, width, channel), and give the result in the same order.
 
-    Written the way such code often looks: to channels-first and back, a division, a power, a value nobody uses.
+    Written the way such code often looks: to channels-first and back, a division, a power, a value that is not used.
     """
     with FusionDefinition() as fd:
         image = fd.define_tensor(shape=[-1, -1, -1, 3])

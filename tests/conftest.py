@@ -1,8 +1,8 @@
 """What all tests share: those marked `cuda` need an NVIDIA GPU that torch can use, and are skipped where there is none.
-Tests of what must hold on every device take `device` and run once on each. With `no_trials` compiled functions do not
-take turns with eager ones and are not audited: the second call runs what was compiled. With `--audits` every call that
-a recording would answer is audited, and one that differs from it fails its test, for IngotWarning is an error. Tests
-that look at what native code has answered fail under that option.
+Tests of what must hold on every device take `device` and run once on each. With `no_eager_comparison` compiled
+functions do not take turns with eager ones and are not audited: the second call runs what was compiled. With `--audits`
+every call that a recording would answer is audited, and one that differs from it fails its test, for IngotWarning is an
+error. Tests that look at what native code has answered fail under that option.
 
 torch is asked rather than ingot, so that where ingot alone fails to find a GPU, tests fail instead of being skipped.
 """
@@ -47,7 +47,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def no_trials(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_eager_comparison(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingot.frontend.jit.autotune.eager_comparison.ROUNDS", 0)
     if not request.config.getoption("--audits"):
         monkeypatch.setattr("ingot.frontend.jit.cache.audits.FIRST", 2**62)

@@ -289,7 +289,7 @@ def logging_call() -> Made:
     def function(x: Tensor, y: Tensor) -> Tensor:
         z = gated(x, y)
         log.info("gated %d elements", z.numel())
-        log.debug("which nobody reads")
+        log.debug("a message without a handler")
         return settled(z, y)
 
     return Made(function, lambda: list(handler.lines))
@@ -322,7 +322,7 @@ def random_number() -> Made:
 
 
 class Option:
-    """Known to nobody but this module."""
+    """A class that only this module uses."""
 
     def __init__(self, gain: float):
         self.gain = gain

@@ -71,7 +71,7 @@ def answered(call: Call) -> tuple[Contestant, int]:
     """The call answered from a list, and how many functions the list answers. Raises CallsDiffer if calls differ.
 
     Before it is measured it runs once with all that was recorded at hand: what code keeps of its last call is then this
-    call's, and not that of whoever had a turn before.
+    call's, and not that of the call before it.
     """
     call()
     recording = _Recording()

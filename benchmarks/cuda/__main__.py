@@ -74,8 +74,8 @@ def _about(device: torch.device) -> dict[str, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        # Nobody may find what an earlier run has compiled: not torch.compile, and not the driver, which keeps machine
-        # code made from PTX. All of these are read when they are first needed.
+        # No contestant may find what an earlier run has compiled: not torch.compile, and not the driver, which keeps
+        # machine code made from PTX. All of these are read when they are first needed.
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder, "CUDA_CACHE_DISABLE": "1"}
         if not torch.cuda.is_available():
             print("this comparison needs an NVIDIA GPU; python -m benchmarks is the one for CPUs", file=sys.stderr)

@@ -146,7 +146,7 @@ def _seconds_to_second_result(call: Call, device: torch.device) -> float:
         call()
         synchronize(device)
 
-    gc.collect()  # what others have left behind is nobody's to clear away now
+    gc.collect()  # garbage of other contestants must not be collected while this one is timed
     synchronize(device)
     with warnings.catch_warnings():
         # What runs eagerly is said in the table, with the reason.

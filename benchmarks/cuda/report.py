@@ -18,8 +18,8 @@ INTRODUCTION = f"""\
 Written by `python -m benchmarks.cuda --markdown docs/cuda-benchmark.md`. Eager PyTorch, torch.compile and ingot.jit
 take turns on the same tensors; times are the device's own, by events, medians of the rounds. The floor is what moving
 the bytes would take at the speed of a copy measured in the same rounds: every input read once, every result written
-once. Before anyone is measured, results of ingot.jit are compared with what eager computes in a wider type: no element
-may be further from that than a tolerance and twice eager's largest distance.
+once. Before anything is measured, results of ingot.jit are compared with what eager computes in a wider type: no
+element may be further from that than a tolerance and twice eager's largest distance.
 
 A kernel is compiled by ingot from what it has recorded of a function: graph passes, fusion, schedule, LLVM and the
 driver's assembler; of {HOST_ROUNDS + 1} times seconds apart, each from nothing, the least is given, since other work

@@ -1,4 +1,9 @@
-"""ingot: a just-in-time fusion compiler for PyTorch."""
+"""ingot: a just-in-time fusion compiler for PyTorch.
+
+In: functions, modules and fusions that users write with PyTorch's operators. Out: the same, called the same way, run as
+few fused kernels. What always holds: results are eager's, and what ingot cannot compile runs as PyTorch runs it. This
+module holds what users import; docs/architecture.md follows a call through the packages.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -6,7 +6,7 @@ import pytest
 
 from ingot import Config
 from ingot.base.config import FLAGS
-from ingot.base.environment import Environment
+from ingot.base.environment_variables import EnvironmentVariables
 from ingot.base.errors import ConfigError
 
 
@@ -52,10 +52,10 @@ def test_wrong_values_are_refused(wrong):
 
 
 def test_environment_is_typed_and_checked():
-    assert Environment.read({}).dump == frozenset()
-    assert Environment.read({"INGOT_DUMP": "graph, passes"}).dump == {"graph", "passes"}
+    assert EnvironmentVariables.read({}).dump == frozenset()
+    assert EnvironmentVariables.read({"INGOT_DUMP": "graph, passes"}).dump == {"graph", "passes"}
     with pytest.raises(ConfigError, match="INGOT_DUMP cannot name nonsense"):
-        Environment.read({"INGOT_DUMP": "nonsense"})
-    assert Environment.read({"INGOT_CHECK": "bounds"}).check == {"bounds"}
+        EnvironmentVariables.read({"INGOT_DUMP": "nonsense"})
+    assert EnvironmentVariables.read({"INGOT_CHECK": "bounds"}).check == {"bounds"}
     with pytest.raises(ConfigError, match="INGOT_CHECK cannot name nonsense; it knows bounds"):
-        Environment.read({"INGOT_CHECK": "nonsense"})
+        EnvironmentVariables.read({"INGOT_CHECK": "nonsense"})

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ingot
-from ingot.base.environment import environment
+from ingot.base.environment_variables import environment
 from ingot.base.errors import ArgumentError, ConfigError
 from ingot.base.pipeline import STAGES, Stage, declare_passes, named_stage, pass_names, refuse_unknown_passes
 from ingot.codegen.ptx.target import gpu
@@ -41,11 +41,11 @@ def test_every_pass_is_known_by_a_name_of_its_own() -> None:
     names = [pass_.name for pass_ in (*TRACE_PASSES, *PASSES)]
     assert sorted(names) == sorted(pass_names()) and len(set(names)) == len(names)
     assert set(names).isdisjoint(NAMES)
-    with pytest.raises(ValueError, match="joins is the name of another pass"):
-        declare_passes(next(pass_ for pass_ in PASSES if pass_.name == "joins"))
+    with pytest.raises(ValueError, match="sink_cat is the name of another pass"):
+        declare_passes(next(pass_ for pass_ in PASSES if pass_.name == "sink_cat"))
     refuse_unknown_passes(names)
     with pytest.raises(ConfigError, match="there is no pass nests; there are"):
-        refuse_unknown_passes(["joins", "nests"])
+        refuse_unknown_passes(["sink_cat", "nests"])
 
 
 def test_other_names_of_stages() -> None:
@@ -64,7 +64,7 @@ def dumped(word: str, work: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.
     return capfd.readouterr().err
 
 
-@pytest.mark.usefixtures("no_trials")
+@pytest.mark.usefixtures("no_eager_comparison")
 @pytest.mark.parametrize("word", [name for name in NAMES if name not in ON_GPUS] + ["asm", "loops"])
 def test_every_stage_is_dumped_by_its_name_alone(
     word: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -110,7 +110,7 @@ def test_several_words_and_none(monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
 def test_unknown_words_are_refused_with_those_there_are(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ConfigError, match=r"INGOT_DUMP cannot name nest; it knows .*nests.*joins.*find_linears"):
+    with pytest.raises(ConfigError, match=r"INGOT_DUMP cannot name nest; it knows .*nests.*sink_cat.*find_linears"):
         dumped("nest", lambda: environment(), monkeypatch, capfd)
 
 

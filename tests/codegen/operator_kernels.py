@@ -12,7 +12,7 @@ from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, Host, HostModule
-from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_type
 from ingot.ops import Op
 
 ARRAYS = {
@@ -57,7 +57,7 @@ class OperatorModule:
         if known is not None:
             operands.append(self._instructions.literal(known, dtypes[-1]))
         assert op.emit is not None
-        self.result: Value = op.emit(self._instructions, *operands, **attributes)
+        self.result: TypedValue = op.emit(self._instructions, *operands, **attributes)
         self._store(function.arguments[inputs], position)
         following = self._builder.add(position, INDEX(lanes))
         position.add_incoming(following, self._builder.block)
@@ -68,11 +68,11 @@ class OperatorModule:
     def _place(self, base: Any, position: Any, dtype: DataType) -> Any:
         return self._builder.gep(self._builder.bitcast(base, ir.PointerType(memory_type(dtype))), position)
 
-    def _load(self, base: Any, position: Any, dtype: DataType) -> Value:
+    def _load(self, base: Any, position: Any, dtype: DataType) -> TypedValue:
         kind = self._instructions.wide(memory_type(dtype))
         place = self._builder.bitcast(self._place(base, position, dtype), ir.PointerType(kind))
         code = self._builder.load(place, align=1)
-        value = Value(code, DataType.UInt8 if dtype is DataType.Bool else dtype)
+        value = TypedValue(code, DataType.UInt8 if dtype is DataType.Bool else dtype)
         return self._instructions.convert(value, dtype)
 
     def _store(self, base: Any, position: Any) -> None:

@@ -146,7 +146,7 @@ def pairs_of_all_sizes(dtype: type, count: int) -> tuple[numpy.ndarray, numpy.nd
 @pytest.mark.parametrize(("host", "lanes"), [(NATIVE, 1), (NATIVE, 8), pytest.param(BASELINE, 4, marks=runs_baseline)])
 @pytest.mark.parametrize("dtype", [DataType.Float, DataType.Double], ids=lambda dtype: dtype.text)
 @pytest.mark.parametrize("name", ["fmod", "remainder"])
-def test_remainders_are_exact_whatever_the_quotient(name: str, dtype: DataType, host: Host, lanes: int):
+def test_remainders_are_exact_for_every_quotient(name: str, dtype: DataType, host: Host, lanes: int):
     x, y = pairs_of_all_sizes(ARRAYS[dtype], 40_000)
     got = evaluate_operator(table()[name], (dtype, dtype), x, y, host=host, lanes=lanes)
     with numpy.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Loops over bfloat16 take even and odd elements apart where nobody can tell: results are where they belong."""
+"""Loops over bfloat16 take even and odd elements apart where no result depends on it: results are where they belong."""
 
 import pytest
 import torch

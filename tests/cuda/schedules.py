@@ -12,26 +12,26 @@ CHOICES = {
     "line_threads": (64, 128),
     "few_bytes": (0, 32),
     "many_functions": (0, 1, 16),
-    "function_turns": (2, 3, 4),
+    "function_iterations": (2, 3, 4),
     "most_threads": (32, 32, 64, 1024),
     "kept_words": (1, 8, 40),
     "few_elements": (8, 16),
     "most_elements": (1, 1, 8, 32),
-    "turns_at_once": (1, 2, 4),
+    "iterations_at_once": (1, 2, 4),
     "shortest_axis": (2, 3, 16),
     "enough_threads": (64, 1 << 17),
     "enough_blocks": (1, 4, 256),
-    "few_turns": (1, 2, 8),
+    "few_iterations": (1, 2, 8),
     "few_rows": (2, 264),
-    "parts": (2, 5, 264),
-    "part_threads": (32, 64, 1024),
-    "function_part_threads": (32, 256),
-    "part_bytes": (1, 32, 64),
-    "column_parts": (2, 5, 264),
-    "column_part_threads": (256, 512),
+    "splits": (2, 5, 264),
+    "split_threads": (32, 64, 1024),
+    "function_split_threads": (32, 256),
+    "split_bytes": (1, 32, 64),
+    "column_splits": (2, 5, 264),
+    "column_split_threads": (256, 512),
     "worth_a_launch": (0, 64, 1 << 18),
 }
-"""By field, values to choose from: small teams have long rows, and few registers keep nothing of them."""
+"""By field, values to choose from: small thread groups have long rows, and few registers keep nothing of them."""
 
 
 def small_gpu_tuning(seed: int) -> CudaTuning:

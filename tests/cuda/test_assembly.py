@@ -19,7 +19,7 @@ from ingot.codegen.ptx.kernels import compile_gpu_kernel
 from ingot.codegen.ptx.target import gpu
 from ingot.fusion.rules import FusionRules
 from ingot.loops.cpu.tuning import CpuTuning
-from ingot.loops.gpu.schedule import WARP, GpuSchedule, Teams
+from ingot.loops.gpu.schedule import WARP, GpuSchedule, ThreadGroups
 from ingot.loops.gpu.tuning import CudaTuning
 from ingot.runtime.backends.interface import Bound, Targets, Tensors
 from ingot.runtime.cpu.kernels import launch
@@ -105,8 +105,10 @@ def test_small_schedules_reach_every_form():
     run_small(scheduling, range(120))
     forms = Counter(type(schedule) for schedule in scheduling.seen)
     assert not [form for form in get_args(GpuSchedule) if not forms[form]], forms
-    rows = [schedule for schedule in scheduling.seen if isinstance(schedule, Teams)]
-    assert sum(not schedule.steps for schedule in rows) >= 10, "too few rows are longer than what a team holds"
+    rows = [schedule for schedule in scheduling.seen if isinstance(schedule, ThreadGroups)]
+    assert sum(not schedule.iterations for schedule in rows) >= 10, (
+        "too few rows are longer than what a thread group holds"
+    )
     assert sum(schedule.one_pass for schedule in rows) >= 2
-    assert sum(schedule.team > WARP for schedule in rows) >= 10
-    assert sum(schedule.lanes > 1 for schedule in scheduling.seen) >= 20
+    assert sum(schedule.thread_group_size > WARP for schedule in rows) >= 10
+    assert sum(schedule.vector_width > 1 for schedule in scheduling.seen) >= 20

@@ -13,7 +13,7 @@ from torch.nn import functional
 import ingot
 from tests.frontend.jit.comparing import check, complaints, is_compiled, same
 
-pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("no_trials")]
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("no_eager_comparison")]
 
 GPU = torch.device("cuda", 0)
 Pair = tuple[Callable[..., Any], Callable[..., Any]]

@@ -36,12 +36,12 @@ def kind_of(compiled: Any) -> Any:
     return found
 
 
-def test_a_trial_measures_both_ways_on_the_device():
+def test_an_eager_comparison_measures_both_ways_on_the_device():
     compiled = jit(gate)
     x, y = draw(4096, 4096), draw(4096, 4096)
     for _ in range(2 + 2 * eager_comparison.ROUNDS + 2):
         torch.testing.assert_close(compiled(x, y), gate(x, y))
-    measured = kind_of(compiled).trial
+    measured = kind_of(compiled).eager_comparison
     assert measured.is_over and len(measured.eager) == eager_comparison.ROUNDS
     moved = 3 * x.nbytes
     for seconds in map(float, (*measured.eager, *measured.program)):
@@ -61,7 +61,7 @@ def test_the_quicker_way_is_found_on_the_device():
     assert not is_clearly_quicker(lambda: x @ x, lambda: small + 1, GPU)
 
 
-@pytest.mark.usefixtures("no_trials")
+@pytest.mark.usefixtures("no_eager_comparison")
 def test_the_stream_is_no_part_of_a_recording():
     compiled = jit(gate)
     x, y = draw(8, 8), draw(8, 8)
@@ -73,7 +73,7 @@ def test_the_stream_is_no_part_of_a_recording():
     assert compiled._compiled.recordings == 1
 
 
-@pytest.mark.usefixtures("no_trials")
+@pytest.mark.usefixtures("no_eager_comparison")
 def test_settings_that_choose_operators_ask_for_a_recording():
     compiled = jit(gate)
     x, y = draw(8, 8), draw(8, 8)
@@ -128,7 +128,7 @@ def test_a_call_that_is_new_inside_a_capture_is_captured_as_it_is():
         torch.testing.assert_close(compiled(x), torch.relu(x * 2) + 1)
 
 
-@pytest.mark.usefixtures("no_trials")
+@pytest.mark.usefixtures("no_eager_comparison")
 def test_texts_of_every_stage():
     compiled = jit(gate)
     for _ in range(3):
@@ -162,7 +162,7 @@ def test_definitions_are_validated_on_the_device():
     assert found.device == GPU
 
 
-@pytest.mark.usefixtures("no_trials")
+@pytest.mark.usefixtures("no_eager_comparison")
 def test_frozen_convolutions_give_what_eager_gives():
     model = nn.Sequential(
         nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(inplace=True), nn.Conv2d(16, 8, 1)
@@ -175,7 +175,7 @@ def test_frozen_convolutions_give_what_eager_gives():
             torch.testing.assert_close(compiled(x), model(x), rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.usefixtures("no_trials")
+@pytest.mark.usefixtures("no_eager_comparison")
 def test_a_model_that_moves_is_recorded_again():
     model = nn.Linear(8, 8)
     compiled = ingot.jit(model)

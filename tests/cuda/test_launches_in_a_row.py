@@ -16,7 +16,7 @@ import ingot
 from ingot.runtime.cuda.driver import device
 from ingot.runtime.native.cuda.graph_launching import MOST_BYTES
 
-pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("no_trials")]
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("no_eager_comparison")]
 
 GPU = torch.device("cuda", 0)
 ROWS, COLUMNS = 1024, 2048

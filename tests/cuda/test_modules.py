@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ingot.frontend.jit.lowering.partition import Call
+from ingot.frontend.jit.lowering.partition import EagerCall
 from tests.frontend.jit.comparing import check, is_compiled
 
-pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("no_trials")]
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("no_eager_comparison")]
 
 GPU = torch.device("cuda", 0)
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -42,7 +42,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 def called(compiled: Any) -> list[str]:
     """The operators that a recording has PyTorch compute."""
     (kind,) = compiled._compiled.specialisations.values()
-    calls = [step.operation.event.target for step in kind.program.steps.steps if isinstance(step, Call)]
+    calls = [step.operation.event.target for step in kind.program.steps.steps if isinstance(step, EagerCall)]
     return [target.overloadpacket.__name__ for target in calls]
 
 

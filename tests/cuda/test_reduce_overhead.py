@@ -20,7 +20,7 @@ CALLS = 6
 
 
 @pytest.fixture(autouse=True)
-def without_gradients_or_trials(no_trials: None):
+def without_gradients_or_trials(no_eager_comparison: None):
     with torch.no_grad():
         yield
 

@@ -1,4 +1,4 @@
-"""Reductions that cross thread blocks, on a GPU: rows across memory, rows in parts, totals, and several launches.
+"""Reductions that cross thread blocks, on a GPU: strided rows, split rows, totals, and several launches.
 
 The lengths that every reduction is tried with are in `test_sizes`; these are the shapes that only large tensors have.
 """

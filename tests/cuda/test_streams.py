@@ -47,7 +47,7 @@ def function(request) -> Any:
         fd = definition()
         call = lambda x: fd.execute([x])
     else:
-        request.getfixturevalue("no_trials")
+        request.getfixturevalue("no_eager_comparison")
         call = ingot.jit(expected)
     for _ in range(4):
         x = torch.randn(64, 100, device=GPU)
@@ -168,7 +168,7 @@ def test_tensors_of_another_device_than_the_current_one(function):
 
 
 def test_an_index_out_of_range_stops_the_process_as_eagers_does():
-    """In a process of its own: no kernel runs after such an error, whoever made it."""
+    """In a process of its own: no kernel, of ingot or not, runs after such an error."""
     code = """
 import torch
 from ingot import DataType, GraphBuilder, JitCompiler

@@ -49,6 +49,25 @@ def test_links_lead_somewhere(document):
         assert (document.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("decision", sorted((ROOT / "docs" / "decisions").glob("*.md")), ids=lambda path: path.name)
+def test_decision_states_context_decision_and_consequences(decision):
+    headings = re.findall(r"^## (.*)$", decision.read_text(), re.MULTILINE)
+    assert headings[:3] == ["Context", "Decision", "Consequences"] and headings[3:] in ([], ["Alternatives"])
+
+
+def test_measurements_and_decisions_link_to_each_other():
+    text = (ROOT / "docs" / "measurements.md").read_text()
+    sections = re.findall(r"^## Decision (\d+)\n\[[^\]]+\]\(decisions/0*(\d+)-", text, re.MULTILINE)
+    assert sections and all(title == link for title, link in sections)
+    linking = {
+        number
+        for decision in (ROOT / "docs" / "decisions").glob("*.md")
+        for number in re.findall(r"\.\./measurements\.md#decision-(\d+)", decision.read_text())
+        if int(decision.name[:4]) == int(number)
+    }
+    assert linking == {title for title, _ in sections}
+
+
 def test_make_help_lists_every_target():
     (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     done = subprocess.run(["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True)

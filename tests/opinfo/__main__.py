@@ -41,6 +41,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--python", choices=("auto", "run", "skip"), default="skip", help="the tier that is tried (default: skip)"
     )
+    parser.add_argument("--gradients", action="store_true", help="compare gradients too, of what can be differentiated")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="where to write the page (default: in docs)")
     chosen = parser.parse_args(arguments)
@@ -58,14 +59,15 @@ def tasks(
     device: str,
     inputs: str = SAMPLES,
     python: str = "skip",
+    gradients: bool = False,
 ) -> list[Task]:
     """What there is to try; the longest-running kind is not known, so the order is that of the database."""
     return [
-        Task(name, dtype, samples, device=device, inputs=inputs, python=python)
+        Task(name, dtype, samples, device=device, inputs=inputs, python=python, gradients=gradients)
         for name, operator in operators().items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
         for dtype in dtypes
-        if has_dtype(operator, DTYPES[dtype], device)
+        if has_dtype(operator, DTYPES[dtype], device, gradients)
     ]
 
 
@@ -90,12 +92,14 @@ def shown(done: Iterable[Task], count: int) -> Iterator[Task]:
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options(arguments)
     dtypes = chosen.dtype or PUBLISHED
-    todo = tasks(chosen.op or ["*"], dtypes, chosen.samples, chosen.device, chosen.inputs, chosen.python)
+    patterns, gradients = chosen.op or ["*"], chosen.gradients
+    todo = tasks(patterns, dtypes, chosen.samples, chosen.device, chosen.inputs, chosen.python, gradients)
     if not todo:
         print("no operator of PyTorch's database matches", file=sys.stderr)
         return 2
     done = list(shown(run_tasks(todo, chosen.jobs), len(todo)))
-    is_whole = not (chosen.op or chosen.dtype or chosen.samples or chosen.inputs != SAMPLES or chosen.python != "skip")
+    is_usual = chosen.inputs == SAMPLES and chosen.python == "skip" and not gradients
+    is_whole = is_usual and not (chosen.op or chosen.dtype or chosen.samples)
     path = chosen.report or (PAGES[chosen.device] if is_whole else None)
     if path is not None:
         path.write_text(page(done, chosen.samples))

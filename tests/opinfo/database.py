@@ -24,12 +24,14 @@ FUNCTION, IN_PLACE, OUT = "function", "in place", "out="
 
 @dataclass(frozen=True)
 class Call:
-    """A function and arguments that nobody may write into: every use copies them."""
+    """A function and its arguments, which must not be written into: every use copies them."""
 
     variant: str
     function: Callable[..., Any]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+    process: Callable[[Any], Any] = lambda result: result
+    """Takes of its result what has gradients that are defined."""
 
 
 @cache
@@ -46,8 +48,11 @@ def _unseeded(operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return operator(*args, **kwargs)
 
 
-def has_dtype(operator: Any, dtype: torch.dtype, device: str = "cpu") -> bool:
-    return operator.supports_dtype(dtype, device)
+def has_dtype(operator: Any, dtype: torch.dtype, device: str = "cpu", gradients: bool = False) -> bool:
+    """Whether an operator takes a dtype, and has gradients, if they are asked for."""
+    if not gradients:
+        return operator.supports_dtype(dtype, device)
+    return operator.supports_autograd and dtype in operator.supported_backward_dtypes(device)
 
 
 SAMPLES = "samples"
@@ -60,6 +65,17 @@ INPUTS: Mapping[str, Callable[[Any, str, torch.dtype], Iterator[Any]]] = {
 }
 """Which inputs of the database: the usual ones, more of them with extreme values and layouts, and the usual ones in
 memory with gaps."""
+
+
+def differentiable_calls(operator: Any, dtype: torch.dtype, most: int | None, device: str) -> Iterator[Call]:
+    """The calls of an operator's samples that can be differentiated, with arguments that need gradients."""
+    torch.manual_seed(0)
+    samples = list(operator.sample_inputs(device, dtype, requires_grad=True))
+    if most is not None and len(samples) > most:
+        samples = [samples[number * len(samples) // most] for number in range(most)]
+    for sample in samples:
+        process = sample.output_process_fn_grad or (lambda result: result)
+        yield Call(FUNCTION, operator.op, (sample.input, *sample.args), sample.kwargs, process)
 
 
 def calls(

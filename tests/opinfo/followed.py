@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from ingot.frontend.jit.follow.steps import Node
+from ingot.frontend.jit.follow.steps.step_tree import StepNode
 from tests.opinfo.database import OUT, Call
 
 CALLS = 4
@@ -58,7 +58,7 @@ def has_segments(jitted: Any) -> bool:
     return any(node.segments for root in jitted._compiled.follower._roots.values() for node in _nodes(root))
 
 
-def _nodes(node: Node) -> Iterator[Node]:
+def _nodes(node: StepNode) -> Iterator[StepNode]:
     yield node
     for child in list(node.children.values()):
         yield from _nodes(child)

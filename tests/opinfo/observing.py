@@ -72,12 +72,13 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 def _copied_tensor(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage]) -> torch.Tensor:
     if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg() or type(tensor) is not torch.Tensor:
-        return tensor.clone()
+        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
     storage = tensor.untyped_storage()
     if storage._cdata not in storages:
         storages[storage._cdata] = storage.clone()
     copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return copy.set_(storages[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride())
+    copy.set_(storages[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride())
+    return copy.requires_grad_(tensor.requires_grad)
 
 
 def _relation(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> str:

@@ -41,14 +41,11 @@ def page(tasks: Sequence[Task], most_samples: int | None = None) -> str:
     by_operator: dict[str, list[Task]] = defaultdict(list)
     for task in sorted(tasks, key=lambda task: task.operator):
         by_operator[task.operator].append(task)
+    introduction = (
+        _of_gradients(device, command, samples) if tasks[0].gradients else _of_calls(device, command, samples)
+    )
     lines = [
-        f"# PyTorch's operators through ingot.jit on {device}s",
-        "",
-        f"Written by `{command}`: every {device} operator of PyTorch's own database",
-        f"with {samples}, as a function, in place and with `out=` where there is such a thing. Each sample is",
-        "called three times through",
-        "`ingot.jit` (recorded, compiled, run again) and compared with eager PyTorch: results, their strides and the",
-        "memory they share, and the arguments afterwards. The version of PyTorch is",
+        *introduction,
         f"{torch.__version__.partition('+')[0]}.",
         "",
         *_summary(tasks, by_operator),
@@ -58,6 +55,29 @@ def page(tasks: Sequence[Task], most_samples: int | None = None) -> str:
         *_lists(by_operator),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _of_calls(device: str, command: str, samples: str) -> list[str]:
+    return [
+        f"# PyTorch's operators through ingot.jit on {device}s",
+        "",
+        f"Written by `{command}`: every {device} operator of PyTorch's own database",
+        f"with {samples}, as a function, in place and with `out=` where there is such a thing. Each sample is",
+        "called three times through",
+        "`ingot.jit` (recorded, compiled, run again) and compared with eager PyTorch: results, their strides and the",
+        "memory they share, and the arguments afterwards. The version of PyTorch is",
+    ]
+
+
+def _of_gradients(device: str, command: str, samples: str) -> list[str]:
+    return [
+        f"# Gradients of PyTorch's operators through ingot.jit on {device}s",
+        "",
+        f"Written by `{command} --gradients`: every differentiable {device} operator of PyTorch's own database",
+        f"with {samples} that need gradients. Each sample is called and differentiated four times through",
+        "`ingot.jit` (recorded, recorded with its backward pass, compiled, run again) and compared with eager PyTorch:",
+        "results, and the gradients of every argument. The version of PyTorch is",
+    ]
 
 
 def _summary(tasks: Sequence[Task], by_operator: dict[str, list[Task]]) -> Iterator[str]:

@@ -7,6 +7,7 @@ function, as a user's calls would, so that a call that takes another's recording
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -22,7 +23,9 @@ from ingot.frontend.jit.autotune import eager_comparison
 from ingot.frontend.jit.cache import audits
 from ingot.frontend.jit.cache.recorded_function import MOST_SPECIALISATIONS
 from tests.opinfo.comparing import difference
-from tests.opinfo.database import FUNCTION, OUT, SAMPLES, Call, calls, with_out
+from tests.opinfo.database import FUNCTION, OUT, SAMPLES, Call, calls, differentiable_calls, with_out
+from tests.opinfo.differentiated import CALLS as CALLS_DIFFERENTIATED
+from tests.opinfo.differentiated import differentiated
 from tests.opinfo.followed import CALLS as CALLS_FOLLOWED
 from tests.opinfo.followed import has_segments, surrounded
 from tests.opinfo.observing import Observation, copied, observe
@@ -61,13 +64,16 @@ def try_operator(
     device: str = "cpu",
     inputs: str = SAMPLES,
     python: str = "skip",
+    gradients: bool = False,
 ) -> Iterator[Verdict]:
     """The verdicts on an operator's calls from a number on. The number of calls does not depend on what they give."""
     eager_comparison.ROUNDS = 0  # no turns for eager calls: what was compiled is to run
     audits.FIRST = 2**62  # nor audits
     compares_values = not operator.name.startswith(UNDEFINED)
     jitted: dict[str, Any] = {}
-    for number, call in enumerate(calls(operator, dtype, most, device, inputs)):
+    with_gradients = differentiable_calls(operator, dtype, most, device) if gradients else None
+    wanted = with_gradients or calls(operator, dtype, most, device, inputs)
+    for number, call in enumerate(wanted):
         if number < first:
             continue
         with warnings.catch_warnings():
@@ -77,7 +83,10 @@ def try_operator(
                 continue
             if call.variant not in jitted or not _takes_more(jitted[call.variant]):
                 jitted[call.variant] = jit(_calling(call.function), python="skip" if python == "skip" else "auto")
-            yield try_call(jitted[call.variant], call, compares_values, device)
+            if gradients:
+                yield _try_gradients(jitted[call.variant], call, compares_values, device)
+            else:
+                yield try_call(jitted[call.variant], call, compares_values, device)
 
 
 def _try_following(jitted: dict[str, Any], call: Call, compares_values: bool) -> Verdict:
@@ -92,6 +101,40 @@ def _try_following(jitted: dict[str, Any], call: Call, compares_values: bool) ->
     if verdict.fate == REFUSED:
         return verdict
     return Verdict(call.variant, COMPILED if has_segments(jitted[call.variant]) else EAGER, "it runs at its call")
+
+
+def _try_gradients(jitted: Any, call: Call, compares_values: bool, device: str) -> Verdict:
+    """A call with its gradients, by eager and by a compiled function."""
+    eager = dataclasses.replace(call, function=differentiated(call.function, call.process))
+    expected = observe(eager.function, eager.args, eager.kwargs)
+    before = _calls_by_kind(jitted)
+    for number in range(CALLS_DIFFERENTIATED):
+        found = observe(differentiated(jitted, call.process), call.args, call.kwargs)
+        problem = difference(found, expected, lambda: _in_float64(eager), compares_values)
+        if problem is not None and not _is_defined(eager, expected):
+            problem = difference(found, expected, lambda: None, compares_values=False)
+        if problem is not None:
+            text = f"call {number + 1}: {problem}"
+            return Verdict(call.variant, _fate_of_gradients(jitted, before)[0], problem=text, call=show(call))
+    if expected.error is not None:
+        return Verdict(call.variant, REFUSED)
+    return Verdict(call.variant, *_fate_of_gradients(jitted, before))
+
+
+def _fate_of_gradients(jitted: Any, before: dict[int, int]) -> tuple[str, str]:
+    """How the last calls ran with their gradients, and why so if eagerly."""
+    compiled = jitted._compiled
+    used = [kind for kind in compiled.specialisations.values() if before.get(id(kind)) != compiled.calls_of(kind)]
+    if not used:
+        return EAGER, compiled.given_up or "no recording was kept"
+    last = used[-1]
+    if last.trace is not None:
+        return COMPILED, ""
+    programs = None if last.gradients is None else last.gradients.programs
+    if programs is None:
+        reason = last.broken.reason if last.gradients is None else last.gradients.refused
+        return EAGER, reason or "no backward pass came"
+    return (COMPILED if any(part.modules for part in programs.all) else LIBRARY), ""
 
 
 def _takes_more(jitted: Any) -> bool:

@@ -38,6 +38,7 @@ class Task:
     device: str = "cpu"
     inputs: str = SAMPLES
     python: str = "skip"
+    gradients: bool = False
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[Task]:
@@ -80,7 +81,7 @@ class _Worker:
     def give(self, task: Task) -> None:
         self.task = task
         self._heard = time.monotonic()
-        asked = ("operator", "dtype", "most", "device", "inputs", "python")
+        asked = ("operator", "dtype", "most", "device", "inputs", "python", "gradients")
         request = {name: getattr(task, name) for name in asked} | {"first": len(task.verdicts)}
         _tell(self.connection, request)
 
@@ -144,7 +145,7 @@ def _serve(connection: Connection, threads: int) -> None:
         except EOFError:
             return
         dtype, operator = DTYPES[request["dtype"]], operators()[request["operator"]]
-        options = (request[name] for name in ("most", "first", "device", "inputs", "python"))
+        options = (request[name] for name in ("most", "first", "device", "inputs", "python", "gradients"))
         for verdict in try_operator(operator, dtype, *options):
             _tell(connection, asdict(verdict))
         _tell(connection, None)

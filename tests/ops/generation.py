@@ -197,7 +197,7 @@ class Refusal:
 
     @property
     def is_missing_kernel(self) -> bool:
-        """PyTorch would take the call, had somebody written this kernel for the CPU: ingot may go further."""
+        """PyTorch only lacks a kernel for the CPU: ingot may compute the call all the same."""
         return "not implemented for" in str(self.error) or isinstance(self.error, NotImplementedError)
 
 

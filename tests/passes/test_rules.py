@@ -521,6 +521,6 @@ def test_levels_select_passes():
     local = {"constant_folding", "algebraic_simplification", "strength_reduction"}
     assert names[0] == set()
     assert names[1] == local
-    whole_graph = {"layout", "slices", "reshapes", "joins", "common_subexpressions", "dead_code"}
+    whole_graph = {"layout", "slices", "reshapes", "sink_cat", "common_subexpressions", "dead_code"}
     assert names[2] == names[3] == local | whole_graph
     assert optimize(graph, 0).graph is graph

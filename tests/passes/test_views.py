@@ -263,7 +263,7 @@ def test_heads_are_merged_without_a_second_kernel():
     assert kernels([(2, 4, 5, 8), (32,), (2, 5, 32)], merge) == 1
 
 
-# --- joins ------------------------------------------------------------------------------------------------------------
+# --- sink_cat ---------------------------------------------------------------------------------------------------------
 
 
 def test_cat_moves_behind_what_follows_it():
@@ -274,7 +274,7 @@ def test_cat_moves_behind_what_follows_it():
     %5 = add(%4, %3): f32[4, 16]
     return %5
     """
-    assert after("joins", "%0: f32[4, 8], %1: f32[16]", text) == [
+    assert after("sink_cat", "%0: f32[4, 8], %1: f32[16]", text) == [
         "%2 = exp(%0): f32[4, 8]",
         "%3 = slice(%1, starts=[0], stops=[8], steps=[1]): f32[8]",
         "%4 = mul(%2, %3): f32[4, 8]",
@@ -300,7 +300,7 @@ def test_cat_moves_behind_what_follows_it():
     ],
 )  # fmt: skip
 def test_cat_that_would_cost_more_stays(text):
-    stays("joins", "%0: f32[4], %1: f32[4]", text)
+    stays("sink_cat", "%0: f32[4], %1: f32[4]", text)
 
 
 def test_rotation_of_halves_leaves_one_cat_of_results():

@@ -102,7 +102,7 @@ def test_vectors_of_a_million_elements_and_three():
 
 
 class Wrapped(torch.Tensor):
-    """A subclass, whose memory is nobody's business."""
+    """A subclass, whose memory kernels must not read."""
 
 
 def test_tensors_that_are_not_their_memory_run_through_the_interpreter():

@@ -17,7 +17,7 @@ from ingot.ir.verifier import verify
 from tests.property.random_graphs import Drawn, seeded_graph
 from tests.property.sketch import DTYPES, PUBLIC
 
-GRAPHS = 900
+GRAPHS = 1200
 
 
 @cache

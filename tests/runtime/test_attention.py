@@ -22,10 +22,10 @@ def expected(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool,
     return (torch.softmax(scores, -1) @ values).float()
 
 
-def made(*shape: int, is_turned: bool) -> torch.Tensor:
-    """Of batches x heads x rows x width, with heads inside rows if it is turned."""
+def made(*shape: int, is_transposed: bool) -> torch.Tensor:
+    """Of batches x heads x rows x width, with heads inside rows if it is transposed."""
     batches, heads, rows, width = shape
-    return torch.randn(batches, rows, heads, width).transpose(1, 2) if is_turned else torch.randn(shape)
+    return torch.randn(batches, rows, heads, width).transpose(1, 2) if is_transposed else torch.randn(shape)
 
 
 @settings(deadline=None)
@@ -40,10 +40,10 @@ def test_all_sizes_and_orders(data: st.DataObject):
         number(110),
         number(70),
     )
-    is_causal, *turned = (data.draw(st.booleans()) for _ in range(5))
-    q = made(batches, key_heads * repeats, queries, width, is_turned=turned[0])
-    k = made(batches, key_heads, keys, width, is_turned=turned[1])
-    v = made(batches, key_heads, keys, width, is_turned=turned[2])
+    is_causal, *transposed = (data.draw(st.booleans()) for _ in range(5))
+    q = made(batches, key_heads * repeats, queries, width, is_transposed=transposed[0])
+    k = made(batches, key_heads, keys, width, is_transposed=transposed[1])
+    v = made(batches, key_heads, keys, width, is_transposed=transposed[2])
     around = torch.full((batches + 1, queries + 1, key_heads * repeats, width + 3), 7.0)
     out = around[1:, 1:, :, 1:-2].transpose(1, 2)
     assert attend(q, k, v, is_causal, 0.3, out) is out
@@ -54,7 +54,7 @@ def test_all_sizes_and_orders(data: st.DataObject):
 
 @pytest.mark.parametrize("is_causal", [True, False])
 def test_as_pytorchs(is_causal: bool):
-    q, k, v = (made(2, 3, 130, 64, is_turned=True) for _ in range(3))
+    q, k, v = (made(2, 3, 130, 64, is_transposed=True) for _ in range(3))
     out = torch.empty(2, 3, 130, 64)
     attend(q, k, v, is_causal, 0.125, out)
     torch.testing.assert_close(out, scaled_dot_product_attention(q, k, v, is_causal=is_causal), rtol=1e-5, atol=1e-6)

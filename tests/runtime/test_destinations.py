@@ -112,6 +112,6 @@ def test_a_permuted_value_that_is_returned_as_it_is_too_has_memory_of_its_own():
     builder.output(builder.ops.permute(value, (1, 0)), value)
     module = JitCompiler().compile(builder.build())
     x = torch.randn(4, 6)
-    turned, plain = module.execute([x])
-    turned.zero_()
+    transposed, plain = module.execute([x])
+    transposed.zero_()
     torch.testing.assert_close(plain, x.exp())

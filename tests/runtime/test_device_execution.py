@@ -74,7 +74,7 @@ class Device:
 
 
 @pytest.fixture
-def posed(monkeypatch):
+def simulated_gpu(monkeypatch):
     made = Device()
     site = NativeSite(torch.device("cpu"), made.prepare, ALIGNMENT, True, True, made.machine.site())
     monkeypatch.setattr(runner, "site_for", lambda device: site)
@@ -87,12 +87,12 @@ def answered(jitted):
 
 
 def compiled(make, *declared):
-    """A module that nobody else has."""
+    """A new module, which no other test shares."""
     return JitCompiler().compile(define(make, *declared).graph)
 
 
 @pytest.mark.parametrize(("make", "declared", "inputs"), CASES.values(), ids=CASES.keys())
-def test_plans_give_the_same_bits_and_cost_the_same(posed, make, declared, inputs):
+def test_plans_give_the_same_bits_and_cost_the_same(simulated_gpu, make, declared, inputs):
     module = compiled(make, *declared)
     expected = module.execute(inputs)
     first = module.stats()
@@ -101,34 +101,34 @@ def test_plans_give_the_same_bits_and_cost_the_same(posed, make, declared, input
     assert module._runner._native.executions == 1
     record = module.record_for(inputs)
     assert record is not None and first.kernel_launches > 0
-    assert posed.machine.launch_count == 2 * (first.kernel_launches + record.copies)
+    assert simulated_gpu.machine.launch_count == 2 * (first.kernel_launches + record.copies)
     assert all(same_bits(one, other) for one, other in zip(found, expected, strict=True))
     assert second.kernel_launches == 2 * first.kernel_launches
     assert second.memory_transferred == 2 * first.memory_transferred
 
 
-def test_a_failing_launch_leaves_the_call_to_python(posed):
+def test_a_failing_launch_leaves_the_call_to_python(simulated_gpu):
     module = compiled(lambda fd, x: [fd.ops.exp(x) + 1.0], 1)
     x = torch.randn(9)
     (expected,) = module.execute([x])
-    posed.machine.fail_launch(1, 719)
+    simulated_gpu.machine.fail_launch(1, 719)
     assert torch.equal(module.execute([x])[0], expected)
-    assert module._runner._native.executions == 0 and posed.machine.launch_count == 1
+    assert module._runner._native.executions == 0 and simulated_gpu.machine.launch_count == 1
 
 
-def test_calls_of_jitted_functions_are_launched_on_the_device(posed):
+def test_calls_of_jitted_functions_are_launched_on_the_device(simulated_gpu):
     def function(x, y):
-        return torch.tanh(x * y) - 0.123456  # which no other test computes, so that nobody has recorded it
+        return torch.tanh(x * y) - 0.123456  # no other test computes this, so it is not recorded yet
 
     jitted = ingot.jit(function)
     x, y = torch.randn(5, 7), torch.randn(5, 7)
     for _ in range(30):  # more than it takes until a record answers
         torch.testing.assert_close(jitted(x, y), function(x, y))
-    before, launches = answered(jitted), posed.machine.launch_count
+    before, launches = answered(jitted), simulated_gpu.machine.launch_count
     torch.testing.assert_close(jitted(x, y), function(x, y))
     assert answered(jitted) == before + 1
-    assert posed.machine.launch_count == launches + 2
-    posed.machine.make_current(1)  # the context of another device: the call goes through Python
+    assert simulated_gpu.machine.launch_count == launches + 2
+    simulated_gpu.machine.make_current(1)  # the context of another device: the call goes through Python
     torch.testing.assert_close(jitted(x, y), function(x, y))
     assert answered(jitted) == before + 1
 
@@ -149,7 +149,7 @@ def counted_addresses(monkeypatch):
 
 
 @pytest.mark.usefixtures("counted_addresses")
-def test_calls_are_recorded_for_addresses_as_even_as_they_were(posed):
+def test_calls_are_recorded_for_addresses_as_even_as_they_were(simulated_gpu):
     module = compiled(lambda fd, x, y: [x * y + 1.0], 1, 1)
     memory = torch.randn(40)
     places = [(0, 4), (1, 4), (4, 8), (3, 6)]
@@ -158,11 +158,11 @@ def test_calls_are_recorded_for_addresses_as_even_as_they_were(posed):
             x, y = memory[one : one + 16], memory[other : other + 16]
             assert torch.equal(module.execute([x, y])[0], x * y + 1.0)
         assert module._runner._native.executions == (1, 5)[time]  # (4, 8) is as even as (0, 4)
-    assert [[place % 16 for place in seen] for seen in posed.seen] == [[0, 0], [4, 0], [12, 8]]
+    assert [[place % 16 for place in seen] for seen in simulated_gpu.seen] == [[0, 0], [4, 0], [12, 8]]
 
 
 @pytest.mark.usefixtures("counted_addresses")
-def test_views_of_odd_inputs_are_found(posed):
+def test_views_of_odd_inputs_are_found(simulated_gpu):
     module = compiled(lambda fd, x: [fd.ops.slice(x, [2], [7], [1]) + 1.0], 1)
     x = torch.randn(40)[3:23]
     for _ in range(3):
@@ -172,9 +172,9 @@ def test_views_of_odd_inputs_are_found(posed):
 
 @pytest.mark.usefixtures("counted_addresses")
 @pytest.mark.parametrize(("alignment", "begin", "is_native"), [(16, 0, True), (16, 1, False), (32, 0, False)])
-def test_calls_are_not_recorded_that_could_have_odd_addresses(posed, alignment, begin, is_native):
+def test_calls_are_not_recorded_that_could_have_odd_addresses(simulated_gpu, alignment, begin, is_native):
     """A kernel may ask for no more than guards tell."""
-    posed.alignment = alignment
+    simulated_gpu.alignment = alignment
     module = compiled(lambda fd, x: [x + 1.0], 1)
     x = torch.randn(40)[begin : begin + 16]
     for _ in range(2):

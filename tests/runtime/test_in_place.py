@@ -1,4 +1,4 @@
-"""Results that are written into inputs: nobody may notice in which order that happens."""
+"""Results that are written into inputs: no result depends on the order in which that happens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ingot.ir.graph import Graph
 from ingot.runtime.plan import Plan
 
 
-def difference_with_turned() -> Graph:
+def difference_with_transposed() -> Graph:
     """x - y^T, written over x."""
     builder = GraphBuilder()
     x, y = (builder.input((300, 300)) for _ in range(2))
@@ -27,7 +27,9 @@ def overwritten_and_read_later() -> Graph:
     return builder.build()
 
 
-@pytest.mark.parametrize("graph", [difference_with_turned(), overwritten_and_read_later()], ids=["turned", "later"])
+@pytest.mark.parametrize(
+    "graph", [difference_with_transposed(), overwritten_and_read_later()], ids=["transposed", "later"]
+)
 def test_one_tensor_may_be_the_argument_for_several_inputs(graph: Graph):
     numbers = torch.arange(90_000.0).view(300, 300)
     apart, together = numbers.clone(), numbers.clone()
@@ -40,7 +42,7 @@ def test_one_tensor_may_be_the_argument_for_several_inputs(graph: Graph):
 def test_views_of_what_is_overwritten_are_read_before_it():
     numbers = torch.arange(90_000.0).view(300, 300)
     memory = numbers.clone()
-    Plan(difference_with_turned()).run([memory, memory.T])
+    Plan(difference_with_transposed()).run([memory, memory.T])
     assert torch.equal(memory, numbers - numbers)
 
 

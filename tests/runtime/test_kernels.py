@@ -101,7 +101,7 @@ def test_one_more_kernel_serves_all_shapes_that_are_full_vectors():
 
 
 def test_compiled_kernels_can_be_dropped():
-    """Machine code that nobody needs any more is freed, and what is compiled later works."""
+    """Machine code that no kernel needs any more is freed, and code that is compiled later works."""
     builder = GraphBuilder()
     x = builder.input((4,))
     builder.output(x * 3 + 1)

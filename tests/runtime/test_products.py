@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingot.codegen.cpu.products import Tile, products_module
+from ingot.codegen.cpu.products import ProductTile, products_module
 from ingot.codegen.llvm.host import Host, assembly_of
 from ingot.runtime import products
 from tests.codegen.hosts import AARCH64, HASWELL, NATIVE, SKYLAKE
@@ -43,8 +43,8 @@ def check(x: torch.Tensor, matrix: torch.Tensor, bias: torch.Tensor | None) -> N
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_ends_of_all_sizes(rows: int, columns: int):
-    for inner, is_turned, has_bias in itertools.product(INNER, (True, False), (True, False)):
-        matrix = torch.randn(columns, inner).t() if is_turned else torch.randn(inner, columns)
+    for inner, is_transposed, has_bias in itertools.product(INNER, (True, False), (True, False)):
+        matrix = torch.randn(columns, inner).t() if is_transposed else torch.randn(inner, columns)
         check(torch.randn(rows, inner), matrix, torch.randn(columns) if has_bias else None)
 
 
@@ -101,7 +101,7 @@ def test_what_can_be_packed():
 
 @pytest.mark.parametrize("host", [NATIVE, HASWELL, SKYLAKE, AARCH64], ids=lambda host: host.name)
 def test_sums_stay_in_registers(host: Host):
-    tile, text = Tile.of(host), assembly_of(str(products_module(host)), host)
+    tile, text = ProductTile.of(host), assembly_of(str(products_module(host)), host)
     blocks = re.split(r"^\.?\w+:", text, flags=re.MULTILINE)
     counts = [len(re.findall(r"fmadd|fmla", block)) for block in blocks]
     innermost = blocks[counts.index(max(counts))]

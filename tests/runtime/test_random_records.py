@@ -11,12 +11,12 @@ from hypothesis import given, settings
 
 from ingot.base.errors import ExecutionError
 from ingot.ir.graph import Graph, Output, operations_of
+from ingot.runtime.launch_records import may_record, record_call
 from ingot.runtime.native.launch.callables import CallTable, native_function
 from ingot.runtime.native.launch.launcher import launcher
 from ingot.runtime.native.launch.record_structs import Convention
 from ingot.runtime.native.launch.records import RunStatistics
 from ingot.runtime.plan import Plan, is_plain
-from ingot.runtime.recording import may_record, record_call
 from ingot.runtime.runner import site_for
 from tests.property.conftest import EXAMPLES
 from tests.property.outcomes import Outcome, difference

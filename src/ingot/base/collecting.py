@@ -20,7 +20,7 @@ _was_enabled = False
 
 @contextmanager
 def collecting_later() -> Iterator[None]:
-    """No collection starts by itself meanwhile, in no thread; if it was off before, it stays off."""
+    """A block in which no collection starts by itself, in any thread; if collection was off before, it stays off."""
     token = object()
     try:
         _begin(token)

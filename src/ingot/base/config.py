@@ -70,7 +70,7 @@ FLAGS: tuple[Flag, ...] = (
         True,
         "True or False",
         _is_bool,
-        "False runs every graph as it was defined, whatever graph_opt_level says.",
+        "False runs every graph as it was defined, at every graph_opt_level.",
     ),
     Flag(
         "disabled_passes",

@@ -1,6 +1,6 @@
 """Printing what INGOT_DUMP names, to standard error, as it comes about.
 
-In: what stages and passes made. Out: nothing but print. A text that is not asked for is not made.
+In: what stages and passes made. Out: text on standard error. A text that is not asked for is not made.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
-from ingot.base.environment import environment
+from ingot.base.environment_variables import environment
 from ingot.base.errors import IngotError
 
 

@@ -1,6 +1,6 @@
 """Every fault ingot reports, one class per kind.
 
-All errors derive from `IngotError`, so `except ingot.IngotError` catches whatever ingot itself has to say; warnings are
+All errors derive from `IngotError`, so `except ingot.IngotError` catches every error of ingot's own; warnings are
 `IngotWarning`. A message states what happened, where, and what to try.
 """
 
@@ -97,7 +97,7 @@ class UnsupportedError(IngotError):
 
 
 class InternalError(IngotError):
-    """A mistake of ingot's own while compiling, of which a FaultWarning has told; what was compiled runs eagerly."""
+    """A mistake of ingot's own while compiling, reported by a FaultWarning; the function runs eagerly."""
 
 
 class ValidationError(IngotError):

@@ -2,7 +2,7 @@
 
 A child has one thread, the one that forked. What the other threads of its parent held at that moment would stay held
 for ever: locks here are free in the child unless its own thread holds them, and a count of threads counts that thread
-alone. What a lock guards is a Python object each change of which is one step, so it can be used in the child as it is.
+alone. What a lock guards is a Python object that changes in single steps, so the child can use it as it is.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def new_lock() -> threading.RLock:
 
 
 class ThreadCount:
-    """How often threads are inside something, all together. Each time has a token, so going in or out twice with it is
-    as good as once."""
+    """How often threads are inside something, all together. Each entry has a token; entering or leaving twice with the
+    same token counts once."""
 
     def __init__(self) -> None:
         self._threads: dict[object, int] = {}
@@ -40,7 +40,7 @@ class ThreadCount:
 
     @property
     def others(self) -> int:
-        """Without the thread that asks."""
+        """How often other threads are inside."""
         own = threading.get_ident()
         return sum(thread != own for thread in list(self._threads.values()))
 

@@ -1,4 +1,4 @@
-"""Things a process makes once, at first need, whichever thread needs them first."""
+"""Things a process makes once, at first need, on any thread."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def once(make: Callable[[], Made]) -> Callable[[], Made]:
 class OncePerKey(Generic[Key, Made]):
     """Things made once for each key. Different keys are made at the same time, and a failure is tried again.
 
-    What was made is kept in a mapping; in one that holds it weakly it is made again if nobody has kept it.
+    What was made is kept in a mapping; if the mapping holds it weakly, it is made again after its last user has dropped
+    it.
     """
 
     def __init__(self, made: MutableMapping[Key, Made] | None = None) -> None:

@@ -1,8 +1,8 @@
 """The pipeline from a call to machine code: its stages in order, and the names of the passes that rewrite between them.
 
 In: nothing. Out: `STAGES`, what each stage takes and gives and what prints it; `declare_passes`, by which a tuple of
-passes makes their names known. `ingot passes` lists all of it, `inspect` and INGOT_DUMP know stages by these names.
-The base imports nothing of the stages: types are named, and printers by their path inside ingot.
+passes makes their names known. `ingot passes` lists all of it, `inspect` and INGOT_DUMP know stages by these names. The
+base imports none of the stages: it has types by name, and printers by their path inside ingot.
 
 What always holds: no two stages or passes share a name.
 """
@@ -22,7 +22,7 @@ class Stage:
     takes: str
     gives: str
     printer: str
-    """What has or makes the text of what it gives, by its path inside ingot."""
+    """What holds or makes the text of the stage, by its path inside ingot."""
     summary: str
     other_name: str | None = None
     """Another name that users may give it."""
@@ -39,12 +39,16 @@ STAGES: tuple[Stage, ...] = (
     Stage(
         "program",
         "Trace",
-        "jit Program",
-        "frontend.jit.lowering.program.Program.text",
+        "RecordedProgram",
+        "frontend.jit.lowering.recorded_program.RecordedProgram.text",
         "regions that become kernels, and calls of PyTorch's, as a Python function",
     ),
     Stage(
-        "graph", "jit Program", "Graph", "ir.graph.Graph.text", "the operations of one region, as nodes of the op table"
+        "graph",
+        "RecordedProgram",
+        "Graph",
+        "ir.graph.Graph.text",
+        "the operations of one region, as nodes of the op table",
     ),
     Stage("optimized_graph", "Graph", "Graph", "ir.graph.Graph.text", "the same after all graph passes"),
     Stage("clusters", "Graph", "Cluster", "fusion.clusters.Cluster.text", "operations that one kernel computes"),
@@ -117,12 +121,12 @@ def declare_passes(*passes: SomePass) -> tuple[SomePass, ...]:
 
 
 def pass_names() -> tuple[str, ...]:
-    """The names of all passes, whatever they rewrite."""
+    """The names of all passes, of traces and of graphs."""
     return tuple(_PASSES)
 
 
 def refuse_unknown_passes(names: Collection[str]) -> None:
-    """See that names are those of passes, of traces or of graphs: one flag switches any of them off."""
+    """Refuse names that no pass of traces or graphs has: one flag switches off passes of both."""
     unknown = set(names) - set(_PASSES)
     if unknown:
         raise ConfigError(f"there is no pass {', '.join(sorted(unknown))}; there are {', '.join(_PASSES)}")

@@ -184,7 +184,7 @@ FUNCTIONS = {"floordiv": divide, "min": minimum, "max": maximum}
 
 def _extremum(name: str, pick, left: Size, right: Size) -> Size:
     difference = left - right
-    if isinstance(difference, int):  # comparable whatever the symbols are
+    if isinstance(difference, int):  # comparable for all values of the symbols
         return left if pick(difference, 0) == difference else right
     left, right = sorted((left, right), key=str)
     return _call(name, left, right)

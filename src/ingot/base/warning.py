@@ -11,7 +11,7 @@ _LIBRARIES = ("ingot", "torch")
 
 
 def warn(text: str, category: type[Warning] = IngotWarning) -> None:
-    """Say something about the call that the user has made."""
+    """Warn about the call that the user has made."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_librarys(frame.f_globals.get("__name__", "")):
         frame = frame.f_back

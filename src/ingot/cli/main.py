@@ -15,7 +15,7 @@ from rich.table import Table
 import ingot
 from ingot.base.config import FLAGS
 from ingot.base.dtypes import in_order
-from ingot.base.environment import CHECKS, LOGS, dump_words
+from ingot.base.environment_variables import CHECKS, LOGS, dump_words
 from ingot.base.errors import IngotError
 from ingot.base.pipeline import STAGES
 from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
@@ -28,7 +28,7 @@ from ingot.runtime.backends.registry import registered
 
 
 def console() -> Console:
-    """Made when it is needed, so that it writes to whatever standard output is then."""
+    """Made when it is needed, so that it writes to the standard output of that moment."""
     return Console(file=sys.stdout, highlight=False)
 
 

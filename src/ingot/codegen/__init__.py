@@ -1,5 +1,5 @@
 """Code generation: nests of loops as LLVM, and LLVM as machine code.
 
-In: a nest and a schedule. Out: machine code for the CPU (`cpu`), or PTX for NVIDIA's GPUs (`ptx`). Always holds: what
-both have in common, instructions, functions and LLVM itself, is in `llvm`, which knows neither.
+In: a nest and a schedule. Out: machine code for the CPU (`cpu`), or PTX for NVIDIA's GPUs (`ptx`). What always holds:
+what both share, instructions, functions and LLVM itself, is in `llvm`, which depends on neither.
 """

@@ -18,14 +18,14 @@ import torch
 
 from ingot.base import sizes
 from ingot.base.dtypes import DataType
-from ingot.base.environment import environment
+from ingot.base.environment_variables import environment
 from ingot.base.errors import ArgumentError, DefinitionError, IngotError
 from ingot.base.forks import new_lock
 from ingot.base.numbers import Number, number_type
 from ingot.base.sizes import SizeExpression
 from ingot.base.types import TensorType
 from ingot.frontend.fusion_manager import FusionManager
-from ingot.frontend.recording import (
+from ingot.frontend.fusion_statements import (
     AddOutput,
     Apply,
     DefineScalar,

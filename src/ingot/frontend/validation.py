@@ -15,7 +15,7 @@ from ingot.base import sizes
 from ingot.base.dtypes import DataType
 from ingot.base.errors import ValidationError
 from ingot.base.sizes import SizeExpression
-from ingot.frontend.recording import (
+from ingot.frontend.fusion_statements import (
     AddOutput,
     Apply,
     DefineScalar,

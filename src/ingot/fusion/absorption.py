@@ -71,13 +71,13 @@ def _take(group: Group, end: Node, chain: list[Node], rules: FusionRules) -> Non
             return
     inside = set(chain)
     loads: list[Placement] = []
-    trial = Group.__new__(Group)
-    trial.gathered, trial.placements = {}, placements
+    tentative = Group.__new__(Group)
+    tentative.reduction_inputs, tentative.placements = {}, placements
     for node in reversed(chain):
         for operand in node.operands:
             if not isinstance(operand.type, TensorType):
                 continue
-            wanted = trial.reads(node, operand)
+            wanted = tentative.reads(node, operand)
             if operand in inside:
                 if placements.setdefault(operand, wanted) != wanted:
                     return

@@ -2,7 +2,7 @@
 
 In: a graph, what a backend can compute, and rules. Out: the graph's operations as steps in an order that can be
 executed, each a cluster or a single operation. Always holds: a cluster is convex (no path leaves it and comes back) and
-its values fit the levels of `fusion.groups`. Whatever outside needs is an output of its cluster.
+its values fit the levels of `fusion.groups`. Every value that is read outside is an output of its cluster.
 
     %1 = amax(%0, axes=[1]): f32[s0]
     %2 = broadcast_in_dim(%1, shape=[s0, 1], axes=[0]): f32[s0, 1]
@@ -22,7 +22,7 @@ from ingot.base.sizes import Shape
 from ingot.base.types import ScalarType, TensorType
 from ingot.fusion.absorption import absorb
 from ingot.fusion.groups import Conflict, Group, Level
-from ingot.fusion.placement import Placement, is_pick, reduction_placements, varies
+from ingot.fusion.placement import Placement, is_row_gather, reduction_placements, varies
 from ingot.fusion.rules import FusionRules
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
@@ -128,9 +128,9 @@ class _Partition:
         if node.op.kind is Kind.VIEW:
             source = self._group_of.get(node.operands[0])
             return is_placing(node) and source is not None and source.grows
-        if node.op.kind is Kind.REDUCTION or is_pick(node):
-            gathered, kept = reduction_placements(node)
-            return self._supports(node) and varies(gathered) != varies(kept)
+        if node.op.kind is Kind.REDUCTION or is_row_gather(node):
+            input_placement, kept = reduction_placements(node)
+            return self._supports(node) and varies(input_placement) != varies(kept)
         return node.op.kind is Kind.POINTWISE and self._supports(node)
 
     def _merge(self, group: Group, source: Group, node: Node) -> Group:

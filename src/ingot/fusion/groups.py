@@ -19,7 +19,7 @@ from ingot.base.types import TensorType
 from ingot.fusion.placement import (
     Axis,
     Placement,
-    is_pick,
+    is_row_gather,
     new_placement,
     operand_placement,
     reduction_placements,
@@ -45,7 +45,7 @@ class Conflict(Exception):
 
 def _places_of(group: Group) -> tuple[Placement, ...]:
     """Where its values lie, and what its reductions run along; most lie alike."""
-    return tuple(dict.fromkeys((*group.gathered.values(), *group.placements.values())))
+    return tuple(dict.fromkeys((*group.reduction_inputs.values(), *group.placements.values())))
 
 
 def _axes_of(places: Sequence[Placement]) -> tuple[Axis, ...]:
@@ -66,14 +66,14 @@ class Group:
         self.cuts: dict[str, None] = {}
         """Why others did not join it."""
         self.placements: dict[Node, Placement] = {}
-        self.gathered: dict[Node, Placement] = {}
+        self.reduction_inputs: dict[Node, Placement] = {}
         """Of each reduction and each pick of one element per row, where what it runs along lies."""
         self.absorbed: set[Node] = set()
         """Operations that are computed here besides where they belong, because that is cheaper than reading them."""
         if not grows:
             return
-        if node.op.kind is Kind.REDUCTION or is_pick(node):
-            self.gathered[node], self.placements[node] = reduction_placements(node)
+        if node.op.kind is Kind.REDUCTION or is_row_gather(node):
+            self.reduction_inputs[node], self.placements[node] = reduction_placements(node)
         else:
             self.placements[node] = new_placement(shape_of(node))
         self.look_again()
@@ -99,15 +99,15 @@ class Group:
 
     def reads(self, node: Node, operand: Node) -> Placement:
         """Where an operand of one of its operations lies."""
-        return operand_placement(node, operand, self.placements[node], self.gathered.get(node))
+        return operand_placement(node, operand, self.placements[node], self.reduction_inputs.get(node))
 
     def runs_along(self, reduction: Node) -> frozenset[Axis]:
         """The axes along which a reduction runs."""
-        return varies(self.gathered[reduction]) - varies(self.placements[reduction])
+        return varies(self.reduction_inputs[reduction]) - varies(self.placements[reduction])
 
     def reduced(self) -> frozenset[Axis]:
         """The axes along which element values become row values; Conflict where reductions do not fit together."""
-        along = dict.fromkeys(map(self.runs_along, self.gathered))
+        along = dict.fromkeys(map(self.runs_along, self.reduction_inputs))
         if not along:
             return frozenset()
         if len(along) == 1:
@@ -115,16 +115,19 @@ class Group:
         everything = frozenset(self.axes)
         for rows in along:
             others = [axes for axes in along if axes != rows]
-            if all(self._is_total(reduction, rows, everything) for reduction in self.gathered) and len(others) == 1:
+            if (
+                all(self._is_total(reduction, rows, everything) for reduction in self.reduction_inputs)
+                and len(others) == 1
+            ):
                 return rows
         raise Conflict("its reductions run along different axes")
 
     def _is_total(self, reduction: Node, rows: frozenset[Axis], everything: frozenset[Axis]) -> bool:
         """Whether a reduction runs along the rows' axes, or adds up whole rows, which picking an element does not."""
         along = self.runs_along(reduction)
-        if along == rows or is_pick(reduction):
+        if along == rows or is_row_gather(reduction):
             return along == rows
-        return along == everything - rows and varies(self.gathered[reduction]) == along
+        return along == everything - rows and varies(self.reduction_inputs[reduction]) == along
 
     def levels(self) -> Mapping[Node, Level]:
         """The level of every value; Conflict where one fits none."""
@@ -142,11 +145,11 @@ class Group:
 
     def _level(self, node: Node, reduced: frozenset[Axis], everything: frozenset[Axis], found: dict) -> Level:
         along = varies(self.placements[node])
-        if node in self.gathered and self.runs_along(node) != reduced:
+        if node in self.reduction_inputs and self.runs_along(node) != reduced:
             return Level.TOTAL
         if Level.TOTAL in map(found.get, node.operands):
             if along:
-                raise Conflict("a total would be needed for every element again")
+                raise Conflict("a total would be needed for every element")
             return Level.TOTAL
         if along == everything:
             return Level.ELEMENT
@@ -171,7 +174,7 @@ class Group:
         merged.positions = {**source.positions, **self.positions}
         merged.first, merged.last = min(source.first, self.first), max(source.last, self.last)
         merged.placements = source.placements | _renamed(self.placements, mapping)
-        merged.gathered = source.gathered | _renamed(self.gathered, mapping)
+        merged.reduction_inputs = source.reduction_inputs | _renamed(self.reduction_inputs, mapping)
         if source.last < self.first:
             merged._add_up(source, self, mapping)
         else:
@@ -191,7 +194,7 @@ class Group:
             if node not in self.placements and node not in self.inputs:
                 self.inputs[node] = renamed(place, mapping)
         lies_alike = all(renamed(place, mapping) in source._places for place in reader._places)
-        if lies_alike and not reader.gathered:  # as most values do that join
+        if lies_alike and not reader.reduction_inputs:  # as most values do that join
             self._places, self.axes = source._places, source.axes
             self._levels = self._levels_of(reader.positions, source.levels())
         else:
@@ -229,7 +232,7 @@ def _same_axes(source: Group, reader: Group) -> dict[Axis, Axis]:
     def match(given: Placement, wanted: Placement) -> None:
         for axis, other in zip(given, wanted, strict=True):
             if (axis is None) != (other is None):
-                raise Conflict("a size is taken for 1")
+                raise Conflict("an axis of size 1 meets a longer one")
             if axis is None or other is None:
                 continue
             if mapping.setdefault(axis, other) is not other:

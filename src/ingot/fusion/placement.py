@@ -56,7 +56,7 @@ def renamed(placement: Placement, mapping: Mapping[Axis, Axis]) -> Placement:
     return tuple([None if axis is None else mapping.get(axis, axis) for axis in placement])
 
 
-def is_pick(node: Node) -> bool:
+def is_row_gather(node: Node) -> bool:
     """Whether an operation picks one element per row: a gather whose index has size 1 along its axis."""
     if node.op.name != "gather":
         return False
@@ -66,17 +66,17 @@ def is_pick(node: Node) -> bool:
     return index[axis] == 1 and x[axis] != 1 and around[0] == around[1] and node.operands[0] is not node.operands[1]
 
 
-def operand_placement(node: Node, operand: Node, placement: Placement, gathered: Placement | None) -> Placement:
+def operand_placement(node: Node, operand: Node, placement: Placement, input_placement: Placement | None) -> Placement:
     """Where an operand must lie for its reader to lie at a placement.
 
-    `gathered` is where the operand of a reduction lies, whose own placement lacks the axes it runs along; the first
-    operand, where a row's element is picked by an index.
+    `input_placement` is where the operand of a reduction lies, whose own placement lacks the axes it runs along; or the
+    first operand of a row gather.
     """
     shape = shape_of(operand)
     if node.op.kind is Kind.POINTWISE and shape == shape_of(node):
         return placement
-    if gathered is not None and operand is node.operands[0]:
-        found = gathered
+    if input_placement is not None and operand is node.operands[0]:
+        found = input_placement
     elif isinstance(node.attributes, BroadcastAttributes):
         found = tuple(placement[axis] for axis in node.attributes.axes)
     elif isinstance(node.attributes, PermuteAttributes):
@@ -93,10 +93,10 @@ def operand_placement(node: Node, operand: Node, placement: Placement, gathered:
 
 def reduction_placements(node: Node) -> tuple[Placement, Placement]:
     """New placements of what a reduction runs along, or what an element is picked from, and of the result."""
-    gathered = new_placement(shape_of(node.operands[0]))
+    input_placement = new_placement(shape_of(node.operands[0]))
     if isinstance(node.attributes, AxisAttributes):
         picked = node.attributes.axis
-        return gathered, (*gathered[:picked], None, *gathered[picked + 1 :])
+        return input_placement, (*input_placement[:picked], None, *input_placement[picked + 1 :])
     assert isinstance(node.attributes, AxesAttributes)
-    kept = tuple(axis for position, axis in enumerate(gathered) if position not in node.attributes.axes)
-    return gathered, kept
+    kept = tuple(axis for position, axis in enumerate(input_placement) if position not in node.attributes.axes)
+    return input_placement, kept

@@ -66,17 +66,17 @@ class FusionRules:
             raise Conflict("fusion is switched off")
         count = len(merged.operations)
         if count > self.max_size and _count_operations(merged) > self.max_size:
-            raise Conflict(f"{self.max_size} operations are the most")
+            raise Conflict(f"a kernel holds at most {self.max_size} operations")
         if len(merged.inputs) + count > self.max_buffers and _count_buffers(merged) > self.max_buffers:
-            raise Conflict(f"{self.max_buffers} tensors are the most")
+            raise Conflict(f"a kernel reads and writes at most {self.max_buffers} tensors")
         self._check_patterns(merged)
 
     def _check_reductions(self, source: Group, reader: Group) -> None:
-        if not source.gathered and not reader.gathered:
+        if not source.reduction_inputs and not reader.reduction_inputs:
             return
         if self.strategy == "conservative" or not self.reductions or self.level < 2:
             raise Conflict("reductions are kernels of their own")
-        if self.level < 3 and source.gathered:
+        if self.level < 3 and source.reduction_inputs:
             raise Conflict("what uses a reduction is a kernel of its own")
 
     def _check_patterns(self, merged: Group) -> None:

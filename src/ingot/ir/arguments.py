@@ -1,6 +1,6 @@
 """What a caller passes, in the form an operator's function expects: one check per kind of parameter.
 
-The kinds are those of `ops.parameters`. Whatever does not fit is an ArgumentError or a HandleError.
+The kinds are those of `ops.parameters`. An argument that does not fit is an ArgumentError or a HandleError.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Matching the arguments of a call with a graph's inputs, before anything runs.
 
-In: a graph and the arguments. Out: the value of every size symbol and the device to run on. Whatever does not fit is
-an InputError that names the input, and nothing has been touched.
+In: a graph and the arguments. Out: the value of every size symbol and the device to run on. An argument that does not
+fit is an InputError that names the input, and nothing has been touched.
 """
 
 from __future__ import annotations

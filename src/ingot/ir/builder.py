@@ -40,9 +40,9 @@ from ingot.ops.attributes import (
     LibraryAttributes,
     SizeAttributes,
 )
+from ingot.ops.definitions.reductions import element_count
 from ingot.ops.parameters import Parameter, data_type
 from ingot.ops.promotion import Dialect, Promoted, decide
-from ingot.ops.reductions import element_count
 
 Recorder = Callable[[Op, dict[str, Any], Any], None]
 _CAST: Any = lookup("cast").build

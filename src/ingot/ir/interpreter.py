@@ -238,7 +238,7 @@ def _spread(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _aligned(tensor: torch.Tensor) -> torch.Tensor:
-    """The same values row-major and where an allocation could begin: MKL rounds otherwise elsewhere."""
+    """The same values row-major and where an allocation could begin: at other addresses MKL rounds differently."""
     if tensor.is_contiguous() and (tensor.device.type != "cpu" or tensor.data_ptr() % 64 == 0):
         return tensor
     return tensor.clone(memory_format=torch.contiguous_format)

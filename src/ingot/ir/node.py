@@ -1,9 +1,9 @@
 """Graph nodes: immutable, and one object per expression.
 
 A node is known by its digest, a hash over operator, attributes and operands. `make` returns the existing node where one
-with the same digest is alive anywhere in the process, so equal expressions are one object, common subexpressions
-cannot arise, and comparing nodes is comparing identities. Digests depend on text alone: they are the same in every
-process, whatever PYTHONHASHSEED is.
+with the same digest is alive anywhere in the process, so equal expressions are one object, common subexpressions cannot
+arise, and comparing nodes is comparing identities. Digests depend on text alone: they are the same in every process,
+for every PYTHONHASHSEED.
 """
 
 from __future__ import annotations

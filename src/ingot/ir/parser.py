@@ -208,7 +208,7 @@ class _Parser:
 
     def node(self, operator: str, operands: list[Node], values: dict[str, Any]) -> Node:
         op = lookup(operator)
-        if op.is_shorter_form:
+        if op.is_fused_approximation:
             raise ParseError(f"{operator} stands in kernels alone; no graph holds it")
         if op.infer is None:
             raise ParseError(f"{operator} is a composite: graphs hold the operators it is made of")
@@ -225,7 +225,7 @@ class _Parser:
         return make(op, operands, attributes)
 
     def checked(self, start: int, compute: Callable[[], Result]) -> Result:
-        """Run a type rule; whatever it finds wrong becomes an error at the operation's place."""
+        """Run a type rule; its error becomes one at the operation's place."""
         try:
             return compute()
         except (IngotError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:

@@ -1,4 +1,4 @@
-"""Between ingot's data types and torch's."""
+"""Conversions between ingot's data types and torch's."""
 
 from __future__ import annotations
 

@@ -36,7 +36,17 @@ from ingot.loops.nest import (
     Store,
     Value,
 )
-from ingot.loops.program import Argument, Count, Input, Known, Operand, Position, Program, Result, Statement
+from ingot.loops.program import (
+    Argument,
+    ConstantOperand,
+    Input,
+    Operand,
+    Position,
+    Program,
+    Result,
+    RowLength,
+    Statement,
+)
 from ingot.ops import lookup
 
 
@@ -52,13 +62,13 @@ class Axes(Protocol):
     def axes(self) -> int: ...
 
     @property
-    def counted(self) -> tuple[int, ...]:
+    def index_axes(self) -> tuple[int, ...]:
         """The axis of each position the program asks for."""
         ...
 
 
 _NO_STAGE = -1
-"""Outside all passes: nothing is kept or recalled."""
+"""The pass number outside all passes, where nothing is kept or recalled."""
 
 
 class Scope:
@@ -78,13 +88,14 @@ class NestBuilder(ABC):
         self.kept = frozenset(kept)
         """Values per element that are written to scratch memory by the first pass that has them, for those after it."""
         self.top = self.row = Scope()
-        """Outside all loops; and where values are computed once per row, which is the same unless a form says else."""
+        """The scope outside all loops, and the scope where values are computed once per row. A form may set the
+        second."""
         self._registers = 0
         self._scratches: list[Scratch] = []
         self._accumulators: list[Accumulator] = []
         self._kept_at: dict[Input | Result, int] = {}
         """Value to scratch."""
-        self._gathered_in: dict[int, int] = {}
+        self._accumulator_of: dict[int, int] = {}
         """Reduction to accumulator."""
 
     def build(self) -> Nest:
@@ -122,28 +133,28 @@ class NestBuilder(ABC):
         return len(self._scratches) - 1
 
     def begin(self, index: int, scope: Scope, axis: int | None = None) -> None:
-        """Start gathering for a reduction."""
+        """Start accumulating for a reduction."""
         statement = self.program.statements[index]
-        dtype = self.gathered_in_type(statement)
-        self._gathered_in[index] = len(self._accumulators)
+        dtype = self.accumulator_type(statement)
+        self._accumulator_of[index] = len(self._accumulators)
         self._accumulators.append(Accumulator(f"acc{len(self._accumulators)}", statement.op, dtype, axis))
-        scope.body.append(Begin(self._gathered_in[index]))
+        scope.body.append(Begin(self._accumulator_of[index]))
 
-    def gathered_in_type(self, statement: Statement) -> DataType:
-        """In which a reduction gathers."""
+    def accumulator_type(self, statement: Statement) -> DataType:
+        """The type in which a reduction accumulates."""
         assert statement.op.combination is not None
         return statement.op.combination.accumulator(statement.operands[0].dtype)
 
     def accumulate(self, index: int, value: Value, scope: Scope) -> None:
-        scope.body.append(Accumulate(self._gathered_in[index], value))
+        scope.body.append(Accumulate(self._accumulator_of[index], value))
 
     def evaluate(self, operand: Operand, scope: Scope, stage: int | None) -> Value:
         """The value of an operand in a scope; what it needs is written there first, once."""
-        if isinstance(operand, Known | Argument):
+        if isinstance(operand, ConstantOperand | Argument):
             return operand
         if isinstance(operand, Position):
-            return AxisPosition(self.axes.counted[operand.index], operand.dtype)
-        if isinstance(operand, Count):
+            return AxisPosition(self.axes.index_axes[operand.index], operand.dtype)
+        if isinstance(operand, RowLength):
             return Extent(self.row_axes, operand.dtype)
         found = scope.registers.get(operand)
         if found is None:
@@ -157,7 +168,7 @@ class NestBuilder(ABC):
         return self.program.level_of(operand) is not Level.ELEMENT
 
     def from_elsewhere(self, operand: Input | Result, scope: Scope) -> Value:
-        """What a loop over a row's elements needs of the row."""
+        """Row values that a loop over the row's elements needs."""
         return self.evaluate(operand, self.row, None)
 
     def _written(self, operand: Input | Result, scope: Scope, stage: int | None) -> Register:
@@ -178,11 +189,11 @@ class NestBuilder(ABC):
             scope.body.append(self.load(register, operand))
             return register
         statement = self.program.statements[operand.index]
-        if statement.is_pick:
+        if statement.is_row_gather:
             return self._picked(operand, scope)
         if statement.is_reduction:
             register = self.register(operand.dtype)
-            scope.body.append(Finish(register, self._gathered_in[operand.index]))
+            scope.body.append(Finish(register, self._accumulator_of[operand.index]))
             return register
         operands = tuple(self.evaluate(needed, scope, stage) for needed in statement.operands)
         register = self.register(operand.dtype)
@@ -213,7 +224,7 @@ class NestBuilder(ABC):
         return tuple(range(self.axes.outer, self.axes.axes))
 
     def reductions_of(self, stage: int) -> list[int]:
-        """Reductions of element values that a pass gathers."""
+        """Reductions of element values that a pass accumulates."""
         return [
             index
             for index, statement in enumerate(self.program.statements)
@@ -229,7 +240,7 @@ class NestBuilder(ABC):
         ]
 
     def passes(self) -> list[int]:
-        """Stages that gather or store something for every element."""
+        """Stages that accumulate or store something for every element."""
         return [stage for stage in range(self.program.stages) if self.reductions_of(stage) or self.results_of(stage)]
 
     def write_pass(self, stage: int, scope: Scope) -> None:
@@ -258,6 +269,6 @@ def loop(
     body: Iterable[Instruction],
     blocked: Iterable[int] = (),
     at_once: int = 1,
-    lanes: int = 1,
+    vector_width: int = 1,
 ) -> Loop:
-    return Loop(kind, axes, frozenset(blocked), tuple(body), at_once, lanes)
+    return Loop(kind, axes, frozenset(blocked), tuple(body), at_once, vector_width)

@@ -15,7 +15,7 @@ import numpy
 
 from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number
-from ingot.loops.functions import function_of_floats, function_of_integers
+from ingot.loops.numpy_functions import function_of_floats, function_of_integers
 
 _NAMES = {DataType.Bool: "bool", DataType.Half: "float16", DataType.BFloat16: "uint16"}
 _NAMES |= {DataType.Float: "float32", DataType.Double: "float64", DataType.UInt8: "uint8", DataType.Int: "int64"}

@@ -17,7 +17,7 @@ from ingot.base.errors import LoopError
 from ingot.base.numbers import Number
 from ingot.loops.elements import Element, Elements
 from ingot.loops.nest import AxisPosition, Extent, Instruction, Nest, Register, Value
-from ingot.loops.program import Argument, Known
+from ingot.loops.program import Argument, ConstantOperand
 
 
 class CallNumbers(Protocol):
@@ -37,7 +37,7 @@ class Interpretation:
         self.nest, self.memory, self.scalars = nest, memory, scalars
         self.sizes, self.strides = call.sizes, call.strides
         self.is_valid = True
-        """Until an index lies outside its axis."""
+        """Whether the results are valid: no index has lain outside its axis so far."""
         self.elements = Elements()
         self.written = {
             number: numpy.zeros(len(memory[number]), bool)
@@ -60,7 +60,7 @@ class Interpretation:
         return LoopError(f"{instruction.text(self.nest)}: {what}, at {where or 'the top'}\n{self.nest.text}")
 
     def value(self, value: Value, positions: Mapping[int, Any], registers: Mapping[Register, Element]) -> Element:
-        if isinstance(value, Known):
+        if isinstance(value, ConstantOperand):
             return self.elements.literal(value.value, value.dtype)
         if isinstance(value, Argument):
             return self._scalar(value)
@@ -78,13 +78,13 @@ class Interpretation:
         return self.elements.convert(self.elements.literal(number, given), argument.dtype)
 
     def nothing(self, index: int) -> Element:
-        """What an accumulator holds before anything is gathered."""
+        """What an accumulator holds before anything is accumulated."""
         accumulator = self.nest.accumulators[index]
         assert accumulator.op.combination is not None
         return self.elements.literal(accumulator.op.combination.identity(accumulator.dtype), accumulator.dtype)
 
     def combined(self, index: int, so_far: Element, value: Element) -> Element:
-        """Both together, in the type of an accumulator."""
+        """Two values combined, in the type of an accumulator."""
         accumulator = self.nest.accumulators[index]
         assert accumulator.op.combination is not None
         combined = accumulator.op.combination.combine(

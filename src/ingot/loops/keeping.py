@@ -42,10 +42,10 @@ def _needed_in(program: Program, stage: int) -> set[int]:
 
 
 def purposes_of(program: Program, stage: int) -> list[Operand]:
-    """What a pass is there for: elements that it gathers, and results that it computes."""
-    gathered = [s for s in program.statements if s.is_reduction and s.level is Level.ROW and s.stage == stage]
+    """What a pass is there for: elements that it accumulates, and results that it computes."""
+    accumulated = [s for s in program.statements if s.is_reduction and s.level is Level.ROW and s.stage == stage]
     results = [result for result in program.outputs if program.statements[result.index].stage == stage]
-    return [*(operand for statement in gathered for operand in statement.operands), *results]
+    return [*(operand for statement in accumulated for operand in statement.operands), *results]
 
 
 def _is_boundary(program: Program, index: int) -> bool:

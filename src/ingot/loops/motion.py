@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Motion(Enum):
-    """Along one axis."""
+    """How a buffer moves along one axis."""
 
     NEXT = "next"
     """To the next element in memory."""

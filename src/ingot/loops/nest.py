@@ -11,25 +11,25 @@ block; an inner loop over the same axis then visits the block's elements. Regist
 the loop that assigns them and in all loops inside it. Buffers name no index: where an element lies follows from the
 positions of all loops around and the buffer's strides, which are arguments of a call, as are the sizes of the axes.
 Scratch memory belongs to one iteration of the parallel loop around it. An accumulator that is begun outside a parallel
-loop and used inside it gathers per block of iterations, and the blocks are combined in their order, so results do not
-depend on the number of threads.
+loop and used inside it accumulates per block of iterations, and the blocks are combined in their order, so results do
+not depend on the number of threads.
 
 On a GPU iterations are spread over threads, some neighbouring elements of the last axis to each at a time: those of a
-grid loop over all threads there are; those of a blocks loop over blocks of threads, or over the teams of a block; and
-those of a threads loop inside it over the threads of that block or team, the same ones to the same threads in every
-such loop. So scratch memory that lies in registers is there again in the next loop, and shared memory is where threads
-give values to each other, with a barrier between writing and reading. Finishing an accumulator combines what the
-threads of a team have gathered. A blocks loop may take neighbouring rows together, to each thread of a team the same.
-Where two axes go in blocks of one size, a block of threads has a square of elements, and threads loops over both axes,
-in either order, visit it.
+grid loop over all threads there are; those of a blocks loop over blocks of threads, or over the thread groups of a
+block; and those of a threads loop inside it over the threads of that block or thread group, the same ones to the same
+threads in every such loop. So scratch memory that lies in registers is there again in the next loop, and shared memory
+is where threads give values to each other, with a barrier between writing and reading. Finishing an accumulator
+combines what the threads of a group have accumulated. A blocks loop may take neighbouring rows together, to each
+thread of a group the same. Where two axes go in blocks of one size, a block of threads has a square of elements,
+and threads loops over both axes, in either order, visit it.
 
 Every loop at the top of a nest for a GPU is a launch, and so is what follows them, by a single block. An accumulator
-that is begun outside them is gathered in one launch and finished in others: by each block for itself where it gathers
-values per row, or else by each team for the part of its row, where all axes of a row go in blocks of so many elements.
-These values are left in memory, part by part, and combined where the accumulator is finished: by a team those of all
-parts of its row, as if they were elements of one; at the top all of them. Where blocks count themselves, a loop over
-rows that has none over elements inside, and what follows all loops, is no launch: the last block to be done with the
-same rows, or with any, does it.
+that is begun outside them is accumulated in one launch and finished in others: by each block for itself where it
+accumulates values per row, or else by each thread group for the part of its row, where all axes of a row go in blocks
+of so many elements. These values are left in memory, part by part, and combined where the accumulator is finished: by a
+thread group those of all parts of its row, as if they were elements of one; at the top all of them. Where blocks count
+themselves, a loop over rows that has none over elements inside, and what follows all loops, is no launch: the last
+block to be done with the same rows, or with any, does it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from typing import Any
 from ingot.base.dtypes import DataType
 from ingot.base.forks import cached_property
 from ingot.base.types import literal
-from ingot.loops.program import Argument, Known
+from ingot.loops.program import Argument, ConstantOperand
 from ingot.ops import Op
 
 
@@ -77,7 +77,7 @@ class Extent:
         return "*".join(f"n{axis}" for axis in self.axes)
 
 
-Value = Register | Known | Argument | AxisPosition | Extent
+Value = Register | ConstantOperand | Argument | AxisPosition | Extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Place(Enum):
 
     MEMORY = "memory"
     REGISTERS = "registers"
-    """Of a GPU's threads, each of which holds what it will need itself."""
+    """Registers of a GPU's threads: each thread keeps what it will need itself."""
     SHARED = "shared"
     """Memory of a block of a GPU's threads."""
 
@@ -115,7 +115,7 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """What a reduction has gathered so far: one value, or one per position along an axis that goes in blocks."""
+    """What a reduction has accumulated so far: one value, or one per position along an axis that goes in blocks."""
 
     name: str
     op: Op
@@ -177,7 +177,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """Ask for the element one step further along an axis, which changes nothing but the time it takes to come."""
+    """Prefetch the element one step further along an axis. It changes no result."""
 
     buffer: int
     axis: int
@@ -207,7 +207,7 @@ class Accumulate:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The gathered value, in the type of the reduction's result."""
+    """The accumulated value, in the type of the reduction's result."""
 
     register: Register
     accumulator: int
@@ -238,17 +238,17 @@ class Loop:
     kind: LoopKind
     axes: tuple[int, ...]
     blocked: frozenset[int]
-    """Those of the axes that go block by block."""
+    """The axes that go block by block."""
     body: tuple[Instruction, ...]
     at_once: int = 1
     """Iterations side by side: of a serial loop in the one vector loop it holds, of a grid loop in a thread, of a
     threads loop over a square neighbours along its first axis in a thread."""
-    lanes: int = 1
+    vector_width: int = 1
     """Neighbouring elements of the last axis that one thread of a GPU takes together."""
 
     def text(self, nest: Nest) -> str:
         heads = [f"block of i{axis}" if axis in self.blocked else f"i{axis} in 0..n{axis}" for axis in self.axes]
-        together = f" by {self.lanes}" if self.lanes > 1 else ""
+        together = f" by {self.vector_width}" if self.vector_width > 1 else ""
         unrolled = f", {self.at_once} at once" if self.at_once > 1 else ""
         over = f" for {', '.join(heads)}" if heads else ""
         return f"{self.kind.value}{over}{together}{unrolled}"

@@ -4,7 +4,7 @@
     %3 = sub(x, %2); %4 = mul(%3, %3)      ->    %1 = sum(x); s = sum(d); q = sum(d * d)
     %5 = sum(%4)                                 %5 = q - s * s / n
 
-The difference loses digits where the mean is far from the first element, measured in deviations. Gathered in float64
+The difference loses digits where the mean is far from the first element, measured in deviations. Accumulated in float64
 that is no loss a float32 result could show: at worst, where the first element alone makes the variance, one part in
 2^52 is multiplied by the number of elements. Sums of float64 keep their two passes.
 
@@ -27,20 +27,20 @@ from dataclasses import replace
 
 from ingot.base.dtypes import DataType
 from ingot.fusion.groups import Level
-from ingot.loops.program import Count, Known, Operand, Position, Program, Result, Statement, first_stage
+from ingot.loops.program import ConstantOperand, Operand, Position, Program, Result, RowLength, Statement, first_stage
 from ingot.ops import lookup
 
 _SINGLE, _DOUBLE = DataType.Float, DataType.Double
 _FAR = 2.0**68
-"""So far from the largest number is one of which float32 can hold the squares of many."""
+"""A number smaller than the largest one by this factor has squares of which float32 can hold the sum of many."""
 _ROUNDING = 2.0**-50
 """Share of the sum of squares that may be left by rounding where all elements are alike. If one of them is not, more is
 left, unless there are 2^34 of them."""
 
 
 def in_one_pass(program: Program, in_singles: bool = False) -> Program:
-    """The program with sums of squared deviations gathered in the same pass as the mean. `in_singles` says that what
-    gathers float32 adds up a few of them before they join others in float64."""
+    """The program with sums of squared deviations accumulated in the same pass as the mean. `in_singles` says that what
+    accumulates float32 adds up a few of them before they join others in float64."""
     found = {index: values for index in range(len(program.statements)) if (values := _deviates_from(program, index))}
     return _Rewriting(program, found, in_singles).run() if found else program
 
@@ -109,22 +109,22 @@ class _Rewriting:
 
     def _squared_deviations(self, values: Operand) -> Result:
         is_short = self._in_singles and self._are_short(values)
-        squares, product = (self._gathered_in_singles if is_short else self._gathered_in_doubles)(values)
+        squares, product = (self._accumulated_in_singles if is_short else self._accumulated_in_doubles)(values)
         row = Level.ROW
-        excess = self._write("div", row, _DOUBLE, product, Count(_DOUBLE))
+        excess = self._write("div", row, _DOUBLE, product, RowLength(_DOUBLE))
         difference = self._write("sub", row, _DOUBLE, squares, excess)
         if is_short:
-            rounding = self._write("mul", row, _DOUBLE, squares, Known(_ROUNDING, _DOUBLE))
+            rounding = self._write("mul", row, _DOUBLE, squares, ConstantOperand(_ROUNDING, _DOUBLE))
             is_nothing = self._write("le", row, DataType.Bool, difference, rounding)
-            positive = self._write("where", row, _DOUBLE, is_nothing, Known(0.0, _DOUBLE), difference)
+            positive = self._write("where", row, _DOUBLE, is_nothing, ConstantOperand(0.0, _DOUBLE), difference)
         else:
-            positive = self._write("maximum", row, _DOUBLE, difference, Known(0.0, _DOUBLE))
+            positive = self._write("maximum", row, _DOUBLE, difference, ConstantOperand(0.0, _DOUBLE))
         return self._write("cast", row, _SINGLE, positive, dtype=_SINGLE)
 
-    def _gathered_in_doubles(self, values: Operand) -> tuple[Result, Result]:
+    def _accumulated_in_doubles(self, values: Operand) -> tuple[Result, Result]:
         """The sum of the squares of distances from the first element, and the square of their sum."""
         element, row = Level.ELEMENT, Level.ROW
-        first = self._write("gather", row, values.dtype, values, Known(0, DataType.Int))
+        first = self._write("gather", row, values.dtype, values, ConstantOperand(0, DataType.Int))
         wide = self._write("cast", element, _DOUBLE, values, dtype=_DOUBLE)
         wide_first = self._write("cast", row, _DOUBLE, first, dtype=_DOUBLE)
         distance = self._write("sub", element, _DOUBLE, wide, wide_first)
@@ -133,16 +133,16 @@ class _Rewriting:
         squares = self._write("sum", row, _DOUBLE, square)
         return squares, self._write("mul", row, _DOUBLE, total, total)
 
-    def _gathered_in_singles(self, values: Operand) -> tuple[Result, Result]:
+    def _accumulated_in_singles(self, values: Operand) -> tuple[Result, Result]:
         """The sum of squares, and the square of the sum."""
         element, row = Level.ELEMENT, Level.ROW
-        near = self._write("mul", element, _SINGLE, values, Known(1 / _FAR, _SINGLE))
+        near = self._write("mul", element, _SINGLE, values, ConstantOperand(1 / _FAR, _SINGLE))
         total = self._write("sum", row, _DOUBLE, near)
         squares, others = (self._write("mul", element, _SINGLE, each, each) for each in (values, near))
         squares, others = (self._write("sum", row, _DOUBLE, each) for each in (squares, others))
-        moved = self._write("mul", row, _DOUBLE, others, Known(_FAR * _FAR, _DOUBLE))
-        is_finite = self._write("lt", row, DataType.Bool, squares, Known(math.inf, _DOUBLE))
-        whole = self._write("mul", row, _DOUBLE, total, Known(_FAR, _DOUBLE))
+        moved = self._write("mul", row, _DOUBLE, others, ConstantOperand(_FAR * _FAR, _DOUBLE))
+        is_finite = self._write("lt", row, DataType.Bool, squares, ConstantOperand(math.inf, _DOUBLE))
+        whole = self._write("mul", row, _DOUBLE, total, ConstantOperand(_FAR, _DOUBLE))
         return (
             self._write("where", row, _DOUBLE, is_finite, squares, moved),
             self._write("mul", row, _DOUBLE, whole, whole),

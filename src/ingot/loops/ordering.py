@@ -14,16 +14,16 @@ from ingot.fusion.groups import Level
 from ingot.loops.program import Program
 
 FEWEST_SIDE_BY_SIDE = 8
-"""Rows that lie across memory are not worth taking side by side where there are fewer."""
+"""The fewest strided rows that are worth taking side by side."""
 
 
 @dataclass
 class LoopAxis:
     size: int
     strides: tuple[int, ...]
-    """Of each buffer, in bytes."""
-    counted: tuple[int, ...] = ()
-    """Which of the program's counted axes this is."""
+    """The stride of each buffer along the loop, in bytes."""
+    index_positions: tuple[int, ...] = ()
+    """The positions of this axis among the program's index axes."""
 
 
 class LoopOrder:
@@ -35,7 +35,7 @@ class LoopOrder:
         sizes: Sequence[int],
         strides: Sequence[Sequence[int]],
         reduced: frozenset[int],
-        counted: Sequence[int],
+        index_axes: Sequence[int],
     ):
         self.program = program
         levels = [program.level_of(result) for result in program.outputs] + [given.level for given in program.inputs]
@@ -43,9 +43,9 @@ class LoopOrder:
         self.outputs = [b for b in range(len(program.outputs)) if levels[b] is Level.ELEMENT]
         self.inputs = [b for b in range(len(program.outputs), len(levels)) if levels[b] is Level.ELEMENT]
         loops = [
-            (axis in reduced, LoopAxis(size, tuple(s[axis] for s in strides), _positions(counted, axis)))
+            (axis in reduced, LoopAxis(size, tuple(s[axis] for s in strides), _positions(index_axes, axis)))
             for axis, size in enumerate(sizes)
-            if size != 1 or axis in counted
+            if size != 1 or axis in index_axes
         ]
         self.outer = self._merged([loop for is_inner, loop in loops if not is_inner])
         self.inner = self._merged([loop for is_inner, loop in loops if is_inner])
@@ -65,8 +65,8 @@ class LoopOrder:
             before = merged[-1] if merged else None
             if (
                 before is not None
-                and not before.counted
-                and not loop.counted
+                and not before.index_positions
+                and not loop.index_positions
                 and all(far == near * loop.size for far, near in zip(before.strides, loop.strides, strict=True))
             ):
                 merged[-1] = LoopAxis(before.size * loop.size, loop.strides)
@@ -75,9 +75,9 @@ class LoopOrder:
         return merged
 
     @property
-    def rows_lie_across(self) -> bool:
+    def rows_are_strided(self) -> bool:
         """Whether neighbours in memory belong to neighbouring rows, which then go side by side."""
-        picks = any(statement.is_pick for statement in self.program.statements)
+        picks = any(statement.is_row_gather for statement in self.program.statements)
         return (
             bool(self.outer)
             and not picks
@@ -86,7 +86,7 @@ class LoopOrder:
         )
 
     def _score(self, loop: LoopAxis) -> int:
-        """How well elements lie for vectors along a loop."""
+        """How well a loop suits vectors: more for buffers that are dense along it."""
         return sum(
             2 if loop.strides[b] == self.widths[b] else loop.strides[b] == 0 for b in (*self.outputs, *self.inputs)
         )
@@ -96,14 +96,14 @@ class LoopOrder:
         return [*self.outer, *self.inner]
 
     @property
-    def counted(self) -> tuple[int, ...]:
+    def index_axes(self) -> tuple[int, ...]:
         """The loop of each position the program asks for."""
-        found = {position: number for number, loop in enumerate(self.loops) for position in loop.counted}
+        found = {position: number for number, loop in enumerate(self.loops) for position in loop.index_positions}
         return tuple(found[position] for position in sorted(found))
 
     @property
     def strides(self) -> tuple[tuple[int, ...], ...]:
-        """Per buffer, outputs first, and per loop."""
+        """The strides of each buffer, outputs first, along each loop."""
         return tuple(tuple(loop.strides[buffer] for loop in self.loops) for buffer in range(len(self.widths)))
 
     @property
@@ -111,5 +111,5 @@ class LoopOrder:
         return [loop.size for loop in self.loops]
 
 
-def _positions(counted: Sequence[int], axis: int) -> tuple[int, ...]:
-    return tuple(position for position, found in enumerate(counted) if found == axis)
+def _positions(index_axes: Sequence[int], axis: int) -> tuple[int, ...]:
+    return tuple(position for position, found in enumerate(index_axes) if found == axis)

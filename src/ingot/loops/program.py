@@ -28,7 +28,7 @@ from ingot.ops import Kind, Op
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ConstantOperand:
     """A constant operand."""
 
     value: Number
@@ -78,7 +78,7 @@ class Position:
     """Where along an axis of the space the current element is."""
 
     index: int
-    """Which of the program's counted axes."""
+    """Which of the program's index axes."""
     dtype: DataType
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class RowLength:
     """How many elements a row has."""
 
     dtype: DataType
@@ -95,7 +95,7 @@ class Count:
         return f"count:{self.dtype.text}"
 
 
-Operand = Known | Input | Argument | Result | Position | Count
+Operand = ConstantOperand | Input | Argument | Result | Position | RowLength
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Statement:
         return self.op.kind is Kind.REDUCTION
 
     @property
-    def is_pick(self) -> bool:
+    def is_row_gather(self) -> bool:
         """Whether it is the one element of a row that an index names."""
         return self.op.kind is Kind.GATHER
 
@@ -189,7 +189,7 @@ class Program:
 
 
 def first_stage(statements: Sequence[Statement], operands: Iterable[Operand]) -> int:
-    """The first pass in which all operands can be used: what a pass gathers is there in the next."""
+    """The first pass in which all operands can be used: what a pass accumulates is there in the next."""
     made = [statements[operand.index] for operand in operands if isinstance(operand, Result)]
     return max([statement.stage + statement.is_reduction for statement in made], default=0)
 
@@ -201,7 +201,7 @@ class Lowered:
     program: Program
     tensors: tuple[Read, ...]
     scalars: tuple[Node, ...]
-    counted: tuple[int, ...]
+    index_axes: tuple[int, ...]
     """Axes of the space whose positions the program uses; these must stay loops of their own."""
 
 
@@ -252,7 +252,7 @@ class _Lowering:
     def _position(self, node: Node) -> Operand:
         (axis,) = self._cluster.places[node]
         if axis is None:  # of a size of 1 there is only the first
-            return Known(0, _dtype(node))
+            return ConstantOperand(0, _dtype(node))
         return Position(self._counted.setdefault(axis, len(self._counted)), _dtype(node))
 
     def _operand(self, source: Source) -> Operand:
@@ -265,7 +265,7 @@ class _Lowering:
             return self._made[source]
         value = source.constant
         if value is not None:
-            return Known(value, _dtype(source))
+            return ConstantOperand(value, _dtype(source))
         assert isinstance(source.type, ScalarType)
         return self._scalars.setdefault(source, Argument(len(self._scalars), _dtype(source)))
 

@@ -1,7 +1,7 @@
 """The words in which an operator says how one element is computed.
 
-An operator's `emit` function gets an emitter and operand values and builds its result from these words alone, so it
-knows nothing of LLVM, of vectors, or of the machine. Operands of one operation have one dtype, as in the graph.
+An operator's `emit` function gets an emitter and operand values and builds its result from these words alone, so it is
+independent of LLVM, of vectors, and of the machine. Operands of one operation have one dtype, as in the graph.
 """
 
 from __future__ import annotations

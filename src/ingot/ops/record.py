@@ -33,7 +33,7 @@ class Combination:
     """combine(emitter, so far, element), both of the accumulator's type. Its order is free: it is associative and
     commutative, up to rounding."""
     accumulator: Callable[[DataType], DataType]
-    """The type in which elements of a type are gathered."""
+    """The type in which elements of a type are accumulated."""
 
 
 class Kind(Enum):
@@ -55,7 +55,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """One operator. Build it with `operator`, `pointwise`, `shorter_form` or `structure`, never by hand."""
+    """One operator. Build it with `operator`, `pointwise`, `fused_approximation` or `structure`, never by hand."""
 
     name: str
     kind: Kind
@@ -92,7 +92,7 @@ class Op:
     bounded: tuple[str, ...] = ()
     """Parameters where PyTorch refuses a number that the operands' type cannot hold; elsewhere it wraps around."""
     combination: Combination | None = None
-    """For a reduction: how generated code gathers its elements; None for what runs through PyTorch."""
+    """For a reduction: how generated code accumulates its elements; None for what runs through PyTorch."""
     takes_one_type: bool = False
     """Whether operands must have one data type: PyTorch promotes none of them."""
 
@@ -106,7 +106,7 @@ class Op:
         return self.build is not None
 
     @property
-    def is_shorter_form(self) -> bool:
+    def is_fused_approximation(self) -> bool:
         """Whether it stands in kernels alone, in the place of another operator; no graph holds it."""
         return self.kind is Kind.POINTWISE and self.build is None
 
@@ -240,7 +240,7 @@ def pointwise(
     )
 
 
-def shorter_form(
+def fused_approximation(
     name: str,
     of: str,
     summary: str,

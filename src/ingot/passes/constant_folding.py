@@ -57,7 +57,7 @@ def _is_exact_cast(node: Node) -> bool:
 
 @on("broadcast_in_dim", "permute", "reshape", "squeeze", "slice")
 def fold_view_of_filled(node: Node) -> Node | None:
-    """permute(full(x, shape), order) -> full(x, permuted shape), and likewise for all views of one tensor."""
+    """permute(full(x, shape), order) -> full(x, permuted shape), and in the same way for all views of one tensor."""
     if not is_op(node.operands[0], "full"):
         return None
     assert isinstance(node.type, TensorType)

@@ -30,11 +30,11 @@ from ingot.ops.attributes import (
     ShapeAttributes,
     SliceAttributes,
 )
-from ingot.passes.cones import cut_of, piece_of, sliced
-from ingot.passes.layout_regions import order_of, permuted, reduced_order, turn_regions
+from ingot.passes.layout_regions import order_of, permute_regions, permuted, reduced_order
 from ingot.passes.readers import is_placing, shape_of
 from ingot.passes.regrouping import regrouped, regrouped_operand, same_but_for_ones
 from ingot.passes.rewriting import PassResult, Rewriter, Rules, apply, is_op, on
+from ingot.passes.slice_propagation import cut_of, piece_of, sliced
 
 # --- merging views ----------------------------------------------------------------------------------------------------
 
@@ -253,9 +253,9 @@ class Layout:
     def run(self, graph: Graph) -> PassResult:
         if not any(node.op.kind is Kind.VIEW for node in graph.nodes):
             return PassResult(graph, 0)
-        turned = turn_regions(graph)
-        merged = _merge_and_sink(turned.graph)
-        return PassResult(merged.graph, turned.changed + merged.changed)
+        permuted_regions = permute_regions(graph)
+        merged = _merge_and_sink(permuted_regions.graph)
+        return PassResult(merged.graph, permuted_regions.changed + merged.changed)
 
 
 def _merge_and_sink(graph: Graph) -> PassResult:

@@ -10,7 +10,8 @@ another order of axes at once:
     %5 = permute(%4, order=inverse of p)
 
 Permutes by p that enter the region go, and so do the inverse ones that leave it; values that enter or leave it in the
-old order need a new permute each. The region is turned if more go than come, so every turn leaves fewer permutes.
+old order need a new permute each. The region changes its order if more permutes go than come, so every change leaves
+fewer permutes.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ from ingot.passes.rewriting import PassResult, Rewriter, apply, has_op, is_op
 Order = tuple[int, ...]
 
 
-def turn_regions(graph: Graph) -> PassResult:
+def permute_regions(graph: Graph) -> PassResult:
     """Recompute each region in the order of axes that leaves the fewest permutes."""
     if not has_op(graph, "permute"):
         return PassResult(graph, 0)
     users = _users(graph)
     returned = {output.node for output in graph.outputs}
-    turned: dict[Node, Order] = {}
+    new_orders: dict[Node, Order] = {}
     for region in regions_of((node for node in graph.nodes if is_movable(node) and _rank(node) > 1), _rank):
         order = _best_order(region, users, returned)
         if order is not None:
-            turned.update(dict.fromkeys(region, order))
+            new_orders.update(dict.fromkeys(region, order))
     rewriter = Rewriter(graph)
     inside: dict[Node, Node] = {}
     for old in graph.nodes:
-        order = turned.get(old)
+        order = new_orders.get(old)
         if order is None:
             rewriter.put(old, rewriter.with_new_operands(old))
             continue
@@ -84,7 +85,7 @@ def reduced_order(order: Order, axes: tuple[int, ...]) -> Order | None:
 
 @dataclass(slots=True)
 class _Balance:
-    """Permutes that would go and come if a region were turned."""
+    """Permutes that would go and come if a region changed its order."""
 
     gone: set[Node] = field(default_factory=set)
     come: set[Node] = field(default_factory=set)

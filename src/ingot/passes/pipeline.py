@@ -16,10 +16,10 @@ from ingot.passes.algebraic_simplification import AlgebraicSimplification
 from ingot.passes.common_subexpressions import CommonSubexpressions
 from ingot.passes.constant_folding import ConstantFolding
 from ingot.passes.dead_code import DeadCode
-from ingot.passes.joins import Joins
 from ingot.passes.layout import Layout
 from ingot.passes.reshapes import Reshapes
 from ingot.passes.rewriting import Pass
+from ingot.passes.sink_cat import SinkCat
 from ingot.passes.slices import Slices
 from ingot.passes.strength_reduction import StrengthReduction
 
@@ -30,7 +30,7 @@ PASSES: tuple[Pass, ...] = declare_passes(
     Layout(),
     Slices(),
     Reshapes(),
-    Joins(),
+    SinkCat(),
     CommonSubexpressions(),
     DeadCode(),
 )

@@ -1,4 +1,4 @@
-"""Who reads a value: what passes need to know before they move a view.
+"""Which operations read a value: what passes need to know before they move a view.
 
 In: a graph. Out: the users of each value that some output needs, and whether kernels compute or read it. A view cuts a
 kernel where a kernel computes what is under it and a kernel reads it: the value is written to memory, viewed and read

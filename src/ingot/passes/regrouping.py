@@ -17,18 +17,18 @@ from ingot.base.sizes import Shape, Size
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class AxisGroup:
     """Neighbouring axes and the neighbouring axes they become; either may be none where sizes are 1."""
 
     old: range
     new: range
 
 
-def regrouped(old: Shape, new: Shape) -> tuple[Group, ...] | None:
+def regrouped(old: Shape, new: Shape) -> tuple[AxisGroup, ...] | None:
     """The smallest groups of a reshape; None where they cannot be told, because sizes are 0 or not known."""
     if 0 in old or 0 in new:
         return None
-    groups: list[Group] = []
+    groups: list[AxisGroup] = []
     first, second = 0, 0
     while first < len(old) or second < len(new):
         found = _next_group(old, new, first, second)
@@ -39,13 +39,13 @@ def regrouped(old: Shape, new: Shape) -> tuple[Group, ...] | None:
     return tuple(groups)
 
 
-def _next_group(old: Shape, new: Shape, first: int, second: int) -> Group | None:
+def _next_group(old: Shape, new: Shape, first: int, second: int) -> AxisGroup | None:
     left, right = old[first : first + 1], new[second : second + 1]
     if left != right:
         if left == (1,):
-            return Group(range(first, first + 1), range(second, second))
+            return AxisGroup(range(first, first + 1), range(second, second))
         if right == (1,):
-            return Group(range(first, first), range(second, second + 1))
+            return AxisGroup(range(first, first), range(second, second + 1))
     ends: dict[Size, int] = {}
     count: Size = 1
     for end in range(second, len(new)):
@@ -55,11 +55,11 @@ def _next_group(old: Shape, new: Shape, first: int, second: int) -> Group | None
     for end in range(first, len(old)):
         count = count * old[end]
         if count in ends:
-            return Group(range(first, end + 1), range(second, ends[count]))
+            return AxisGroup(range(first, end + 1), range(second, ends[count]))
     return None
 
 
-def regrouped_operand(operand: Shape, old: Shape, new: Shape, groups: tuple[Group, ...]) -> Shape | None:
+def regrouped_operand(operand: Shape, old: Shape, new: Shape, groups: tuple[AxisGroup, ...]) -> Shape | None:
     """The shape in which an operand of the old shape, perhaps repeated, is an operand of the new one; None if it has
     only some axes of a group."""
     aligned = (1,) * (len(old) - len(operand)) + operand
@@ -75,7 +75,7 @@ def regrouped_operand(operand: Shape, old: Shape, new: Shape, groups: tuple[Grou
     return tuple(found)
 
 
-def merges_axes(operand: Shape, old: Shape, groups: tuple[Group, ...]) -> bool:
+def merges_axes(operand: Shape, old: Shape, groups: tuple[AxisGroup, ...]) -> bool:
     """Whether an operand has axes that become one: only where it lies in memory in order is that no copy."""
     aligned = (1,) * (len(old) - len(operand)) + operand
     return any(

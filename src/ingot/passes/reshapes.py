@@ -15,8 +15,8 @@ another shape at once, before the reshape or after it:
                                                             return %6
 
 Reshapes of inputs and results cost nothing; one between two kernels means that a value is written and read again. Every
-turn leaves fewer of those. Operands that are repeated along axes which the reshape splits or merges follow where they
-can (`regrouping`).
+region that changes its shape leaves fewer of those. Operands that are repeated along axes which the reshape splits or
+merges follow where they can (`regrouping`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ingot.ops.attributes import ShapeAttributes
 from ingot.passes.layout import merge_reshapes
 from ingot.passes.layout_regions import regions_of
 from ingot.passes.readers import Readers, base_of, is_computed, is_movable, is_smaller, shape_of
-from ingot.passes.regrouping import Group, merges_axes, regrouped, regrouped_operand, same_but_for_ones
+from ingot.passes.regrouping import AxisGroup, merges_axes, regrouped, regrouped_operand, same_but_for_ones
 from ingot.passes.rewriting import PassResult, Rewriter, apply, has_op, is_op, settled
 
 
@@ -44,11 +44,11 @@ class Reshapes:
     level: int = 2
 
     def run(self, graph: Graph) -> PassResult:
-        return settled(_turn_once, graph) if has_op(graph, "reshape") else PassResult(graph, 0)
+        return settled(_reshape_regions, graph) if has_op(graph, "reshape") else PassResult(graph, 0)
 
 
 @dataclass(slots=True)
-class _Turn:
+class _RegionReshape:
     """A region, the shape it would be computed in, and what that would change."""
 
     region: list[Node]
@@ -67,17 +67,17 @@ class _Turn:
         return len(self.gone) - len(self.come)
 
 
-def _turn_once(graph: Graph) -> PassResult:
-    """Turn the regions that save most, as far as they do not touch."""
+def _reshape_regions(graph: Graph) -> PassResult:
+    """Compute the regions that save most in another shape, as far as they do not touch."""
     readers = Readers(graph)
-    turns = [turn for region in _regions(readers) for turn in _possible_turns(region, readers)]
-    turns.sort(key=lambda turn: (-turn.saved, turn.merged))
+    candidates = [candidate for region in _regions(readers) for candidate in _possible_reshapes(region, readers)]
+    candidates.sort(key=lambda candidate: (-candidate.saved, candidate.merged))
     touched: set[Node] = set()
-    chosen: dict[Node, _Turn] = {}
-    for turn in turns:
-        if touched.isdisjoint(turn.region):
-            touched.update(_neighbourhood(turn, readers))
-            chosen.update(dict.fromkeys(turn.region, turn))
+    chosen: dict[Node, _RegionReshape] = {}
+    for candidate in candidates:
+        if touched.isdisjoint(candidate.region):
+            touched.update(_neighbourhood(candidate, readers))
+            chosen.update(dict.fromkeys(candidate.region, candidate))
     return _apply(graph, chosen) if chosen else PassResult(graph, 0)
 
 
@@ -90,18 +90,18 @@ def _regions(readers: Readers) -> Iterable[list[Node]]:
             yield computing
 
 
-def _apply(graph: Graph, chosen: dict[Node, _Turn]) -> PassResult:
+def _apply(graph: Graph, chosen: dict[Node, _RegionReshape]) -> PassResult:
     rewriter = Rewriter(graph)
     inside: dict[Node, Node] = {}
     for old in graph.nodes:
-        turn = chosen.get(old)
-        if turn is None:
+        candidate = chosen.get(old)
+        if candidate is None:
             node = rewriter.with_new_operands(old)
             merged = merge_reshapes(node) if is_op(node, "reshape") else None
             rewriter.put(old, merged or node)
             continue
         operands = [
-            inside.get(operand) or _reshaped(rewriter.rewritten(operand), turn.operands.get(operand))
+            inside.get(operand) or _reshaped(rewriter.rewritten(operand), candidate.operands.get(operand))
             for operand in old.operands
         ]
         inside[old] = make(old.op, operands, old.attributes)
@@ -118,11 +118,11 @@ def _reshaped(node: Node, shape: Shape | None) -> Node:
     return merge_reshapes(reshape) or reshape
 
 
-# --- what a turn would change -----------------------------------------------------------------------------------------
+# --- what a reshaped region would change ------------------------------------------------------------------------------
 
 
-def _possible_turns(region: list[Node], readers: Readers) -> Iterable[_Turn]:
-    """Turns of a region that leave fewer reshapes between kernels."""
+def _possible_reshapes(region: list[Node], readers: Readers) -> Iterable[_RegionReshape]:
+    """Other shapes of a region that leave fewer reshapes between kernels."""
     members = set(region)
     entering = dict.fromkeys(operand for node in region for operand in node.operands if operand not in members)
     leaving = [user for node in region for user in readers.users[node] if user not in members]
@@ -130,52 +130,57 @@ def _possible_turns(region: list[Node], readers: Readers) -> Iterable[_Turn]:
     shapes = [shape_of(node.operands[0]) for node in entering if is_op(node, "reshape") and shape_of(node) == old]
     shapes += [shape_of(user) for user in leaving if is_op(user, "reshape")]
     for shape in dict.fromkeys(shapes):
-        turn = _Turn(region, shape)
+        candidate = _RegionReshape(region, shape)
         groups = None if same_but_for_ones(old, shape) else regrouped(old, shape)
-        if groups is not None and all(_enters(turn, node, old, groups, members, readers) for node in entering):
+        if groups is not None and all(_enters(candidate, node, old, groups, members, readers) for node in entering):
             for node in region:
-                _leaves(turn, node, members, readers)
-            if turn.saved > 0:
-                yield turn
+                _leaves(candidate, node, members, readers)
+            if candidate.saved > 0:
+                yield candidate
 
 
 def _enters(
-    turn: _Turn, node: Node, old: Shape, groups: tuple[Group, ...], members: set[Node], readers: Readers
+    candidate: _RegionReshape,
+    node: Node,
+    old: Shape,
+    groups: tuple[AxisGroup, ...],
+    members: set[Node],
+    readers: Readers,
 ) -> bool:
     """Note what becomes of a value that enters the region; False if it cannot have the shape it needs."""
     if not isinstance(node.type, TensorType):
         return True
-    shape = regrouped_operand(shape_of(node), old, turn.shape, groups)
+    shape = regrouped_operand(shape_of(node), old, candidate.shape, groups)
     if shape is None:
         return False
-    turn.operands[node] = shape
+    candidate.operands[node] = shape
     source = node.operands[0] if is_op(node, "reshape") else node
     if same_but_for_ones(shape_of(node), shape) or _is_computed_anywhere(source, old):
         return True
     if source is not node and is_computed(source):
         alone = node not in readers.returned and all(user in members for user in readers.users[node])
         if alone and shape_of(source) == shape:
-            turn.gone.add(node)
+            candidate.gone.add(node)
         elif not alone and shape_of(source) != shape:
-            turn.come.add(node)
+            candidate.come.add(node)
     elif is_computed(node):
-        turn.come.add(node)
+        candidate.come.add(node)
     elif merges_axes(shape_of(node), old, groups):
-        turn.merged += 1
+        candidate.merged += 1
         if is_op(node, "permute", "slice", "broadcast_in_dim"):
-            turn.come.add(node)
+            candidate.come.add(node)
     return True
 
 
-def _leaves(turn: _Turn, node: Node, members: set[Node], readers: Readers) -> None:
+def _leaves(candidate: _RegionReshape, node: Node, members: set[Node], readers: Readers) -> None:
     """Note what becomes of a value of the region where kernels outside read it."""
     for user in readers.users[node]:
         if user in members or not readers.is_in_kernel(user):
             continue
         if not is_op(user, "reshape"):
-            turn.come.add(node)
-        elif shape_of(user) == turn.shape:
-            turn.gone.add(user)
+            candidate.come.add(node)
+        elif shape_of(user) == candidate.shape:
+            candidate.gone.add(user)
 
 
 def _is_computed_anywhere(node: Node, shape: Shape) -> bool:
@@ -194,16 +199,16 @@ def _is_computed_anywhere(node: Node, shape: Shape) -> bool:
     return True
 
 
-def _neighbourhood(turn: _Turn, readers: Readers) -> set[Node]:
+def _neighbourhood(candidate: _RegionReshape, readers: Readers) -> set[Node]:
     """A region, what it reads and what reads it, reshapes and other views looked through."""
-    found = set(turn.region)
-    waiting = [operand for node in turn.region for operand in node.operands]
+    found = set(candidate.region)
+    waiting = [operand for node in candidate.region for operand in node.operands]
     while waiting:
         node = waiting.pop()
         found.add(node)
         if node.op.kind is Kind.VIEW:
             waiting.extend(node.operands)
-    waiting = [user for node in turn.region for user in readers.users[node]]
+    waiting = [user for node in candidate.region for user in readers.users[node]]
     while waiting:
         node = waiting.pop()
         if node not in found:

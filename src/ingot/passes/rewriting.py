@@ -49,7 +49,7 @@ class Rules:
         return iter(self._rules)
 
     def better(self, node: Node) -> Node | None:
-        """What the first rule that knows better puts in the place of a node."""
+        """The replacement of a node by the first rule that has one."""
         rules = self._by_operator.get(node.op.name)
         if rules is None:
             rules = tuple(rule for rule in self._rules if node.op.name in (operators_of(rule) or (node.op.name,)))
@@ -95,13 +95,13 @@ class Pass(Protocol):
 
 
 class Rewriter:
-    """Rebuilds a graph node by node, in program order, after so many that stay as they are."""
+    """Rebuilds a graph node by node, in program order, after the first nodes, which stay as they are."""
 
     def __init__(self, graph: Graph, unchanged: int = 0):
         self.graph = graph
         self.changed = 0
         self._new: dict[Node, Node] = {}
-        """Of nodes that have become others."""
+        """What nodes that were replaced have become."""
         self._listed: dict[Node, None] = {}
         self._assumptions: dict[Assumption, None] = dict.fromkeys(graph.assumptions)
         for node in graph.nodes[:unchanged]:

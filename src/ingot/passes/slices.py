@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
-from ingot.passes.cones import Cone, Cut, SlicedCone, cut_of, find_cone
 from ingot.passes.readers import Readers, is_computed
 from ingot.passes.rewriting import PassResult, Rewriter, has_op, is_op, settled
+from ingot.passes.slice_propagation import Cone, Cut, SlicedCone, cut_of, find_cone
 
 MOST_SLICES = 8
-"""Of one value: each gives the kernels that read it as many tensors as the value is computed from."""
+"""The most slices of one value: each adds as many tensors to the kernels that read it as the value is computed from."""
 
 
 @dataclass(frozen=True, slots=True)

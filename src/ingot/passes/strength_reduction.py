@@ -34,7 +34,7 @@ _SMALLEST_NORMAL = {DataType.Float: 2.0**-126, DataType.Double: sys.float_info.m
 
 @on("pow")
 def reduce_power(node: Node) -> Node | None:
-    """pow(x, 2) -> x * x, and 0, 1, 3, 0.5, -0.5, -1, -2 likewise
+    """pow(x, 2) -> x * x, and in the same way 0, 1, 3, 0.5, -0.5, -1, -2
 
     These are the exponents for which PyTorch's pow with a number does the same, so no bit changes.
     """

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import torch
 
-from ingot.codegen.cpu.products import AttentionWord, Tile, compiled_products, scratch_floats
+from ingot.codegen.cpu.products import AttentionWord, ProductTile, compiled_products, scratch_floats
 from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 
@@ -21,7 +21,7 @@ _Words = ctypes.c_int64 * len(range(max(AttentionWord) + 1))
 
 
 @lru_cache(maxsize=1)
-def _function() -> tuple[Tile, Callable[[ctypes.Array[ctypes.c_int64]], None]]:
+def _function() -> tuple[ProductTile, Callable[[ctypes.Array[ctypes.c_int64]], None]]:
     bind_openmp()
     compiled = compiled_products()
     return compiled.tile, ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.attention)
@@ -35,8 +35,8 @@ def attend(
     scale: float,
     out: torch.Tensor,
 ) -> torch.Tensor | None:
-    """Attention into `out`; None if its results are void. As many heads have the same keys as there are more heads
-    than keys have."""
+    """Attention into `out`; None if its results are void. Where there are fewer heads of keys than of queries,
+    neighbouring heads of queries share one."""
     tile, function = _function()
     batches, heads, rows, width = queries.shape
     threads = max(1, min(thread_count(), batches * heads))

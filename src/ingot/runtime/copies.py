@@ -1,8 +1,8 @@
 """Copying kernels: elements from one layout into another, every bit as it is.
 
-In: a tensor. Out: a kernel that reads tensors with as many axes and elements of the same width and writes them,
-whatever their strides, and the sizes that it is to be called with. Floats are moved as integers of their width, so that
-no conversion touches a NaN.
+In: a tensor. Out: a kernel that copies tensors with as many axes and elements of the same width, of any strides, and
+the sizes that it is to be called with. Floats are moved as integers of their width, so that no conversion touches a
+NaN.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Destinations:
     parts: Mapping[Node, Node] = field(default_factory=dict)
     """What is written where it belongs, and the concatenation or permutation that it belongs to."""
     wholes: frozenset[Node] = frozenset()
-    """Those concatenations and permutations."""
+    """The concatenations and permutations that kernels write into."""
 
     def __contains__(self, node: object) -> bool:
         return node in self.wholes

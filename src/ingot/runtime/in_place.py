@@ -1,4 +1,4 @@
-"""Results that are written into inputs: straight there, where nothing else can notice.
+"""Results that are written into inputs: straight there, where no other operation can notice.
 
     add_output(p - step, alias_input=p)      the kernel that computes the result writes it over p, element by element
 
@@ -63,8 +63,8 @@ def inputs_overwritten(
 ) -> dict[int, int]:
     """The same as positions of inputs, provided that these share no memory with other values.
 
-    An input that nothing reads is there to be written, however the kernel goes about it. `is_private` says that nothing
-    looks at the inputs if a later step fails.
+    An input that nothing reads may be written by any kernel. `is_private` says that no code looks at the inputs if a
+    later step fails.
     """
     cannot_fail = is_private or all(isinstance(step, Kernel) and not picks(step) for step in later)
     if not cannot_fail:
@@ -89,8 +89,8 @@ def inputs_overwritten(
 
 
 def picks(kernel: Kernel) -> bool:
-    """Whether a kernel reads where values say, which may be nowhere."""
-    return any(statement.is_pick for statement in kernel.program.statements)
+    """Whether a kernel reads at indices that are values, which may be out of range."""
+    return any(statement.is_row_gather for statement in kernel.program.statements)
 
 
 def _is_read_by(steps: Steps, node: Node) -> bool:

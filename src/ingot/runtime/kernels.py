@@ -22,7 +22,7 @@ from ingot.base.types import TensorType
 from ingot.fusion.clusters import Cluster, Place
 from ingot.fusion.placement import shape_of
 from ingot.ir.node import Node
-from ingot.loops.arguments import WordLayout
+from ingot.loops.kernel_arguments import WordLayout
 from ingot.loops.program import Lowered, Program, lower
 from ingot.runtime.native.abi.prototypes import row_major_strides
 

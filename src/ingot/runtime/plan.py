@@ -170,7 +170,7 @@ class Plan(Interpreter):
         timed: bool,
     ) -> None:
         if any(sizes.evaluate(size, binding.sizes) == 0 for size in step.cluster.space):
-            self._interpret(step, values, binding, tally, timed)  # which knows what may be reduced from nothing
+            self._interpret(step, values, binding, tally, timed)  # PyTorch knows what is allowed without elements
             return
         tensors = [_tensor(values[read.node]) for read in step.lowered.tensors]
         scalars = [_number(values[node]) for node in step.lowered.scalars]
@@ -182,7 +182,7 @@ class Plan(Interpreter):
             targets = overwritten | self.destinations.targets(step, values, binding.sizes, empty)
             results = backend.launch(step, tensors, scalars, binding.sizes, targets, binding.device)
         except CodegenError as error:
-            if error.__cause__ is not None:  # something failed; limits that are known are no news
+            if error.__cause__ is not None:  # a real failure; known limits are not reported
                 warn(f"running through PyTorch instead: {error}", UserWarning)
             self._refused.add((binding.device.type, step.program.digest))
             self._interpret(step, values, binding, tally, timed)
@@ -257,7 +257,7 @@ def _makes(step: Kernel | Node) -> Sequence[Node]:
 
 
 def _is_free(node: Node) -> bool:
-    """Whether evaluating an operation moves nothing: it is a view of its one operand, or part of another result."""
+    """Whether evaluating an operation moves no data: it is a view of its one operand, or part of another result."""
     return node.op.kind is Kind.STRUCTURE or (node.op.kind is Kind.VIEW and len(node.operands) == 1)
 
 

@@ -12,11 +12,11 @@ from functools import lru_cache
 
 import torch
 
-from ingot.codegen.cpu.products import CompiledProducts, Tile, Word, compiled_products
+from ingot.codegen.cpu.products import CompiledProducts, ProductTile, ProductWord, compiled_products
 from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 
-_Words = ctypes.c_int64 * len(Word)
+_Words = ctypes.c_int64 * len(ProductWord)
 _BYTES = torch.float32.itemsize
 _Function = Callable[[ctypes.Array[ctypes.c_int64]], None]
 
@@ -25,10 +25,10 @@ class _Functions:
     """The generated functions, as Python calls them: without the GIL."""
 
     def __init__(self, compiled: CompiledProducts):
-        self.tile: Tile = compiled.tile
+        self.tile: ProductTile = compiled.tile
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
         self.multiply: _Function = kind(compiled.multiply)
-        self.pack_turned: _Function = kind(compiled.pack_turned)
+        self.pack_transposed: _Function = kind(compiled.pack_transposed)
         self.pack_straight: _Function = kind(compiled.pack_straight)
 
 
@@ -76,7 +76,7 @@ def multiply(x: torch.Tensor, matrix: torch.Tensor, bias: torch.Tensor | None, o
 
 def _pack(matrix: torch.Tensor, words: ctypes.Array[ctypes.c_int64]) -> None:
     functions = _functions()
-    (functions.pack_straight if matrix.stride(1) == 1 else functions.pack_turned)(words)
+    (functions.pack_straight if matrix.stride(1) == 1 else functions.pack_transposed)(words)
 
 
 def _place(matrix: torch.Tensor) -> tuple[int, int]:
@@ -99,7 +99,7 @@ def _words(
     columns: int,
     inner: int,
 ) -> ctypes.Array[ctypes.c_int64]:
-    """In the order of `Word`: written at once, which takes Python a fifth of the time of one by one.
+    """In the order of `ProductWord`: written at once, which takes Python a fifth of the time of one by one.
 
     Only a matrix may have rows that are further apart than they are long. An axis of one element may have any stride.
     """

@@ -22,12 +22,12 @@ from ingot.base.forks import new_lock
 from ingot.ir.interpreter import Interpreter, Tally
 from ingot.runtime.backends.interface import NativeSite
 from ingot.runtime.backends.registry import backend_for
+from ingot.runtime.launch_records import may_record, record_call
 from ingot.runtime.native.launch.callables import CallTable, native_function
 from ingot.runtime.native.launch.launcher import Launcher, launcher
 from ingot.runtime.native.launch.record_structs import Convention
 from ingot.runtime.native.launch.records import Record, RunStatistics, TensorGuard
 from ingot.runtime.plan import Plan, is_plain
-from ingot.runtime.recording import may_record, record_call
 from ingot.runtime.torch_state import MODES
 
 _MOST_RECORDS = 256
@@ -78,7 +78,7 @@ class Shortcut:
 
 
 class Runner:
-    """Threads may share one."""
+    """Runs one plan. Threads may share a runner."""
 
     def __init__(self, plan: Interpreter, profiling: bool, is_private: bool = False):
         """`is_private` says that no input which is written shares memory with another one, in any call."""

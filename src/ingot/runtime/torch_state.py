@@ -1,8 +1,8 @@
 """The switches of torch that a recording depends on: one row of `STATE` for each.
 
 In: torch. Out: `state_of_torch`, what all rows hold now, and `changes`, what differs between two states, in words. The
-native check is generated from the same rows (native/settings.py), so a new switch is a new row here and nothing else.
-`WATCHERS` are the switches under which no recording answers, because something sees or changes every operation.
+native check is generated from the same rows (native/abi/settings.py), so a new switch is a new row here and nothing
+else. `WATCHERS` are the switches under which no recording answers, because something sees or changes every operation.
 
 What always holds: two states are equal if and only if native code reads them as the same word.
 """
@@ -79,7 +79,7 @@ NativeRead = FunctionResult | ContextFlag | AutocastDtype | CurrentDevice
 # --- the rows ---------------------------------------------------------------------------------------------------------
 
 
-class Scope(Enum):
+class ReadScope(Enum):
     """When a row is read."""
 
     ALWAYS = "always"
@@ -92,7 +92,7 @@ class StateRow:
     """As a reason for a recording says it: "grad mode was True, is False"."""
     read: Callable[[], Hashable]
     native: NativeRead
-    scope: Scope = Scope.ALWAYS
+    scope: ReadScope = ReadScope.ALWAYS
 
 
 def _autocast_dtype(device: str) -> torch.dtype | None:
@@ -131,17 +131,19 @@ STATE: tuple[StateRow, ...] = (
     StateRow("flash attention", torch._C._get_flash_sdp_enabled, ContextFlag("userEnabledFlashSDP")),
     StateRow("attention by products", torch._C._get_math_sdp_enabled, ContextFlag("userEnabledMathSDP")),
     StateRow("oneDNN", torch._C._get_mkldnn_enabled, ContextFlag("userEnabledMkldnn")),
-    StateRow("the current GPU", torch.cuda.current_device, CurrentDevice(), Scope.GPU),
-    StateRow("autocast's dtype on GPUs", partial(_autocast_dtype, "cuda"), AutocastDtype(_CUDA), Scope.GPU),
-    StateRow("cuDNN", torch._C._get_cudnn_enabled, ContextFlag("userEnabledCuDNN"), Scope.GPU),
-    StateRow("cuDNN's determinism", torch._C._get_cudnn_deterministic, ContextFlag("deterministicCuDNN"), Scope.GPU),
+    StateRow("the current GPU", torch.cuda.current_device, CurrentDevice(), ReadScope.GPU),
+    StateRow("autocast's dtype on GPUs", partial(_autocast_dtype, "cuda"), AutocastDtype(_CUDA), ReadScope.GPU),
+    StateRow("cuDNN", torch._C._get_cudnn_enabled, ContextFlag("userEnabledCuDNN"), ReadScope.GPU),
+    StateRow(
+        "cuDNN's determinism", torch._C._get_cudnn_deterministic, ContextFlag("deterministicCuDNN"), ReadScope.GPU
+    ),
     StateRow(
         "memory-efficient attention",
         torch._C._get_mem_efficient_sdp_enabled,
         ContextFlag("userEnabledMemEfficientSDP"),
-        Scope.GPU,
+        ReadScope.GPU,
     ),
-    StateRow("cuDNN's attention", torch._C._get_cudnn_sdp_enabled, ContextFlag("userEnabledCuDNNSDP"), Scope.GPU),
+    StateRow("cuDNN's attention", torch._C._get_cudnn_sdp_enabled, ContextFlag("userEnabledCuDNNSDP"), ReadScope.GPU),
 )
 """What decides which operations torch does for a call, besides its arguments. How precisely operators compute is read
 by torch at every call, and asks for no other recording."""
@@ -158,7 +160,7 @@ def is_gpu_in_use() -> bool:
 def state_of_torch() -> State:
     """What decides the operations of a call besides its arguments."""
     has_gpu = is_gpu_in_use()
-    return tuple([row.read() if has_gpu or row.scope is Scope.ALWAYS else None for row in STATE])
+    return tuple([row.read() if has_gpu or row.scope is ReadScope.ALWAYS else None for row in STATE])
 
 
 def value_in(state: State, row: StateRow) -> Any:
@@ -171,14 +173,14 @@ def changes(before: State, now: State) -> Iterator[str]:
     if _has_gpu(before) != _has_gpu(now):
         yield "a GPU is in use" if _has_gpu(now) else "no GPU is in use any more"
     for row, old, new in zip(STATE, before, now, strict=True):
-        is_read = row.scope is Scope.ALWAYS or (_has_gpu(before) and _has_gpu(now))
+        is_read = row.scope is ReadScope.ALWAYS or (_has_gpu(before) and _has_gpu(now))
         if is_read and old != new:
             yield f"{row.name} was {old}, is {new}"
 
 
 def _has_gpu(state: State) -> bool:
     """Whether the rows of GPUs were read; of these the current one always has a value."""
-    return any(row.scope is Scope.GPU and value is not None for row, value in zip(STATE, state, strict=True))
+    return any(row.scope is ReadScope.GPU and value is not None for row, value in zip(STATE, state, strict=True))
 
 
 # --- watchers ---------------------------------------------------------------------------------------------------------
@@ -226,7 +228,7 @@ class Watcher:
 
     name: str
     is_active: Callable[[], Any]
-    """Gives something true while it is."""
+    """Gives something true while it is active."""
     native: IsSet | HoldsPointer | HasElements | ModuleEntry
 
 
@@ -262,11 +264,11 @@ COMPILING = Watcher(
 )
 
 MODES = (FUNCTION_MODE, DISPATCH_MODE)
-"""What sees the operations of a fusion."""
+"""Watchers that see the operations of a fusion."""
 WATCHERS: tuple[Watcher, ...] = (COMPILING, DISPATCH_MODE, FUNCTION_MODE, TRANSFORM, TRACING, FORWARD_GRADIENTS)
 """Under any of these a call runs as PyTorch runs it."""
 
 
 def is_watched() -> bool:
-    """Whether something sees or changes the operations of this thread."""
+    """Whether a watcher sees or changes the operations of this thread."""
     return any(watcher.is_active() for watcher in WATCHERS)

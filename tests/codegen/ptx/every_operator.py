@@ -34,7 +34,7 @@ from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
 from ingot.loops.gpu.schedule import GpuSchedule, Grid
 from ingot.loops.motion import Motion
-from ingot.loops.program import Input, Known, Operand, Program, Result, Statement
+from ingot.loops.program import ConstantOperand, Input, Operand, Program, Result, Statement
 from ingot.ops import Op
 from ingot.runtime.cuda.kernels import scheduled
 from ingot.runtime.plan import Plan
@@ -103,16 +103,16 @@ def _program(
             inputs.append(Input(len(inputs), given, Level.ELEMENT))
             operands.append(inputs[-1])
         else:
-            operands.append(Known(convert_number(constant, given), given))
+            operands.append(ConstantOperand(convert_number(constant, given), given))
     statement = Statement(op, tuple(operands), tuple(attributes.items()), dtype, Level.ELEMENT, 0)
     return Program(tuple(inputs), (), (statement,), (Result(0, dtype),), has_rows=False)
 
 
 def element_cases() -> Iterator[Case]:
     programs = list(operators())
-    for capability, lanes, program in product(CAPABILITIES, LANES, programs):
+    for capability, vector_width, program in product(CAPABILITIES, LANES, programs):
         motions = (Motion.NEXT,) * len(program.buffers)
-        yield Case(program, Grid(outer=0, inner=1, motions=motions, lanes=lanes, threads=256), capability)
+        yield Case(program, Grid(outer=0, inner=1, motions=motions, vector_width=vector_width, threads=256), capability)
 
 
 # --- rows, columns and squares ----------------------------------------------------------------------------------------

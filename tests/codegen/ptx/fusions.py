@@ -13,7 +13,7 @@ from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
 from ingot.codegen.ptx.target import gpu
 from ingot.fusion.rules import FusionRules
 from ingot.ir.torch_types import to_torch
-from ingot.loops.gpu.schedule import Columns, GpuSchedule, Grid, Teams, Tiles
+from ingot.loops.gpu.schedule import Columns, GpuSchedule, Grid, ThreadGroups, Tiles
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.runtime.cuda.kernels import scheduled
 from ingot.runtime.plan import Plan
@@ -43,7 +43,7 @@ class Fusion:
         builder.output(self.body(builder.ops, *inputs))
         (kernel,) = Plan(builder.build(), FusionRules(strategy="aggressive")).kernels()
         tensors = [torch.empty(shape, dtype=to_torch(dtype)) for shape, dtype in zip(self.shapes, dtypes, strict=True)]
-        if self.form is Tiles:  # the last one lies across the others
+        if self.form is Tiles:  # the last one is transposed
             tensors[-1] = tensors[-1].T.contiguous().T
         given = dict(zip((each.node for each in inputs), tensors, strict=True))
         call, _ = scheduled(kernel, [given[read.node] for read in kernel.lowered.tensors], {})
@@ -80,13 +80,13 @@ FUSIONS = {
     "transposed": Fusion(Tiles, lambda ops, x, y: x + y, SQUARES),
     "transposed_half": Fusion(Tiles, lambda ops, x, y: x + y, SQUARES, HALF, is_wide=False),
     "transposed_odd": Fusion(Tiles, lambda ops, x, y: x + y, ((511, 513), (511, 513)), is_wide=False),
-    "softmax": Fusion(Teams, _softmax, ((512, 1024),)),
-    "softmax_half": Fusion(Teams, _softmax, ((512, 1024),), HALF),
-    "softmax_of_long_rows": Fusion(Teams, _softmax, ((512, 100_000),)),
-    "layer_norm": Fusion(Teams, _layer_norm, ((512, 1024), (1024,), (1024,))),
-    "layer_norm_half": Fusion(Teams, _layer_norm, ((64, 8192), (8192,), (8192,)), HALF),
-    "picked": Fusion(Teams, _picked, ((512, 1024), (512, 1)), has_index=True),
+    "softmax": Fusion(ThreadGroups, _softmax, ((512, 1024),)),
+    "softmax_half": Fusion(ThreadGroups, _softmax, ((512, 1024),), HALF),
+    "softmax_of_long_rows": Fusion(ThreadGroups, _softmax, ((512, 100_000),)),
+    "layer_norm": Fusion(ThreadGroups, _layer_norm, ((512, 1024), (1024,), (1024,))),
+    "layer_norm_half": Fusion(ThreadGroups, _layer_norm, ((64, 8192), (8192,), (8192,)), HALF),
+    "picked": Fusion(ThreadGroups, _picked, ((512, 1024), (512, 1)), has_index=True),
     "sum_of_columns": Fusion(Columns, lambda ops, x: ops.sum(x, [0]), ((4096, 4096),)),
-    "sum_of_all_half": Fusion(Teams, lambda ops, x: ops.sum(x, [0, 1]), ((4096, 4096),), HALF),
-    "mean_of_rows": Fusion(Teams, _mean_of_rows, ((4096, 1024),)),
+    "sum_of_all_half": Fusion(ThreadGroups, lambda ops, x: ops.sum(x, [0, 1]), ((4096, 4096),), HALF),
+    "mean_of_rows": Fusion(ThreadGroups, _mean_of_rows, ((4096, 1024),)),
 }

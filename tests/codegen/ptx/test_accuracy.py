@@ -22,7 +22,7 @@ def host_for(body: Callable[..., Any], *given: DataType) -> Host:
     """What a GPU is asked for, where inputs have these types."""
     builder = GraphBuilder()
     builder.output(body(builder.ops, *(builder.input((8, 16), dtype) for dtype in given)))
-    (cluster,) = (step for step in find_clusters(builder.build(), supports) if isinstance(step, Cluster))
+    (cluster,) = (iteration for iteration in find_clusters(builder.build(), supports) if isinstance(iteration, Cluster))
     return suited(gpu((9, 0)), lower(cluster).program)
 
 

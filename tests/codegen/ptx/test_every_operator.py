@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 
-from ingot.loops.gpu.schedule import Columns, Teams, Tiles
+from ingot.loops.gpu.schedule import Columns, ThreadGroups, Tiles
 from tests.codegen.ptx.every_operator import fused_cases
 
 
@@ -21,7 +21,7 @@ def test_no_operator_ends_the_process():
 def test_fusions_reach_every_form():
     schedules = [case.schedule for case in fused_cases()]
     forms = Counter(type(schedule) for schedule in schedules)
-    assert forms.keys() >= {Teams, Columns, Tiles}
-    for form in (Teams, Columns):
-        assert {bool(schedule.steps) for schedule in schedules if type(schedule) is form} == {True, False}
+    assert forms.keys() >= {ThreadGroups, Columns, Tiles}
+    for form in (ThreadGroups, Columns):
+        assert {bool(schedule.iterations) for schedule in schedules if type(schedule) is form} == {True, False}
         assert any(schedule.is_split for schedule in schedules if type(schedule) is form)

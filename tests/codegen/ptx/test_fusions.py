@@ -70,13 +70,13 @@ def test_fusions_have_the_form_that_suits_them(name: str):
     assert ".local" not in kernel.ptx, "everything a thread has is in registers"
 
 
-def test_what_is_only_gathered_does_not_stay_in_the_cache():
+def test_what_is_only_accumulated_does_not_stay_in_the_cache():
     hinted = {name for name in FUSIONS if "L1::no_allocate" in kernel_of(name)[0].ptx}
     assert {"sum_of_columns", "sum_of_all_half"} <= hinted
     assert hinted.isdisjoint({"multiply_add", "softmax", "layer_norm", "softmax_of_long_rows", "transposed"})
 
 
-def test_what_is_gathered_and_written_does():
+def test_what_is_accumulated_and_written_does():
     builder = GraphBuilder()
     doubled = builder.input((512, 100_000), DataType.Float) * 2.0
     builder.output(doubled)

@@ -9,9 +9,9 @@ import torch
 
 from ingot.codegen.ptx.kernels import compile_gpu_kernel
 from ingot.codegen.ptx.target import gpu
-from ingot.loops.gpu.schedule import Columns, Grid, Teams, Tiles
+from ingot.loops.gpu.schedule import Columns, Grid, ThreadGroups, Tiles
 from ingot.runtime.cuda.kernels import scheduled
-from tests.codegen.ptx.here import kernel_for, numbers, run_here
+from tests.codegen.ptx.on_this_processor import kernel_for, numbers, run_on_this_processor
 
 SHAPES = [(2, 3, 5, 7), (1, 2, 13, 3), (4, 8, 2, 16), (3, 1, 1, 20), (7, 2, 4, 12), (2, 2, 3, 3, 8), (3, 2, 5, 1, 11)]
 
@@ -25,9 +25,9 @@ def every_other(shape: tuple[int, ...]) -> list[int]:
 def test_elements_along_several_axes(shape: tuple[int, ...]):
     x, y = numbers(torch.float32, *shape), numbers(torch.float32, *every_other(shape))
     kernel, tensors = kernel_for(lambda ops, x, y: x * y, x, y)
-    (result,), schedule, _ = run_here(kernel, tensors)
+    (result,), schedule, _ = run_on_this_processor(kernel, tensors)
     assert isinstance(schedule, Grid) and torch.equal(result, x * y)
-    (result,), schedule, _ = run_here(kernel, tensors, is_wide=True)
+    (result,), schedule, _ = run_on_this_processor(kernel, tensors, is_wide=True)
     assert schedule.is_wide and torch.equal(result, x * y)
 
 
@@ -36,9 +36,9 @@ def test_rows_along_several_axes_and_of_several(shape: tuple[int, ...]):
     x = numbers(torch.float32, *(size + 1 for size in shape))[tuple(slice(size) for size in shape)]
     for axes in ([3], [2, 3], [1, 3], [1, 2, 3]):
         kernel, tensors = kernel_for(lambda ops, x, axes=axes: ops.sum(x, axes), x)
-        (result,), schedule, _ = run_here(kernel, tensors)
-        assert isinstance(schedule, Teams) and torch.equal(result, x.sum(axes))
-        (result,), _, _ = run_here(kernel, tensors, is_wide=True)
+        (result,), schedule, _ = run_on_this_processor(kernel, tensors)
+        assert isinstance(schedule, ThreadGroups) and torch.equal(result, x.sum(axes))
+        (result,), _, _ = run_on_this_processor(kernel, tensors, is_wide=True)
         assert torch.equal(result, x.sum(axes))
 
 
@@ -46,7 +46,7 @@ def test_rows_along_several_axes_and_of_several(shape: tuple[int, ...]):
 def test_columns_along_several_axes_and_of_several(shape: tuple[int, ...]):
     x = numbers(torch.float32, *shape)
     kernel, tensors = kernel_for(lambda ops, x: ops.amax(x, [0, 2]), x)
-    (result,), schedule, _ = run_here(kernel, tensors)
+    (result,), schedule, _ = run_on_this_processor(kernel, tensors)
     assert (type(schedule), schedule.outer, schedule.inner) == (Columns, 2, 2)
     assert torch.equal(result, x.amax([0, 2]))
 
@@ -55,9 +55,9 @@ def test_columns_along_several_axes_and_of_several(shape: tuple[int, ...]):
 def test_squares_along_several_axes(shape: tuple[int, ...]):
     x = numbers(torch.float32, *shape).permute(0, 3, 2, 1)
     kernel, tensors = kernel_for(lambda ops, x: -x, x)
-    (result,), schedule, _ = run_here(kernel, tensors)
+    (result,), schedule, _ = run_on_this_processor(kernel, tensors)
     assert isinstance(schedule, Tiles) and torch.equal(result, -x)
-    (result,), _, _ = run_here(kernel, tensors, is_wide=True)
+    (result,), _, _ = run_on_this_processor(kernel, tensors, is_wide=True)
     assert torch.equal(result, -x)
 
 
@@ -65,7 +65,7 @@ def test_buffers_that_lie_alike_share_distances():
     x, y = numbers(torch.float32, 2, 3, 5, 6, 16)[:, :, :4, :5, :12]
     z = numbers(torch.float32, 3, 1, 5, 1)
     kernel, tensors = kernel_for(lambda ops, x, y, z: x * y + z, x, y, z)
-    (result,), schedule, _ = run_here(kernel, tensors)
+    (result,), schedule, _ = run_on_this_processor(kernel, tensors)
     assert isinstance(schedule, Grid) and schedule.alike == (0, 1, 1, 3)
     assert torch.equal(result, x * y + z)
     apart = replace(schedule, alike=())

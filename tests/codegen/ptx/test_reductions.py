@@ -1,4 +1,4 @@
-"""Generated reductions for a GPU, run on this processor: rows across memory, rows in parts, totals."""
+"""Generated reductions for a GPU, run on this processor: strided rows, split rows, totals."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import torch
 
 from ingot import GraphBuilder
 from ingot.fusion.rules import FusionRules
-from ingot.loops.gpu.schedule import Columns, RowSchedule, Teams
+from ingot.loops.gpu.schedule import Columns, RowSchedule, ThreadGroups
 from ingot.loops.gpu.tuning import CudaTuning
 from ingot.runtime.plan import Plan
-from tests.codegen.ptx.here import kernel_for, run_here
+from tests.codegen.ptx.on_this_processor import kernel_for, run_on_this_processor
 from tests.ops.generation import data_type_of
 
 SMALL = {
     "total_threads": 128,
-    "part_threads": 64,
+    "split_threads": 64,
     "column_threads": 64,
-    "column_part_threads": 64,
+    "column_split_threads": 64,
     "most_threads": 128,
     "enough_threads": 512,
     "enough_blocks": 4,
-    "few_turns": 1,
+    "few_iterations": 1,
 }
 """Of which small tensors take several blocks, and few threads are enough."""
 COUNTED = {**SMALL, "most_elements": 1}
 """The same where nothing stays in registers."""
-PARTS = {**COUNTED, "enough_threads": 1 << 17, "worth_a_launch": 0, "parts": 12, "column_parts": 6}
-"""The same where rows go in parts."""
+SPLITS = {**COUNTED, "enough_threads": 1 << 17, "worth_a_launch": 0, "splits": 12, "column_splits": 6}
+"""The same where rows are split."""
 UNCOUNTED = {"most_counters": 0, "most_counted": 0}
 """Where no block can be the last: what puts parts together is a launch of its own."""
 
@@ -61,28 +61,28 @@ CASES: list[tuple[str, tuple[int, ...], dict[str, int], type[RowSchedule], int]]
     ("sum of columns", (51, 63), COUNTED, Columns, 1),
     ("sum of columns", (300, 64), {**COUNTED, "access": 32}, Columns, 1),
     ("sum of columns", (90, 8), {**COUNTED, "access": 32, "most_threads": 32}, Columns, 1),
-    ("largest of columns", (300, 48), {**PARTS, "access": 32}, Columns, 1),
-    ("sum of columns", (1001, 24), PARTS, Columns, 1),
-    ("sum of columns", (1001, 24), {**PARTS, **UNCOUNTED}, Columns, 2),
-    ("sum of columns", (501, 13), PARTS, Columns, 1),
-    ("largest of columns", (333, 40), PARTS, Columns, 1),
+    ("largest of columns", (300, 48), {**SPLITS, "access": 32}, Columns, 1),
+    ("sum of columns", (1001, 24), SPLITS, Columns, 1),
+    ("sum of columns", (1001, 24), {**SPLITS, **UNCOUNTED}, Columns, 2),
+    ("sum of columns", (501, 13), SPLITS, Columns, 1),
+    ("largest of columns", (333, 40), SPLITS, Columns, 1),
     ("variance of columns", (300, 24), COUNTED, Columns, 1),
-    ("variance of columns", (700, 24), PARTS, Columns, 1),
+    ("variance of columns", (700, 24), SPLITS, Columns, 1),
     ("columns to 0", (40, 24), SMALL, Columns, 1),
     ("columns to 0", (400, 24), COUNTED, Columns, 1),
-    ("columns to 0", (700, 20), PARTS, Columns, 2),
-    ("middle", (2, 900, 20), PARTS, Columns, 1),
-    ("sum of rows", (3, 3001), PARTS, Teams, 1),
-    ("sum of rows", (3, 3001), {**PARTS, **UNCOUNTED}, Teams, 2),
-    ("variance of all", (64, 513), PARTS, Teams, 1),
-    ("variance of all", (64, 513), {**PARTS, **UNCOUNTED}, Teams, 2),
-    ("rows to 0", (3, 4000), PARTS, Teams, 2),
+    ("columns to 0", (700, 20), SPLITS, Columns, 2),
+    ("middle", (2, 900, 20), SPLITS, Columns, 1),
+    ("sum of rows", (3, 3001), SPLITS, ThreadGroups, 1),
+    ("sum of rows", (3, 3001), {**SPLITS, **UNCOUNTED}, ThreadGroups, 2),
+    ("variance of all", (64, 513), SPLITS, ThreadGroups, 1),
+    ("variance of all", (64, 513), {**SPLITS, **UNCOUNTED}, ThreadGroups, 2),
+    ("rows to 0", (3, 4000), SPLITS, ThreadGroups, 2),
     ("total of columns", (50, 200), SMALL, Columns, 1),
     ("total of columns", (50, 200), {**SMALL, **UNCOUNTED}, Columns, 2),
-    ("total of rows", (77, 33), SMALL, Teams, 1),
-    ("total of rows", (77, 33), {**SMALL, **UNCOUNTED}, Teams, 2),
-    ("total of rows", (5, 2033), PARTS, Teams, 2),
-    ("total of rows", (5, 2033), {**PARTS, **UNCOUNTED}, Teams, 3),
+    ("total of rows", (77, 33), SMALL, ThreadGroups, 1),
+    ("total of rows", (77, 33), {**SMALL, **UNCOUNTED}, ThreadGroups, 2),
+    ("total of rows", (5, 2033), SPLITS, ThreadGroups, 2),
+    ("total of rows", (5, 2033), {**SPLITS, **UNCOUNTED}, ThreadGroups, 3),
 ]
 
 
@@ -98,8 +98,8 @@ def test_threads_put_rows_together(
         (kernel,) = Plan(builder.build(), FusionRules(strategy="aggressive")).kernels()
         expected = reduction.expected(x)
         degrees = [x.numel() // max(expected.numel(), 1) - 1.0] if reduction.is_corrected else []
-        (found,), schedule, launched = run_here(kernel, [x], degrees, tuning=CudaTuning(**choice))
-        assert isinstance(schedule, form) and schedule.is_split == ("parts" in choice) and launched == count
+        (found,), schedule, launched = run_on_this_processor(kernel, [x], degrees, tuning=CudaTuning(**choice))
+        assert isinstance(schedule, form) and schedule.is_split == ("splits" in choice) and launched == count
         torch.testing.assert_close(found, expected.to(found.dtype), rtol=1e-6 if reduction.is_corrected else 0, atol=0)
 
 
@@ -119,7 +119,7 @@ def test_bits_do_not_depend_on_who_writes_last(name: str, values: Any):
     kernel, tensors = kernel_for(lambda ops, x: getattr(ops, name)(x, [0]), values(300, 8, dtype=torch.float64))
     found = set()
     for _ in range(8):
-        (result,), schedule, _ = run_here(kernel, tensors, tuning=CudaTuning(**COUNTED))
+        (result,), schedule, _ = run_on_this_processor(kernel, tensors, tuning=CudaTuning(**COUNTED))
         assert isinstance(schedule, Columns)
         found.add(tuple(result.view(torch.int64).tolist()))
     assert len(found) == 1
@@ -131,8 +131,8 @@ def test_all_threads_see_the_same_zero(dtype: torch.dtype):
 
     def run(body: Any) -> torch.Tensor:
         kernel, tensors = kernel_for(body, zeros)
-        (found,), schedule, _ = run_here(kernel, tensors, tuning=CudaTuning(**SMALL))
-        assert isinstance(schedule, Teams)
+        (found,), schedule, _ = run_on_this_processor(kernel, tensors, tuning=CudaTuning(**SMALL))
+        assert isinstance(schedule, ThreadGroups)
         return found
 
     added = run(lambda ops, x: x + ops.amax(x, [1], keepdim=True))

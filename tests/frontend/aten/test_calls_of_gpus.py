@@ -163,7 +163,7 @@ def _typed(value: Any) -> Any:
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", [*CALLS_OF_GPUS, "_fused_rms_norm.default"])
 def test_references_are_what_pytorch_returns(name: str):
-    """On a GPU PyTorch itself is the reference, also for the shapes and types of statistics that nobody looks at."""
+    """On a GPU PyTorch itself is the reference, also for the shapes and types of statistics that are not used."""
     if name.startswith("_fused_rms_norm"):
         overload = _aten._fused_rms_norm.default
         drawn = [(draw(3, 8, dtype=dtype), draw(8, dtype=dtype), eps) for dtype in DTYPES for eps in (None, 1e-4)]

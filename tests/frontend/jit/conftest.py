@@ -6,5 +6,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def without_trials(no_trials: None) -> None:
+def without_eager_comparison(no_eager_comparison: None) -> None:
     pass

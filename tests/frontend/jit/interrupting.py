@@ -297,7 +297,7 @@ class Interrupter:
 
 def _is_in_block_of_program(frame: FrameType | None) -> bool:
     """Whether the program has just begun or ended a block of torch's, such as no_grad: some of these leave things
-    behind when they are interrupted, whoever runs them."""
+    behind when they are interrupted, compiled or not."""
     while frame is not None:
         caller = frame.f_back
         is_block = frame.f_code.co_filename.endswith(("autocast_mode.py", "grad_mode.py"))

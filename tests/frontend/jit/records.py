@@ -30,15 +30,15 @@ def warm(function, *args, **kwargs):
     raise AssertionError("no record answers")
 
 
-def elsewhere(function, eager, *args, **kwargs):
-    """See that a call is not answered by a record, and that its result is right."""
+def expect_python(function, eager, *args, **kwargs):
+    """Check that Python answers a call, not a record, and that its result is right."""
     before = answered(function)
     same(function(*args, **kwargs), eager(*args, **kwargs))
     assert answered(function) == before
 
 
-def here(function, eager, *args, **kwargs):
-    """See that a call is answered by a record, and that its result is right."""
+def expect_record(function, eager, *args, **kwargs):
+    """Check that a record answers a call, and that its result is right."""
     before = answered(function)
     same(function(*args, **kwargs), eager(*args, **kwargs))
     assert answered(function) == before + 1

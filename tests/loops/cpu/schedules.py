@@ -12,12 +12,12 @@ from unittest.mock import patch
 
 from ingot.loops.cpu import scheduling
 from ingot.loops.cpu.schedule import Form
-from ingot.loops.cpu.scheduling import Call
+from ingot.loops.cpu.scheduling import CpuCall
 from ingot.loops.cpu.tuning import CpuTuning
 from ingot.runtime.backends.registry import using
 from tests.loops.running import cpu_backend
 
-Choice = scheduling._Choice
+Choice = scheduling._CpuChoice
 SMALL = {
     "flat_block": (64, 128),
     "column_block": (64, 128),
@@ -40,11 +40,11 @@ class Seen:
     streaming: int = 0
     keeping: int = 0
     partial: int = 0
-    """Calls whose rows are gathered in grains of several."""
+    """Calls whose rows are accumulated in grains of several."""
 
     one_pass: int = 0
 
-    def add(self, call: Call) -> None:
+    def add(self, call: CpuCall) -> None:
         self.one_pass += call.schedule.one_pass
         self.forms[call.schedule.form] += 1
         self.streaming += call.schedule.streaming
@@ -61,7 +61,7 @@ def small_schedules(seed: int, seen: Seen | None = None) -> Iterator[None]:
     free = random.random() < 0.5
     chosen = Choice.call
 
-    def call(choice: Choice) -> Call:
+    def call(choice: Choice) -> CpuCall:
         forms = legal_forms(choice) if free else [lambda: chosen(choice)]
         found = Random(f"{seed} {choice.program.digest}").choice(forms)()
         if seen is not None:
@@ -79,7 +79,7 @@ def form_number(number: int, seed: int) -> Iterator[None]:
         yield
 
 
-def _nth(forms: list[Callable[[], Call]], number: int) -> Callable[[], Call]:
+def _nth(forms: list[Callable[[], CpuCall]], number: int) -> Callable[[], CpuCall]:
     return forms[number % len(forms)]
 
 
@@ -93,22 +93,22 @@ def small_tuning(random: Random) -> CpuTuning:
 
 
 @contextmanager
-def scheduled_by(call: Callable[[Choice], Call], tuning: CpuTuning) -> Iterator[None]:
+def scheduled_by(call: Callable[[Choice], CpuCall], tuning: CpuTuning) -> Iterator[None]:
     with using(replace(cpu_backend(), tuning=tuning)), patch.object(Choice, "call", call):
         yield
 
 
-def legal_forms(choice: Choice) -> list[Callable[[], Call]]:
+def legal_forms(choice: Choice) -> list[Callable[[], CpuCall]]:
     """All ways to schedule a call, sensible or not. Each may be used once, as it may rearrange the loops."""
     if choice.program.has_rows:
         length = math.prod(loop.size for loop in choice.inner)
         forms = [lambda: choice._rows(length), choice._split]
-        if choice.outer and not any(statement.is_pick for statement in choice.program.statements):
+        if choice.outer and not any(statement.is_row_gather for statement in choice.program.statements):
             forms.append(choice._columns)
         return forms
     forms = [choice._flat]
     for number, loop in enumerate(choice.outer):
-        turned = [buffer for buffer in choice.inputs if loop.strides[buffer] == choice.widths[buffer]]
-        if turned:
-            forms.append(lambda number=number, turned=turned: choice._tiled(number, turned))
+        transposed = [buffer for buffer in choice.inputs if loop.strides[buffer] == choice.widths[buffer]]
+        if transposed:
+            forms.append(lambda number=number, transposed=transposed: choice._tiled(number, transposed))
     return forms

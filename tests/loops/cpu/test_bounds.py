@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from ingot import DataType, GraphBuilder
-from ingot.base import environment as environment_module
-from ingot.base.environment import Environment
+from ingot.base import environment_variables as environment_module
+from ingot.base.environment_variables import EnvironmentVariables
 from ingot.base.errors import LoopError
 from ingot.ir.graph import Graph
 from ingot.loops.cpu.bounds import check_bounds
 from ingot.loops.cpu.nesting import build_nest
 from ingot.loops.cpu.schedule import Form, Schedule
-from ingot.loops.cpu.scheduling import Call
+from ingot.loops.cpu.scheduling import CpuCall
 from ingot.loops.motion import Motion
 from ingot.loops.nest import (
     Accumulate,
@@ -50,9 +50,9 @@ def copying(*axes: int) -> Nest:
     return Nest(len(axes), BUFFERS, (), (), (), (loop(LoopKind.SERIAL, axes, *COPY),))
 
 
-def call_of(sizes, strides, blocks=None) -> Call:
+def call_of(sizes, strides, blocks=None) -> CpuCall:
     motions = (Motion.NEXT,) * len(strides)
-    return Call(Schedule(Form.FLAT, 0, len(sizes), motions), tuple(sizes), tuple(blocks or sizes), tuple(strides), 1)
+    return CpuCall(Schedule(Form.FLAT, 0, len(sizes), motions), tuple(sizes), tuple(blocks or sizes), tuple(strides), 1)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_scratch_of_a_block_does_not_hold_the_whole_axis():
 
 
 def test_accumulators_per_position_need_a_position():
-    gathering = (Accumulator("acc0", lookup("sum"), DataType.Double, axis=0),)
+    accumulators = (Accumulator("acc0", lookup("sum"), DataType.Double, axis=0),)
     body = (Begin(0), Load(Register(0, DataType.Float), 1), Accumulate(0, Register(0, DataType.Float)))
-    nest = Nest(1, BUFFERS, (), (), gathering, body)
+    nest = Nest(1, BUFFERS, (), (), accumulators, body)
     with pytest.raises(LoopError, match="no loop around is at a position along i0"):
         check_bounds(nest, call_of((10,), ((4,), (4,))), (40, 40))
 
@@ -156,7 +156,7 @@ def test_wrong_strides_and_sizes_of_a_real_call_are_found():
 
 
 def test_the_environment_turns_the_check_on(monkeypatch):
-    monkeypatch.setattr(kernels_module, "environment", lambda: Environment.read({"INGOT_CHECK": "bounds"}))
+    monkeypatch.setattr(kernels_module, "environment", lambda: EnvironmentVariables.read({"INGOT_CHECK": "bounds"}))
     x = torch.randn(6, 9)
     (total,) = Plan(row_sums()).run([x])
     torch.testing.assert_close(total, (x * 2).sum(1))

@@ -14,7 +14,7 @@ from ingot.base.errors import LoopError
 from ingot.ir.graph import Graph
 from ingot.loops.cpu.interpreter import interpret
 from ingot.loops.cpu.schedule import Form, Schedule
-from ingot.loops.cpu.scheduling import Call
+from ingot.loops.cpu.scheduling import CpuCall
 from ingot.loops.elements import Element, Elements
 from ingot.loops.motion import Motion
 from ingot.loops.nest import (
@@ -35,7 +35,7 @@ from ingot.loops.nest import (
     Scratch,
     Store,
 )
-from ingot.loops.program import Argument, Known
+from ingot.loops.program import Argument, ConstantOperand
 from ingot.ops import Kind, Op, lookup, table
 from ingot.ops.samples import Tolerance
 from ingot.runtime.kernels import Kernel
@@ -61,11 +61,11 @@ def nest(*body: Instruction, axes: int = 1, **parts: Any) -> Nest:
     )
 
 
-def call(sizes: tuple[int, ...], strides: tuple, blocks: tuple[int, ...] | None = None, grain: int = 1) -> Call:
-    return Call(Schedule(Form.FLAT, 0, len(sizes), (Motion.NEXT,) * 2), sizes, blocks or sizes, strides, grain)
+def call(sizes: tuple[int, ...], strides: tuple, blocks: tuple[int, ...] | None = None, grain: int = 1) -> CpuCall:
+    return CpuCall(Schedule(Form.FLAT, 0, len(sizes), (Motion.NEXT,) * 2), sizes, blocks or sizes, strides, grain)
 
 
-def run(tested: Nest, numbers: Call, given: Any, count: int, scalars: tuple = (), seed: int = 0) -> list[float]:
+def run(tested: Nest, numbers: CpuCall, given: Any, count: int, scalars: tuple = (), seed: int = 0) -> list[float]:
     result = numpy.zeros(count, numpy.float32)
     memory = [result.view(numpy.uint8), numpy.asarray(given, numpy.float32).view(numpy.uint8)]
     assert interpret(tested, numbers, memory, scalars, seed)
@@ -84,20 +84,20 @@ def test_blocks_that_do_not_divide_an_axis_visit_each_element_once():
 
 def test_scalars_and_operators_are_those_of_the_table():
     scaled = Compute(REGISTERS[1], lookup("mul"), (REGISTERS[0], Argument(0, FLOAT)), ())
-    shifted = Compute(REGISTERS[2], lookup("add"), (REGISTERS[1], Known(0.5, FLOAT)), ())
+    shifted = Compute(REGISTERS[2], lookup("add"), (REGISTERS[1], ConstantOperand(0.5, FLOAT)), ())
     tested = nest(loop(LoopKind.VECTOR, (0,), LOADED, scaled, shifted, Store(0, REGISTERS[2])), scalars=(FLOAT,))
     assert run(tested, call((3,), DENSE), [1, 2, 3], 3, (2,)) == [2.5, 4.5, 6.5]
 
 
 def total() -> Nest:
-    gathered = (Accumulator("acc0", lookup("sum"), DataType.Double),)
+    accumulated = (Accumulator("acc0", lookup("sum"), DataType.Double),)
     inside = loop(LoopKind.VECTOR, (0,), LOADED, Accumulate(0, REGISTERS[0]))
     across = loop(LoopKind.PARALLEL, (0,), inside, blocked=(0,))
-    return nest(Begin(0), across, Finish(REGISTERS[1], 0), Store(0, REGISTERS[1]), accumulators=gathered)
+    return nest(Begin(0), across, Finish(REGISTERS[1], 0), Store(0, REGISTERS[1]), accumulators=accumulated)
 
 
 @pytest.mark.parametrize("grain", [1, 2, 3, 100])
-def test_what_grains_gather_does_not_depend_on_their_order(grain: int):
+def test_what_grains_accumulate_does_not_depend_on_their_order(grain: int):
     numbers = [0.1, 1e9, -1e9, 0.7, 3.0, 1e-3, -2.0]
     numbers_call = call((7,), ((0,), (4,)), (2,), grain)
     results = {tuple(run(total(), numbers_call, numbers, 1, seed=seed)) for seed in range(10)}
@@ -106,10 +106,10 @@ def test_what_grains_gather_does_not_depend_on_their_order(grain: int):
 
 
 def test_accumulators_with_a_value_per_position():
-    gathered = (Accumulator("acc0", lookup("amax"), FLOAT, axis=1),)
+    accumulated = (Accumulator("acc0", lookup("amax"), FLOAT, axis=1),)
     inside = loop(LoopKind.SERIAL, (0,), loop(LoopKind.VECTOR, (1,), LOADED, Accumulate(0, REGISTERS[0])))
     last = loop(LoopKind.VECTOR, (1,), Finish(REGISTERS[1], 0), Store(0, REGISTERS[1]))
-    tested = nest(loop(LoopKind.PARALLEL, (1,), Begin(0), inside, last, blocked=(1,)), axes=2, accumulators=gathered)
+    tested = nest(loop(LoopKind.PARALLEL, (1,), Begin(0), inside, last, blocked=(1,)), axes=2, accumulators=accumulated)
     numbers = call((2, 3), ((0, 4), (12, 4)), (2, 2))
     assert run(tested, numbers, [1, 5, 3, 4, 2, 6], 3) == [4, 5, 6]
 

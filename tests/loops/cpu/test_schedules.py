@@ -13,7 +13,7 @@ from ingot.fusion.rules import FusionRules
 from ingot.ir.interpreter import Interpreter
 from ingot.loops.cpu.nesting import build_nest
 from ingot.loops.cpu.schedule import Form
-from ingot.loops.cpu.scheduling import Call
+from ingot.loops.cpu.scheduling import CpuCall
 from ingot.runtime.cpu.kernels import launch, scheduled
 from ingot.runtime.plan import Plan
 from tests.loops.cpu.schedules import form_number
@@ -50,7 +50,7 @@ def variance(ops: Any, x: Any) -> Any:
     return ops.var_mean(x, [1], 0)
 
 
-CASES: dict[str, tuple[Callable[..., Any], tuple[int, int], Form, Callable[[Call], bool]]] = {
+CASES: dict[str, tuple[Callable[..., Any], tuple[int, int], Form, Callable[[CpuCall], bool]]] = {
     "flat": (pointwise, (70, 33), Form.FLAT, lambda call: not call.schedule.streaming),
     "streamed": (pointwise, (2100, 2560), Form.FLAT, lambda call: call.schedule.streaming),
     "rows": (rows, (70, 33), Form.ROWS, lambda call: call.schedule.keeps),
@@ -60,7 +60,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, int], Form, Callable[[Call
     "split": (rows, (2, 70_003), Form.SPLIT, lambda call: call.blocks[1] < call.sizes[1]),
     "one pass": (variance, (2, 70_003), Form.SPLIT, lambda call: call.schedule.one_pass),
     "columns": (columns, (37, 70), Form.COLUMNS, lambda call: call.blocks[0] < 70),
-    "tiled": (pointwise, (70, 133), Form.TILED, lambda call: call.schedule.turned == (1,)),
+    "tiled": (pointwise, (70, 133), Form.TILED, lambda call: call.schedule.transposed == (1,)),
     "flat, even": (pointwise, (64, 33), Form.FLAT, lambda call: call.schedule.is_even),
     "rows, even": (rows_with_two_kept, (5, 192), Form.ROWS, lambda call: call.schedule.is_even),
     "rows to a total, even": (total_of_rows, (3001, 64), Form.ROWS, lambda call: call.schedule.is_even),

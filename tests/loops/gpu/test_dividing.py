@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from ingot.loops.gpu.dividing import divided_axes, divisor_along, divisor_word
 from ingot.loops.gpu.launches import gpu_layout
 from ingot.loops.gpu.nesting import build_gpu_nest
-from ingot.loops.gpu.schedule import Columns, Grid, Teams, Tiles
+from ingot.loops.gpu.schedule import Columns, Grid, ThreadGroups, Tiles
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.nest import Nest
 from ingot.runtime.cuda.kernels import gpu_words, scheduled
-from tests.codegen.ptx.here import kernel_for
+from tests.codegen.ptx.on_this_processor import kernel_for
 
 LAST = (1 << 31) - 1
 """The largest number that is divided."""
@@ -71,7 +71,7 @@ def product(_: Any, x: Any, y: Any) -> Any:
     return x * y
 
 
-def turned(_: Any, x: Any) -> Any:
+def transposed(_: Any, x: Any) -> Any:
     return -x
 
 
@@ -86,11 +86,11 @@ CASES = {
     "a line for each block": (Grid, (), product, (torch.empty(9, 1 << 12), torch.empty(9, 1))),
     "lines along two axes": (Grid, (1,), product, (LONG, LONG[:, :1])),
     "short lines": (Grid, (1, 2), product, (torch.empty(9, 5, 16), torch.empty(9, 1, 16))),
-    "squares": (Tiles, (1,), turned, (torch.empty(64, 96).T,)),
-    "squares along more axes": (Tiles, (1, 2, 3), turned, (torch.empty(3, 20, 2, 36).permute(0, 3, 2, 1),)),
-    "rows": (Teams, (), summed([1]), (torch.empty(64, 1024),)),
-    "rows along two axes": (Teams, (1,), summed([2]), (torch.empty(9, 8, 128)[:, :5],)),
-    "rows of two axes": (Teams, (2,), summed([1, 2]), (torch.empty(6, 8, 128)[:, ::2],)),
+    "squares": (Tiles, (1,), transposed, (torch.empty(64, 96).T,)),
+    "squares along more axes": (Tiles, (1, 2, 3), transposed, (torch.empty(3, 20, 2, 36).permute(0, 3, 2, 1),)),
+    "rows": (ThreadGroups, (), summed([1]), (torch.empty(64, 1024),)),
+    "rows along two axes": (ThreadGroups, (1,), summed([2]), (torch.empty(9, 8, 128)[:, :5],)),
+    "rows of two axes": (ThreadGroups, (2,), summed([1, 2]), (torch.empty(6, 8, 128)[:, ::2],)),
     "columns": (Columns, (), summed([0]), (torch.empty(64, 1024),)),
     "columns along two axes": (Columns, (1, 3), summed([0, 2]), (CUBE,)),
 }
@@ -114,7 +114,7 @@ def test_words_are_there_for_the_axes_that_are_divided_by(name: str):
 def test_divisors_count_what_goes_together():
     call, _ = planned(product, torch.empty(9, 5, 16), torch.empty(9, 1, 16))
     assert [divisor_along(axis, size, call.schedule) for axis, size in enumerate(call.sizes)] == [9, 5, 4]
-    call, _ = planned(turned, torch.empty(100, 3, 70).permute(2, 1, 0))
+    call, _ = planned(transposed, torch.empty(100, 3, 70).permute(2, 1, 0))
     assert isinstance(call.schedule, Tiles) and call.schedule.tile == 32
     assert [divisor_along(axis, size, call.schedule) for axis, size in enumerate(call.sizes)] == [3, 3, 4]
 

@@ -12,7 +12,7 @@ from ingot import DataType
 from ingot.base.errors import LoopError
 from ingot.loops.gpu.interpreter.machine import interpret_on_gpu
 from ingot.loops.gpu.launches import launches_of
-from ingot.loops.gpu.schedule import GpuSchedule, Grid, Teams, Tiles
+from ingot.loops.gpu.schedule import GpuSchedule, Grid, ThreadGroups, Tiles
 from ingot.loops.gpu.scheduling import GpuCall
 from ingot.loops.motion import Motion
 from ingot.loops.nest import (
@@ -50,9 +50,11 @@ def nest(*body: Instruction, axes: int = 1, **parts: Any) -> Nest:
     return Nest(axes, BUFFERS, (), parts.get("scratches", ()), parts.get("accumulators", ()), body)
 
 
-def schedule(form: type[GpuSchedule], outer: int, inner: int, lanes: int, threads: int, **parts: Any) -> GpuSchedule:
+def schedule(
+    form: type[GpuSchedule], outer: int, inner: int, vector_width: int, threads: int, **parts: Any
+) -> GpuSchedule:
     motions = Motion.NEXT, Motion.NEXT
-    return form(outer=outer, inner=inner, motions=motions, lanes=lanes, threads=threads, **parts)
+    return form(outer=outer, inner=inner, motions=motions, vector_width=vector_width, threads=threads, **parts)
 
 
 def run(tested: Nest, call: GpuCall, given: Any, count: int, seed: int = 0) -> list[float]:
@@ -65,15 +67,15 @@ def run(tested: Nest, call: GpuCall, given: Any, count: int, seed: int = 0) -> l
 # --- grids ------------------------------------------------------------------------------------------------------------
 
 
-def grid(size: int, lanes: int, blocks: int, at_once: int = 1, **parts: Any) -> tuple[Nest, GpuCall]:
-    copied = nest(loop(LoopKind.GRID, (0,), LOADED, STORED, at_once=at_once, lanes=lanes))
-    chosen = schedule(Grid, 0, 1, lanes, 4, at_once=at_once, **parts)
+def grid(size: int, vector_width: int, blocks: int, at_once: int = 1, **parts: Any) -> tuple[Nest, GpuCall]:
+    copied = nest(loop(LoopKind.GRID, (0,), LOADED, STORED, at_once=at_once, vector_width=vector_width))
+    chosen = schedule(Grid, 0, 1, vector_width, 4, at_once=at_once, **parts)
     return copied, GpuCall(chosen, (size,), ((4,), (4,)), blocks, (4, 4))
 
 
-@pytest.mark.parametrize(("size", "lanes", "blocks", "at_once"), [(16, 1, 4, 1), (13, 1, 2, 2), (24, 4, 2, 1)])
-def test_elements_are_spread_over_all_threads(size: int, lanes: int, blocks: int, at_once: int):
-    assert run(*grid(size, lanes, blocks, at_once), range(size), size) == list(range(size))
+@pytest.mark.parametrize(("size", "vector_width", "blocks", "at_once"), [(16, 1, 4, 1), (13, 1, 2, 2), (24, 4, 2, 1)])
+def test_elements_are_spread_over_all_threads(size: int, vector_width: int, blocks: int, at_once: int):
+    assert run(*grid(size, vector_width, blocks, at_once), range(size), size) == list(range(size))
 
 
 def test_what_is_left_over_goes_to_the_first_threads():
@@ -93,7 +95,7 @@ def test_threads_without_elements_are_refused_where_all_should_have_some():
 
 
 def test_neighbours_that_one_access_cannot_reach_are_refused():
-    copied = nest(loop(LoopKind.GRID, (0, 1), LOADED, STORED, lanes=4), axes=2)
+    copied = nest(loop(LoopKind.GRID, (0, 1), LOADED, STORED, vector_width=4), axes=2)
     chosen = schedule(Grid, 1, 1, 4, 4)
     assert run(copied, GpuCall(chosen, (2, 4), ((16, 4), (16, 4)), 1, (16, 16)), range(8), 8) == list(range(8))
     with pytest.raises(LoopError, match="load in0: 16 bytes at once, not at a multiple of that"):
@@ -123,30 +125,34 @@ def test_results_may_be_written_over_what_the_same_thread_has_read():
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def row_sums(rows: int, length: int, team: int, steps: int, op: str = "sum", **parts: Any) -> tuple[Nest, GpuCall]:
-    gathered = (Accumulator("acc0", lookup(op), DataType.Double if op == "sum" else FLOAT),)
+def row_sums(
+    rows: int, length: int, thread_group: int, iterations: int, op: str = "sum", **parts: Any
+) -> tuple[Nest, GpuCall]:
+    accumulated = (Accumulator("acc0", lookup(op), DataType.Double if op == "sum" else FLOAT),)
     inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
     body = loop(LoopKind.BLOCKS, (0,), Begin(0), inside, Finish(SECOND, 0), Store(0, SECOND))
-    threads = max(team, 32)
-    chosen = schedule(Teams, 1, 1, 1, threads, team=team, steps=steps, at_once=2, **parts)
-    blocks = -(-rows * team // threads)
-    return nest(body, axes=2, accumulators=gathered), GpuCall(
+    threads = max(thread_group, 32)
+    chosen = schedule(
+        ThreadGroups, 1, 1, 1, threads, thread_group_size=thread_group, iterations=iterations, at_once=2, **parts
+    )
+    blocks = -(-rows * thread_group // threads)
+    return nest(body, axes=2, accumulators=accumulated), GpuCall(
         chosen, (rows, length), ((4, 0), (4 * length, 4)), blocks, (4, 4)
     )
 
 
-@pytest.mark.parametrize("team", [1, 2, 16, 32, 64, 256])
+@pytest.mark.parametrize("thread_group", [1, 2, 16, 32, 64, 256])
 @pytest.mark.parametrize("length", [1, 5, 32, 100])
-def test_teams_of_any_size_add_up_their_rows(team: int, length: int):
-    for steps in (0, -(-length // team)):
+def test_thread_groups_of_any_size_add_up_their_rows(thread_group: int, length: int):
+    for iterations in (0, -(-length // thread_group)):
         given = numpy.arange(3 * length).reshape(3, length) % 7
-        assert run(*row_sums(3, length, team, steps), given, 3) == given.sum(1).tolist()
+        assert run(*row_sums(3, length, thread_group, iterations), given, 3) == given.sum(1).tolist()
 
 
-def test_a_team_needs_as_many_steps_as_its_row():
-    for steps in (3, 5):
-        with pytest.raises(LoopError, match=f"a team needs 4 steps, not {steps}"):
-            run(*row_sums(3, 100, 32, steps), range(300), 3)
+def test_a_thread_group_needs_as_many_iterations_as_its_row():
+    for iterations in (3, 5):
+        with pytest.raises(LoopError, match=f"a thread group needs 4 iterations, not {iterations}"):
+            run(*row_sums(3, 100, 32, iterations), range(300), 3)
 
 
 def test_values_of_a_row_are_stored_once_for_the_row():
@@ -162,7 +168,7 @@ def test_registers_keep_what_the_same_thread_reads_again():
     scratches = (Scratch("scratch0", FLOAT, (1,), Place.REGISTERS),)
     kept = loop(LoopKind.THREADS, (1,), LOADED, Keep(0, FIRST))
     again = loop(LoopKind.THREADS, (1,), Recall(SECOND, 0), Store(0, SECOND))
-    chosen = schedule(Teams, 1, 1, 1, 32, team=32, steps=2)
+    chosen = schedule(ThreadGroups, 1, 1, 1, 32, thread_group_size=32, iterations=2)
     call = GpuCall(chosen, (3, 40), ((160, 4), (160, 4)), 3, (4, 4))
     both = nest(loop(LoopKind.BLOCKS, (0,), kept, again), axes=2, scratches=scratches)
     assert run(both, call, range(120), 120) == list(range(120))
@@ -185,33 +191,35 @@ def test_an_accumulator_that_was_not_begun_is_refused():
 # --- squares ----------------------------------------------------------------------------------------------------------
 
 
-def turned(*between: Instruction, height: int = 20, width: int = 24, lanes: int = 4) -> tuple[Nest, GpuCall]:
+def transposed(*between: Instruction, height: int = 20, width: int = 24, vector_width: int = 4) -> tuple[Nest, GpuCall]:
     """Transposes a matrix by squares of 16 x 16, with something between writing and reading shared memory."""
     across, along = 0, 1
-    read = loop(LoopKind.THREADS, (along, across), LOADED, Keep(0, FIRST), at_once=lanes, lanes=lanes)
-    write = loop(LoopKind.THREADS, (across, along), Recall(SECOND, 0), Store(0, SECOND), lanes=lanes)
+    read = loop(
+        LoopKind.THREADS, (along, across), LOADED, Keep(0, FIRST), at_once=vector_width, vector_width=vector_width
+    )
+    write = loop(LoopKind.THREADS, (across, along), Recall(SECOND, 0), Store(0, SECOND), vector_width=vector_width)
     scratches = (Scratch("scratch0", FLOAT, (across, along), Place.SHARED),)
     body = loop(LoopKind.BLOCKS, (across, along), read, *between, write, blocked=(across, along))
-    chosen = schedule(Tiles, 1, 1, lanes, 16, tile=16, turned=(1,))
+    chosen = schedule(Tiles, 1, 1, vector_width, 16, tile=16, transposed=(1,))
     strides = ((4 * width, 4), (4, 4 * height))
     blocks = -(-height // 16) * -(-width // 16)
     return nest(body, axes=2, scratches=scratches), GpuCall(chosen, (height, width), strides, blocks, (16, 16))
 
 
-@pytest.mark.parametrize(("height", "width", "lanes"), [(16, 32, 4), (20, 24, 4), (18, 34, 2), (19, 5, 1)])
-def test_squares_are_turned_in_shared_memory(height: int, width: int, lanes: int):
+@pytest.mark.parametrize(("height", "width", "vector_width"), [(16, 32, 4), (20, 24, 4), (18, 34, 2), (19, 5, 1)])
+def test_squares_are_transposed_in_shared_memory(height: int, width: int, vector_width: int):
     given = numpy.arange(height * width)
-    found = run(*turned(Barrier(), height=height, width=width, lanes=lanes), given, height * width)
+    found = run(*transposed(Barrier(), height=height, width=width, vector_width=vector_width), given, height * width)
     assert found == given.reshape(width, height).T.ravel().tolist()
 
 
 def test_reading_what_another_thread_wrote_takes_a_barrier():
     with pytest.raises(LoopError, match="another thread wrote it, and no barrier was in between"):
-        run(*turned(), range(480), 480)
+        run(*transposed(), range(480), 480)
 
 
 def test_shared_memory_is_written_once():
-    tested, call = turned(Barrier())
+    tested, call = transposed(Barrier())
     (blocks,) = tested.body
     assert isinstance(blocks, Loop)
     again = replace(blocks, body=(blocks.body[0], *blocks.body))
@@ -221,36 +229,48 @@ def test_shared_memory_is_written_once():
 
 def test_what_a_thread_takes_together_ends_with_the_axis():
     with pytest.raises(LoopError, match="crosses the end of i1"):
-        run(*turned(Barrier(), height=20, width=22), range(440), 440)
+        run(*transposed(Barrier(), height=20, width=22), range(440), 440)
 
 
 # --- launches ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("counts_blocks", [False, True])
-def test_totals_are_left_to_the_launch_after_or_to_the_last_block(counts_blocks: bool):
-    gathered = tuple(Accumulator(name, lookup("sum"), DataType.Double) for name in ("acc0", "acc1"))
+@pytest.mark.parametrize("last_block_combines", [False, True])
+def test_totals_are_left_to_the_launch_after_or_to_the_last_block(last_block_combines: bool):
+    accumulated = tuple(Accumulator(name, lookup("sum"), DataType.Double) for name in ("acc0", "acc1"))
     inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
     rows = loop(LoopKind.BLOCKS, (0,), Begin(0), inside, Finish(SECOND, 0), Accumulate(1, SECOND))
     third = Register(2, FLOAT)
-    tested = nest(Begin(1), rows, Finish(third, 1), Store(0, third), axes=2, accumulators=gathered)
-    chosen = schedule(Teams, 1, 1, 1, 64, team=8, at_once=2, counts_blocks=counts_blocks)
-    assert len(launches_of(tested, chosen)) == 2 - counts_blocks
+    tested = nest(Begin(1), rows, Finish(third, 1), Store(0, third), axes=2, accumulators=accumulated)
+    chosen = schedule(
+        ThreadGroups, 1, 1, 1, 64, thread_group_size=8, at_once=2, last_block_combines=last_block_combines
+    )
+    assert len(launches_of(tested, chosen)) == 2 - last_block_combines
     call = GpuCall(chosen, (21, 9), ((0, 0), (36, 4)), 3, (4, 4))
     for seed in range(3):
         assert run(tested, call, range(189), 1, seed) == [sum(range(189))]
 
 
-@pytest.mark.parametrize("counts_blocks", [False, True])
-def test_rows_in_parts_are_put_together_again(counts_blocks: bool):
-    gathered = (Accumulator("acc0", lookup("amax"), FLOAT),)
+@pytest.mark.parametrize("last_block_combines", [False, True])
+def test_split_rows_are_put_together_again(last_block_combines: bool):
+    accumulated = (Accumulator("acc0", lookup("amax"), FLOAT),)
     inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
     parts = loop(LoopKind.BLOCKS, (0, 1), inside, blocked=(1,))
     rows = loop(LoopKind.BLOCKS, (0,), Finish(SECOND, 0), Store(0, SECOND))
-    tested = nest(Begin(0), parts, rows, axes=2, accumulators=gathered)
-    chosen = schedule(Teams, 1, 1, 1, 32, team=32, at_once=2, is_split=True, counts_blocks=counts_blocks)
-    assert len(launches_of(tested, chosen)) == 2 - counts_blocks
-    call = GpuCall(chosen, (2, 200), ((4, 0), (800, 4)), 2, (4, 4), part=64)
+    tested = nest(Begin(0), parts, rows, axes=2, accumulators=accumulated)
+    chosen = schedule(
+        ThreadGroups,
+        1,
+        1,
+        1,
+        32,
+        thread_group_size=32,
+        at_once=2,
+        is_split=True,
+        last_block_combines=last_block_combines,
+    )
+    assert len(launches_of(tested, chosen)) == 2 - last_block_combines
+    call = GpuCall(chosen, (2, 200), ((4, 0), (800, 4)), 2, (4, 4), split_length=64)
     for seed in range(3):
         assert run(tested, call, range(400), 2, seed) == [199, 399]
     with pytest.raises(LoopError, match="nothing was left for acc0"):
@@ -258,20 +278,22 @@ def test_rows_in_parts_are_put_together_again(counts_blocks: bool):
 
 
 def test_what_other_blocks_have_left_is_there_for_the_last_one_alone():
-    gathered = (Accumulator("acc0", lookup("amax"), FLOAT),)
+    accumulated = (Accumulator("acc0", lookup("amax"), FLOAT),)
     inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
     parts = loop(LoopKind.BLOCKS, (0, 1), inside, Finish(SECOND, 0), Store(0, SECOND), blocked=(1,))
-    chosen = schedule(Teams, 1, 1, 1, 32, team=32, at_once=2, is_split=True, counts_blocks=True)
-    call = GpuCall(chosen, (2, 200), ((4, 0), (800, 4)), 2, (4, 4), part=64)
+    chosen = schedule(
+        ThreadGroups, 1, 1, 1, 32, thread_group_size=32, at_once=2, is_split=True, last_block_combines=True
+    )
+    call = GpuCall(chosen, (2, 200), ((4, 0), (800, 4)), 2, (4, 4), split_length=64)
     with pytest.raises(LoopError, match="nothing was left for acc0"):
-        run(nest(Begin(0), parts, axes=2, accumulators=gathered), call, range(400), 2)
+        run(nest(Begin(0), parts, axes=2, accumulators=accumulated), call, range(400), 2)
 
 
 def test_what_needs_other_rows_or_elements_is_a_launch_of_its_own():
     inside = loop(LoopKind.THREADS, (1,), LOADED, Accumulate(0, FIRST))
     parts = loop(LoopKind.BLOCKS, (0, 1), inside, blocked=(1,))
     ends = (Finish(SECOND, 0), Accumulate(1, SECOND)), (Finish(SECOND, 0), loop(LoopKind.THREADS, (1,), LOADED, STORED))
-    chosen = schedule(Teams, 1, 1, 1, 32, team=32, is_split=True, counts_blocks=True)
+    chosen = schedule(ThreadGroups, 1, 1, 1, 32, thread_group_size=32, is_split=True, last_block_combines=True)
     for end in ends:
         launches = launches_of(nest(Begin(0), Begin(1), parts, loop(LoopKind.BLOCKS, (0,), *end), axes=2), chosen)
         assert [bool(launch.last) for launch in launches] == [False, False]

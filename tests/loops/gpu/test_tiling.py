@@ -1,4 +1,4 @@
-"""Squares that blocks of threads turn: when they are chosen, and how large they are."""
+"""Squares that blocks of threads transpose: when they are chosen, and how large they are."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def matrices(dtype: DataType, rows: int, columns: int) -> tuple[torch.Tensor, to
 
 
 @pytest.mark.parametrize(
-    ("dtype", "lanes", "side", "threads"),
+    ("dtype", "vector_width", "side", "threads"),
     [
         (DataType.Double, 2, 32, 256),
         (DataType.Float, 4, 64, 256),
@@ -50,30 +50,34 @@ def matrices(dtype: DataType, rows: int, columns: int) -> tuple[torch.Tensor, to
     ],
     ids=str,
 )
-def test_threads_take_small_squares_of_at_most_16_bytes_a_side(dtype: DataType, lanes: int, side: int, threads: int):
+def test_threads_take_small_squares_of_at_most_16_bytes_a_side(
+    dtype: DataType, vector_width: int, side: int, threads: int
+):
     call = call_of(dtype, *matrices(dtype, 128, 256))
     schedule = call.schedule
     assert isinstance(schedule, Tiles)
-    assert (schedule.lanes, schedule.tile, schedule.threads) == (lanes, side, threads)
-    assert schedule.turned == (2,)
+    assert (schedule.vector_width, schedule.tile, schedule.threads) == (vector_width, side, threads)
+    assert schedule.transposed == (2,)
     assert schedule.motions == (Motion.NEXT, Motion.NEXT, Motion.STRIDED)
     assert schedule.is_even
     assert call.grid == (128 // side) * (256 // side)
     assert call.blocks == (side, side)
-    assert call.alignments == (lanes * dtype.bytes,) * 3
+    assert call.alignments == (vector_width * dtype.bytes,) * 3
 
 
-@pytest.mark.parametrize(("rows", "columns", "lanes"), [(130, 256, 2), (128, 250, 2), (128, 255, 1), (127, 256, 1)])
-def test_sizes_decide_how_many_neighbours_go_together(rows: int, columns: int, lanes: int):
+@pytest.mark.parametrize(
+    ("rows", "columns", "vector_width"), [(130, 256, 2), (128, 250, 2), (128, 255, 1), (127, 256, 1)]
+)
+def test_sizes_decide_how_many_neighbours_go_together(rows: int, columns: int, vector_width: int):
     schedule = call_of(DataType.Float, *matrices(DataType.Float, rows, columns)).schedule
-    assert schedule.lanes == lanes
+    assert schedule.vector_width == vector_width
     assert not schedule.is_even
 
 
-def test_a_turned_tensor_that_begins_in_the_middle_is_read_in_smaller_pieces():
+def test_a_transposed_tensor_that_begins_in_the_middle_is_read_in_smaller_pieces():
     whole = torch.empty(256 * 128 + 1)
     call = call_of(DataType.Float, torch.empty(128, 256), whole[1:].view(256, 128).T)
-    assert call.schedule.lanes == 1
+    assert call.schedule.vector_width == 1
     assert call.alignments == (4, 4, 4)
 
 
@@ -84,8 +88,8 @@ def test_few_elements_across_are_not_worth_a_square():
 
 
 def test_tensors_that_all_lie_alike_are_no_case_for_squares():
-    _, turned = matrices(DataType.Float, 128, 256)
-    assert isinstance(call_of(DataType.Float, turned, turned).schedule, Tiles)  # the result is row-major
+    _, transposed = matrices(DataType.Float, 128, 256)
+    assert isinstance(call_of(DataType.Float, transposed, transposed).schedule, Tiles)  # the result is row-major
     straight, _ = matrices(DataType.Float, 128, 256)
     assert isinstance(call_of(DataType.Float, straight, straight).schedule, Grid)
 
@@ -95,11 +99,11 @@ def test_tensors_that_all_lie_alike_are_no_case_for_squares():
 def test_squares_fit_shared_memory(width: int, buffers: int):
     tile = tile_for(16 // width, [width] * buffers, CudaTuning())
     assert tile.side**2 * width * buffers <= SHARED_BYTES
-    assert tile.side % (8 * tile.lanes) == 0
-    assert (tile.side // tile.lanes) ** 2 % tile.threads == 0
+    assert tile.side % (8 * tile.vector_width) == 0
+    assert (tile.side // tile.vector_width) ** 2 % tile.threads == 0
 
 
-def test_results_that_lie_across_the_others_are_turned_on_their_way_out():
+def test_transposed_results_are_transposed_on_their_way_out():
     x, seen = torch.arange(40.0 * 72).view(40, 72), []
 
     def launch(
@@ -116,5 +120,5 @@ def test_results_that_lie_across_the_others_are_turned_on_their_way_out():
     expected = twice(x)
     with launched_by(launch):
         found = twice(x)
-    assert [schedule.turned for schedule in seen] == [(0,)]
+    assert [schedule.transposed for schedule in seen] == [(0,)]
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))

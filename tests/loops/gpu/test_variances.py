@@ -10,7 +10,7 @@ import torch
 from ingot import DataType, GraphBuilder
 from ingot.fusion.rules import FusionRules
 from ingot.loops.gpu.nesting import build_gpu_nest
-from ingot.loops.gpu.schedule import Teams
+from ingot.loops.gpu.schedule import ThreadGroups
 from ingot.runtime.cuda.kernels import scheduled
 from ingot.runtime.plan import Plan
 from tests.loops.running import GpuInterpreted, launched_by
@@ -77,6 +77,6 @@ def test_only_bfloat16_has_so_few_digits(dtype: DataType, is_short: bool):
     (kernel,) = plan_for((1 << 20,), dtype).kernels()
     given = {DataType.BFloat16: torch.bfloat16, DataType.Half: torch.float16}.get(dtype, torch.float32)
     call, _ = scheduled(kernel, [torch.empty(1 << 20, dtype=given, device="meta")], {})
-    assert isinstance(call.schedule, Teams) and call.schedule.one_pass
+    assert isinstance(call.schedule, ThreadGroups) and call.schedule.one_pass
     makes_doubles = "dtype=f64" in build_gpu_nest(kernel.program, call.schedule).text.partition("finish")[0]
     assert makes_doubles != is_short

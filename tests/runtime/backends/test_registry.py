@@ -13,13 +13,13 @@ import pytest
 import torch
 
 import ingot
-from ingot.base.environment import Environment
+from ingot.base.environment_variables import EnvironmentVariables
 from ingot.base.errors import ConfigError
 from ingot.base.numbers import Number
 from ingot.ir.torch_types import to_torch
 from ingot.loops.cpu.interpreter import interpret
 from ingot.loops.cpu.nesting import build_nest
-from ingot.loops.gpu.schedule import MOST_COUNTERS, MOST_PARTS
+from ingot.loops.gpu.schedule import MOST_COUNTERS, MOST_SPLITS
 from ingot.loops.gpu.tuning import CudaTuning
 from ingot.loops.program import Program
 from ingot.runtime.backends import registry
@@ -97,7 +97,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Sets INGOT_BACKEND."""
 
     def name(backends: str) -> None:
-        found = Environment.read({"INGOT_BACKEND": backends})
+        found = EnvironmentVariables.read({"INGOT_BACKEND": backends})
         monkeypatch.setattr(registry, "environment", lambda: found)
         registry._chosen.clear()
 
@@ -230,9 +230,9 @@ def test_tuning_chooses_schedules():
     assert scheduled(kernel, [x], bound, tuning=tuning)[0].blocks == (128,)
 
 
-@pytest.mark.parametrize("name", ["parts", "function_parts", "column_parts", "most_counters"])
+@pytest.mark.parametrize("name", ["splits", "function_splits", "column_splits", "most_counters"])
 def test_tuning_stays_within_what_kernels_count_on(name: str):
-    most = MOST_COUNTERS if name == "most_counters" else MOST_PARTS
+    most = MOST_COUNTERS if name == "most_counters" else MOST_SPLITS
     assert getattr(CudaTuning(**{name: most}), name) == most
     with pytest.raises(ConfigError):
         CudaTuning(**{name: most + 1})

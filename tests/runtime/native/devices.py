@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from ingot.runtime.cuda.prepared import Launch
-from ingot.runtime.native.abi.layout import tensor_layout
+from ingot.runtime.native.abi.object_layout import tensor_layout
 from ingot.runtime.native.assembler.addresses import torch_function
 from ingot.runtime.native.assembler.routines import Foreign, Library, make_immortal
 from ingot.runtime.native.cuda.device_launching import DeviceFunctions, DeviceLauncher

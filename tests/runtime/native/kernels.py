@@ -14,7 +14,7 @@ from ingot.runtime.native.assembler.routines import Library
 from ingot.runtime.native.launch.callables import CallTable, native_function
 from ingot.runtime.native.launch.launcher import launcher
 from ingot.runtime.native.launch.record_structs import Convention
-from ingot.runtime.native.launch.records import Patch, Record, RunStatistics, Slots, Step, TensorGuard
+from ingot.runtime.native.launch.records import CallSlots, Patch, Record, RunStatistics, Step, TensorGuard
 
 COUNT_WORD = 2
 FIRST_ADDRESS = 3
@@ -99,7 +99,7 @@ def integer_kernels():
     """Kernels that are not about floats.
 
     copy: out[i] = in[i], in words. show: out[0] is the number of threads, out[1] a number the call was given. refuse:
-    reports a fault if the first word of its input is negative. wait: until somebody else changes the first word of its
+    reports a fault if the first word of its input is negative. wait: until another thread changes the first word of its
     input, or a long time has passed; out[0] tells whether they did.
     """
     library = Library()
@@ -140,7 +140,7 @@ def one_step(name, guards, shape, inputs=(), scalars=(), count=0, **settings):
     call = FusedCall(len(guards), 1)
     slots = [*inputs, len(guards)]
     if settings.get("doubles"):
-        scalars = [Slots(len(guards), 1).double(position) for position in scalars]
+        scalars = [CallSlots(len(guards), 1).double(position) for position in scalars]
     patches = [Patch(FIRST_ADDRESS + number, slot) for number, slot in enumerate(slots)]
     patches += [Patch(COUNT_WORD, slot) for slot in scalars]
     words = (0, 0, count) + (0,) * len(slots)

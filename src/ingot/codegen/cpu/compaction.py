@@ -7,8 +7,8 @@ where chunks begin in the result, and then every chunk is written:
         result[place] = source[at]
         place, at = place + mask[at], at + 1
 
-An element that does not count is overwritten by the next one that does. No branch depends on the mask, and no thread
-writes into what belongs to another one's chunk: the last element of a chunk that counts ends its loop.
+An element whose mask is false is overwritten by the next one whose mask is true. No branch depends on the mask, and no
+thread writes into another one's chunk: the last true element of a chunk ends its loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from ingot.codegen.cpu.common import provide
 from ingot.codegen.cpu.frame import counted, minimum
-from ingot.codegen.cpu.products.region import Region, Tile, in_wholes
+from ingot.codegen.cpu.products.parallel_functions import ParallelFunction, ProductTile, in_wholes
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, Host, HostModule, host
 from ingot.codegen.llvm.storage import ANY_ADDRESS, WORD
@@ -31,10 +31,10 @@ CHUNK = 1 << 14
 WIDTHS = (1, 2, 4, 8, 16)
 """Bytes of elements."""
 _BYTES = 32
-"""Of the mask, that are counted at once, each in a byte of its own: no more than 255 times in a row."""
+"""Elements of the mask that are counted at once, each in a byte of its own: at most 255 times in a row."""
 _BLOCK = 128 * _BYTES
 _AT_ONCE = 8
-"""Elements that are written before it is looked whether the end of a chunk is near."""
+"""How many elements are written before the next check for the end of a chunk."""
 _BYTE = ir.IntType(8)
 _MASKS = ir.VectorType(_BYTE, _BYTES)
 
@@ -61,7 +61,7 @@ class CompiledCompaction:
     add_up: int
     """From counts to places; the last word of the places is the number of all elements that count."""
     write: dict[int, int]
-    """By the bytes of an element."""
+    """Addresses of the functions that write, by the bytes of an element."""
 
 
 @lru_cache(maxsize=1)
@@ -84,7 +84,7 @@ def compaction_module(host: Host) -> HostModule:
 
 
 def _emit_count(module: HostModule) -> None:
-    region = Region(module, Tile.of(module.host), "count")
+    region = ParallelFunction(module, ProductTile.of(module.host), "count")
     builder = region.builder
     mask, places = _array(region, CompactionWord.MASK_ADDRESS, _BYTE), _places(region)
     _, first, last = region.function.arguments
@@ -132,7 +132,7 @@ def _emit_add_up(module: HostModule) -> None:
 
 
 def _emit_write(module: HostModule, width: int) -> None:
-    region = Region(module, Tile.of(module.host), f"write{width}")
+    region = ParallelFunction(module, ProductTile.of(module.host), f"write{width}")
     builder, element = region.builder, ir.IntType(8 * width)
     mask, places = _array(region, CompactionWord.MASK_ADDRESS, _BYTE), _places(region)
     source, result = (
@@ -172,15 +172,15 @@ def _emit_loop(
     builder.position_at_end(after)
 
 
-def _array(region: Region, which: IntEnum, element: ir.Type) -> ir.Value:
+def _array(region: ParallelFunction, which: IntEnum, element: ir.Type) -> ir.Value:
     return region.builder.bitcast(region.pointer(which), ir.PointerType(element))
 
 
-def _places(region: Region) -> ir.Value:
+def _places(region: ParallelFunction) -> ir.Value:
     return _array(region, CompactionWord.PLACES_ADDRESS, WORD)
 
 
-def _bounds(region: Region, chunk: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _bounds(region: ParallelFunction, chunk: ir.Value) -> tuple[ir.Value, ir.Value]:
     """The first element of a chunk, and the one after its last."""
     builder = region.builder
     begin = builder.mul(chunk, WORD(CHUNK))

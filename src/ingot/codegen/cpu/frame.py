@@ -11,12 +11,12 @@ from typing import Any
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.instructions import Instructions, Value
+from ingot.codegen.llvm.instructions import Instructions, TypedValue
 from ingot.codegen.llvm.storage import BYTE_POINTER, WORD, number_in
-from ingot.loops.arguments import WordLayout
+from ingot.loops.kernel_arguments import WordLayout
 from ingot.loops.nest import AxisPosition, Extent, Nest, Register
 from ingot.loops.nest import Value as Operand
-from ingot.loops.program import Argument, Known
+from ingot.loops.program import Argument, ConstantOperand
 
 
 class Words:
@@ -59,7 +59,7 @@ class ScratchMemory:
     strides: dict[int, ir.Value]
     """Distance in bytes between neighbours along each axis."""
 
-    def place(self, frame: Frame) -> ir.Value:
+    def place(self, frame: LoopFrame) -> ir.Value:
         """Where the current position lies."""
         distance: ir.Value = WORD(0)
         for axis in self.axes:
@@ -69,7 +69,7 @@ class ScratchMemory:
 
 
 @dataclass
-class Frame:
+class LoopFrame:
     nest: Nest
     builder: Any
     words: Words
@@ -79,12 +79,12 @@ class Frame:
     """The current block of axes that go in blocks."""
     offsets: dict[int, ir.Value] = field(default_factory=dict)
     """Per buffer, how far from its address the loops around have moved, in bytes."""
-    registers: dict[Register, Value] = field(default_factory=dict)
+    registers: dict[Register, TypedValue] = field(default_factory=dict)
     scratches: dict[int, ScratchMemory] = field(default_factory=dict)
     accumulators: dict[int, Any] = field(default_factory=dict)
     """Where accumulators of this function lie."""
 
-    def inner(self) -> Frame:
+    def inner(self) -> LoopFrame:
         """The same place, one loop further in."""
         return replace(
             self,
@@ -110,22 +110,22 @@ class Frame:
         offset = self.offsets.get(buffer)
         return base if offset is None else self.builder.gep(base, offset)
 
-    def value(self, operand: Operand, instructions: Instructions) -> Value:
+    def value(self, operand: Operand, instructions: Instructions) -> TypedValue:
         """The code of a scalar operand."""
-        if isinstance(operand, Known):
+        if isinstance(operand, ConstantOperand):
             return instructions.literal(operand.value, operand.dtype)
         if isinstance(operand, Argument):
             return self.scalar(operand)
         if isinstance(operand, AxisPosition):
-            return instructions.convert(Value(self.positions[operand.axis], DataType.Int), operand.dtype)
+            return instructions.convert(TypedValue(self.positions[operand.axis], DataType.Int), operand.dtype)
         if isinstance(operand, Extent):
             count: ir.Value = WORD(1)
             for axis in operand.axes:
                 count = self.builder.mul(count, self.words.size(axis))
-            return instructions.convert(Value(count, DataType.Int), operand.dtype)
+            return instructions.convert(TypedValue(count, DataType.Int), operand.dtype)
         return self.registers[operand]
 
-    def scalar(self, argument: Argument) -> Value:
+    def scalar(self, argument: Argument) -> TypedValue:
         return number_in(self.builder, self.words.scalar(argument.index), argument.dtype)
 
 

@@ -5,7 +5,8 @@
 
 A context is an array of words on the stack of `entry`: where the arguments are, where partial results go, and the
 registers and positions that the region uses from outside. Where there are none of these, the arguments are the context.
-Grains are iterations, but for loops that reductions cross: there each leaves a partial result, and has several.
+A grain is one iteration, except in loops that reductions cross: there a grain has several iterations and leaves one
+partial result.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from typing import Any
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.cpu import accumulation
-from ingot.codegen.cpu.accumulation import Gathering
+from ingot.codegen.cpu.accumulation import AccumulatorMemory
 from ingot.codegen.cpu.common import REGION, declare, provide
-from ingot.codegen.cpu.frame import Frame, ScratchMemory, Words, counted, minimum
+from ingot.codegen.cpu.frame import LoopFrame, ScratchMemory, Words, counted, minimum
 from ingot.codegen.cpu.vector_loops import VECTOR_BYTES, VectorLoop, allocate, lanes_of, load_single
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, new_module
-from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_type
 from ingot.codegen.llvm.storage import ANY_ADDRESS, BYTE_POINTER, WORD, in_memory, in_register
-from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.cpu.nesting import build_nest
 from ingot.loops.cpu.schedule import MOST_LANES, Schedule
+from ingot.loops.kernel_arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.nest import (
     Accumulate,
     At,
@@ -81,7 +82,7 @@ class _Emission:
     def emit(self) -> None:
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [ir.PointerType(WORD)]), "entry")
         builder: Any = ir.IRBuilder(function)
-        frame = Frame(self.nest, builder, Words(builder, function.arguments[0], WordLayout.of(self.nest)))
+        frame = LoopFrame(self.nest, builder, Words(builder, function.arguments[0], WordLayout.of(self.nest)))
         _leave_entry(builder)
         self._provide(frame, self.nest.body)
         self._run(frame, self.nest.body)
@@ -89,7 +90,7 @@ class _Emission:
 
     # --- instructions outside vector loops ----------------------------------------------------------------------------
 
-    def _run(self, frame: Frame, body: Sequence[Instruction]) -> None:
+    def _run(self, frame: LoopFrame, body: Sequence[Instruction]) -> None:
         single = Instructions(frame.builder, 1)
         for instruction in body:
             match instruction:
@@ -118,12 +119,12 @@ class _Emission:
                 case _:
                     raise AssertionError(f"{instruction} must stand in a vector loop")
 
-    def _store(self, frame: Frame, buffer: int, value: Value) -> None:
+    def _store(self, frame: LoopFrame, buffer: int, value: TypedValue) -> None:
         code = in_memory(Instructions(frame.builder, 1), value)
         typed = frame.builder.bitcast(frame.pointer(buffer), ir.PointerType(code.type))
         frame.builder.store(code, typed, align=ANY_ADDRESS)
 
-    def _begin(self, frame: Frame, index: int) -> None:
+    def _begin(self, frame: LoopFrame, index: int) -> None:
         axis = self.nest.accumulators[index].axis
         if axis is None:
             accumulation.start(frame, index)
@@ -134,7 +135,7 @@ class _Emission:
             inner.positions[axis] = position
             accumulation.start_at_position(inner, index)
 
-    def _at(self, frame: Frame, place: At) -> None:
+    def _at(self, frame: LoopFrame, place: At) -> None:
         """One position; where it lies outside its axis the kernel reports a fault and goes on with the first."""
         builder = frame.builder
         single = Instructions(builder, 1)
@@ -147,7 +148,7 @@ class _Emission:
         self._run(inner, place.body)
         frame.registers.update(inner.registers)
 
-    def _serial(self, frame: Frame, loop: Loop) -> None:
+    def _serial(self, frame: LoopFrame, loop: Loop) -> None:
         first, last = self._iterations(frame, loop)
         if loop.at_once > 1:
             first = self._several_at_once(frame, loop, first, last)
@@ -158,7 +159,7 @@ class _Emission:
             self._enter(inner, loop, number)
             self._run(inner, loop.body)
 
-    def _several_at_once(self, frame: Frame, loop: Loop, first: ir.Value, last: ir.Value) -> ir.Value:
+    def _several_at_once(self, frame: LoopFrame, loop: Loop, first: ir.Value, last: ir.Value) -> ir.Value:
         """Iterations side by side in one vector loop, as long as there are enough; the first that is left over."""
         builder = frame.builder
         (vector,) = loop.body
@@ -172,7 +173,7 @@ class _Emission:
             VectorLoop(frames, vector, self.schedule).emit()
         return builder.add(first, builder.mul(turns, WORD(loop.at_once)))
 
-    def _iterations(self, frame: Frame, loop: Loop) -> tuple[ir.Value, ir.Value]:
+    def _iterations(self, frame: LoopFrame, loop: Loop) -> tuple[ir.Value, ir.Value]:
         """First and last number of a loop's iterations: those of the current block where its axis goes in blocks."""
         if len(loop.axes) == 1 and not loop.blocked:
             return frame.range_of(loop.axes[0])
@@ -181,7 +182,7 @@ class _Emission:
             total = frame.builder.mul(total, self._extent(frame, loop, axis))
         return WORD(0), total
 
-    def _extent(self, frame: Frame, loop: Loop, axis: int) -> ir.Value:
+    def _extent(self, frame: LoopFrame, loop: Loop, axis: int) -> ir.Value:
         size = frame.words.size(axis)
         if axis in loop.blocked:
             block = frame.words.block(axis)
@@ -191,7 +192,7 @@ class _Emission:
             return frame.builder.sub(last, first)
         return size
 
-    def _enter(self, frame: Frame, loop: Loop, number: ir.Value) -> None:
+    def _enter(self, frame: LoopFrame, loop: Loop, number: ir.Value) -> None:
         """Take the number of an iteration apart into a position or a block per axis."""
         builder = frame.builder
         buffers = _buffers_used(loop.body)
@@ -213,7 +214,7 @@ class _Emission:
 
     # --- memory of a function -----------------------------------------------------------------------------------------
 
-    def _provide(self, frame: Frame, body: Sequence[Instruction], crossing: Sequence[int] = ()) -> None:
+    def _provide(self, frame: LoopFrame, body: Sequence[Instruction], crossing: Sequence[int] = ()) -> None:
         """Memory for the accumulators and the scratch that a function uses itself."""
         for instruction in _inside_function(body):
             if isinstance(instruction, Begin):
@@ -224,19 +225,19 @@ class _Emission:
         for scratch in sorted(used):
             frame.scratches[scratch] = self._scratch(frame, scratch)
 
-    def _provide_accumulator(self, frame: Frame, index: int, body: Sequence[Instruction]) -> None:
+    def _provide_accumulator(self, frame: LoopFrame, index: int, body: Sequence[Instruction]) -> None:
         accumulator = self.nest.accumulators[index]
         element = memory_type(accumulator.dtype)
         if accumulator.axis is not None:
             room = frame.builder.add(frame.words.block(accumulator.axis), WORD(MOST_LANES))
-            frame.accumulators[index] = Gathering(allocate(frame.builder, element, room), 1)
+            frame.accumulators[index] = AccumulatorMemory(allocate(frame.builder, element, room), 1)
             return
         here = any(isinstance(i, Accumulate) and i.accumulator == index for i in _inside_function(body))
         lanes = self._lanes[index] if here else 1
         kind = ir.VectorType(element, lanes) if lanes > 1 else element
-        frame.accumulators[index] = Gathering(allocate(frame.builder, kind), lanes)
+        frame.accumulators[index] = AccumulatorMemory(allocate(frame.builder, kind), lanes)
 
-    def _scratch(self, frame: Frame, index: int) -> ScratchMemory:
+    def _scratch(self, frame: LoopFrame, index: int) -> ScratchMemory:
         scratch, builder = self.nest.scratches[index], frame.builder
         width: ir.Value = WORD(scratch.dtype.bytes)
         strides: dict[int, ir.Value] = {}
@@ -252,9 +253,9 @@ class _Emission:
 
     # --- parallel loops -----------------------------------------------------------------------------------------------
 
-    def _parallel(self, frame: Frame, loop: Loop) -> None:
+    def _parallel(self, frame: LoopFrame, loop: Loop) -> None:
         builder = frame.builder
-        crossing = _gathered_across(loop)
+        crossing = _accumulated_across(loop)
         captured = sorted(_used_from_outside(loop) & set(frame.registers), key=lambda register: register.index)
         positions = sorted(frame.positions)
         _, grains = self._iterations(frame, loop)
@@ -272,7 +273,7 @@ class _Emission:
             self._combine(frame, index, pointer, grains)
 
     def _context(
-        self, frame: Frame, partials: list[ir.Value], captured: list[Register], positions: list[int]
+        self, frame: LoopFrame, partials: list[ir.Value], captured: list[Register], positions: list[int]
     ) -> ir.Value:
         builder = frame.builder
         context = builder.alloca(WORD, WORD(1 + len(partials) + len(captured) + len(positions)))
@@ -288,11 +289,11 @@ class _Emission:
             builder.store(frame.positions[axis], builder.gep(context, WORD(index)))
         return context
 
-    def _partials(self, frame: Frame, index: int, grains: ir.Value) -> ir.Value:
-        """Room for what each grain of a parallel loop gathers."""
+    def _partials(self, frame: LoopFrame, index: int, grains: ir.Value) -> ir.Value:
+        """Room for what each grain of a parallel loop accumulates."""
         return allocate(frame.builder, memory_type(self.nest.accumulators[index].dtype), grains)
 
-    def _combine(self, frame: Frame, index: int, partials: ir.Value, grains: ir.Value) -> None:
+    def _combine(self, frame: LoopFrame, index: int, partials: ir.Value, grains: ir.Value) -> None:
         dtype = self.nest.accumulators[index].dtype
         with counted(frame.builder, WORD(0), grains) as number:
             code = frame.builder.load(frame.builder.gep(partials, number))
@@ -312,7 +313,7 @@ class _Emission:
 
         has_context = bool(crossing or captured or positions)
         arguments = builder.inttoptr(slot(0), ir.PointerType(WORD)) if has_context else slots
-        frame = Frame(self.nest, builder, Words(builder, arguments, WordLayout.of(self.nest)))
+        frame = LoopFrame(self.nest, builder, Words(builder, arguments, WordLayout.of(self.nest)))
         partials = [
             builder.inttoptr(slot(1 + number), ir.PointerType(memory_type(self.nest.accumulators[index].dtype)))
             for number, index in enumerate(crossing)
@@ -327,13 +328,13 @@ class _Emission:
         self._provide(frame, loop.body, crossing)
         self._grains(frame, loop, crossing, partials, first, last)
         if self.schedule.streaming:
-            builder.fence()  # streamed results must be there before anyone is told that they are
+            builder.fence()  # streamed results must be in memory before the loop is reported as done
         builder.ret_void()
         return function
 
     def _grains(
         self,
-        frame: Frame,
+        frame: LoopFrame,
         loop: Loop,
         crossing: list[int],
         partials: list[ir.Value],
@@ -409,7 +410,7 @@ def _used_from_outside(loop: Loop) -> set[Register]:
     return {value for value in used if isinstance(value, Register)} - {r for r in made if r is not None}
 
 
-def _gathered_across(loop: Loop) -> list[int]:
+def _accumulated_across(loop: Loop) -> list[int]:
     """Accumulators that are begun outside a loop and used inside it."""
     inside = list(walk(loop.body))
     begun = {i.accumulator for i in inside if isinstance(i, Begin)}
@@ -417,7 +418,7 @@ def _gathered_across(loop: Loop) -> list[int]:
 
 
 def _accumulator_lanes(nest: Nest) -> dict[int, int]:
-    """How many values side by side each accumulator gathers: as many as the loop that feeds it has lanes."""
+    """How many values side by side each accumulator has: as many as the loop that feeds it has lanes."""
     found: dict[int, int] = {}
 
     def visit(body: Sequence[Instruction], lanes: int) -> None:

@@ -7,8 +7,8 @@
 
 One body halves the code to compile where functions make it long; a short one is written twice, which leaves a simpler
 loop. Either way leftovers run at the speed of a vector. Lanes beyond the end compute on zeros or on what an earlier
-rest left; nothing they compute is stored or gathered. Where the schedule is even nothing is left over, and the loop is
-its body.
+rest left; nothing they compute is stored or accumulated. Where the schedule is even nothing is left over, and the loop
+is its body.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.base.dtypes import DataType
-from ingot.codegen.cpu.accumulation import accumulate_vector, read_gathered, write_gathered
+from ingot.codegen.cpu.accumulation import accumulate_vector, read_accumulated, write_accumulated
 from ingot.codegen.cpu.common import declare
-from ingot.codegen.cpu.frame import Frame, counted
+from ingot.codegen.cpu.frame import LoopFrame, counted
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.combining import combined
 from ingot.codegen.llvm.host import host
-from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_type
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.codegen.llvm.storage import ANY_ADDRESS, BYTE_POINTER, WORD, in_memory, in_register
-from ingot.loops.cpu.nesting import TURNED_AT_ONCE
+from ingot.loops.cpu.nesting import TRANSPOSED_AT_ONCE
 from ingot.loops.cpu.schedule import MOST_LANES, Form, Schedule
 from ingot.loops.motion import Motion
 from ingot.loops.nest import (
@@ -47,7 +47,7 @@ from ingot.loops.nest import (
     values_read,
 )
 from ingot.loops.nest import Value as Operand
-from ingot.loops.program import Argument, Known
+from ingot.loops.program import Argument, ConstantOperand
 
 VECTOR_BYTES = 64
 """Bytes a vector of the widest type takes: one AVX-512 register, two of AVX2, four of SSE or NEON."""
@@ -58,15 +58,15 @@ SHORT_BODY = 40
 """Instructions of a body that is written twice: for whole vectors, and for what is left over."""
 LINE_BYTES = 64
 BYTES_AHEAD = 512
-"""How far ahead narrow elements of large tensors are asked for. Vectors of them are less than a line of the cache, and
+"""How far ahead narrow elements of large tensors are prefetched. Vectors of them are less than a line of the cache, and
 so many instructions lie between two lines that the processor does not look far enough ahead by itself."""
 
 
 def lanes_of(nest: Nest, loop: Loop) -> int:
     """How many elements a vector loop takes at once."""
-    if _turns(nest, loop):
-        return TURNED_AT_ONCE
-    widest, narrowest, gathered = 1, 8, 1
+    if _transposes(nest, loop):
+        return TRANSPOSED_AT_ONCE
+    widest, narrowest, accumulated = 1, 8, 1
     for instruction in loop.body:
         register = register_made(instruction)
         if register is not None:
@@ -75,22 +75,22 @@ def lanes_of(nest: Nest, loop: Loop) -> int:
             written = nest.buffers[instruction.buffer].dtype
             widest, narrowest = max(widest, written.widened.bytes), min(narrowest, written.bytes)
         if isinstance(instruction, Accumulate) and nest.accumulators[instruction.accumulator].axis is None:
-            gathered = max(gathered, nest.accumulators[instruction.accumulator].dtype.bytes)
+            accumulated = max(accumulated, nest.accumulators[instruction.accumulator].dtype.bytes)
     # Polynomials need registers for their terms: half as many elements at once then.
     # Unless that made stores so narrow that memory takes longer for them.
     halves = (
         _has_functions(loop) and host().vector_bits < 512 and VECTOR_BYTES // 2 // widest * narrowest >= NARROWEST_STORE
     )
     budget = VECTOR_BYTES // 2 if halves else VECTOR_BYTES
-    return max(min(budget // widest, ACCUMULATOR_BYTES // gathered, MOST_LANES), 2)
+    return max(min(budget // widest, ACCUMULATOR_BYTES // accumulated, MOST_LANES), 2)
 
 
 def _has_functions(loop: Loop) -> bool:
     return any(isinstance(i, Compute) and i.op.name in FUNCTIONS for i in loop.body)
 
 
-def _turns(nest: Nest, loop: Loop) -> bool:
-    """Whether a loop writes scratch memory across its rows."""
+def _transposes(nest: Nest, loop: Loop) -> bool:
+    """Whether a loop writes the columns of scratch memory."""
     return any(isinstance(i, Keep) and nest.scratches[i.scratch].axes[-1] not in loop.axes for i in loop.body)
 
 
@@ -101,7 +101,7 @@ Place = tuple[int, int]
 class VectorLoop:
     """Writes one vector loop, for one iteration of the loop around it or for several side by side."""
 
-    def __init__(self, frames: Sequence[Frame], loop: Loop, schedule: Schedule):
+    def __init__(self, frames: Sequence[LoopFrame], loop: Loop, schedule: Schedule):
         self.frames = frames
         self.nest = frames[0].nest
         self.loop = loop
@@ -110,18 +110,18 @@ class VectorLoop:
         (self.axis,) = loop.axes
         self.lanes = lanes_of(self.nest, loop)
         self.instructions = Instructions(self.builder, self.lanes, self._splits_pairs())
-        self.values: list[dict[Operand, Value]] = [{} for _ in frames]
+        self.values: list[dict[Operand, TypedValue]] = [{} for _ in frames]
         self.temporaries: dict[Place, Any] = {}
-        self.running: dict[int, Value] = {}
+        self.running: dict[int, TypedValue] = {}
         """Accumulators with a value per position, while several iterations add to them."""
-        self.turned: dict[int, list[Any]] = {}
+        self.transposed: dict[int, list[Any]] = {}
         """Vectors that go across the rows of a scratch, one per iteration, to be written together."""
         moving = [i for i in loop.body if isinstance(i, Load) and self._motion(i.buffer) is not Motion.STILL]
         loads = dict.fromkeys(i.buffer for i in moving if isinstance(i, Load))
         stores = [i.buffer for i in loop.body if isinstance(i, Store)]
         self.loads: list[Place] = [(turn, buffer) for turn in range(len(frames)) for buffer in loads]
         self.stores: list[Place] = [(turn, buffer) for turn in range(len(frames)) for buffer in stores]
-        self.gathers = any(
+        self.accumulates = any(
             isinstance(i, Accumulate) and self.nest.accumulators[i.accumulator].axis is None for i in loop.body
         )
 
@@ -182,7 +182,7 @@ class VectorLoop:
             places = {place: self._pointer(place, whole) for place in self.temporaries}
             self._fill(places, left)
             strides = {place: WORD(self._dtype(place[1]).bytes) for place in places if self._is_strided(place)}
-            lanes = (ir.IntType(1)(0), self._first_lanes(left)) if self.gathers else None
+            lanes = (ir.IntType(1)(0), self._first_lanes(left)) if self.accumulates else None
             self._bodies(whole, self.temporaries, strides, lanes)
             self._spill(places, left)
 
@@ -204,7 +204,7 @@ class VectorLoop:
 
         builder.position_at_end(rest)
         self._fill(places, left)
-        lanes_left = self._first_lanes(left) if self.gathers else None
+        lanes_left = self._first_lanes(left) if self.accumulates else None
         builder.branch(body)
 
         builder.position_at_end(body)
@@ -248,13 +248,13 @@ class VectorLoop:
         rest_lanes: tuple[ir.Value, ir.Value] | None,
     ) -> None:
         """The body for every iteration that runs side by side, and what they write together."""
-        self.running, self.turned = {}, {}
+        self.running, self.transposed = {}, {}
         for turn in range(len(self.frames)):
             self._body(turn, position, pointers, strides, rest_lanes)
         for accumulator, value in self.running.items():
-            write_gathered(self.frames[0], self.instructions, accumulator, value)
-        for scratch, vectors in self.turned.items():
-            self._keep_turned(scratch, vectors)
+            write_accumulated(self.frames[0], self.instructions, accumulator, value)
+        for scratch, vectors in self.transposed.items():
+            self._keep_transposed(scratch, vectors)
 
     # --- before the loop ----------------------------------------------------------------------------------------------
 
@@ -268,15 +268,15 @@ class VectorLoop:
                 if operand not in values and self._is_outside(operand, frame):
                     values[operand] = self._wide(frame.value(operand, Instructions(self.builder, 1)))
 
-    def _is_outside(self, operand: Operand, frame: Frame) -> bool:
-        if isinstance(operand, Known):
+    def _is_outside(self, operand: Operand, frame: LoopFrame) -> bool:
+        if isinstance(operand, ConstantOperand):
             return False  # a constant of all lanes costs nothing
         if isinstance(operand, AxisPosition):
             return operand.axis != self.axis
         return isinstance(operand, Argument | Extent) or operand in frame.registers
 
-    def _wide(self, value: Value) -> Value:
-        return Value(self.instructions.splat(value.code), value.dtype)
+    def _wide(self, value: TypedValue) -> TypedValue:
+        return TypedValue(self.instructions.splat(value.code), value.dtype)
 
     def _temporary(self, place: Place) -> ir.Value:
         """A small array that takes the place of a buffer for what is left over. Its lanes are never undefined."""
@@ -323,7 +323,7 @@ class VectorLoop:
             "<", ir.Constant(numbers, list(range(self.lanes))), self.instructions.splat(count)
         )
 
-    def _load(self, buffer: int, pointer: ir.Value, stride: ir.Value | None) -> Value:
+    def _load(self, buffer: int, pointer: ir.Value, stride: ir.Value | None) -> TypedValue:
         builder, dtype = self.builder, self._dtype(buffer)
         element = memory_type(dtype)
         if stride is None:
@@ -340,7 +340,7 @@ class VectorLoop:
             pointer = builder.gep(pointer, stride)
         return in_register(builder, gathered, dtype)
 
-    def _store(self, pointer: ir.Value, stride: ir.Value | None, value: Value) -> None:
+    def _store(self, pointer: ir.Value, stride: ir.Value | None, value: TypedValue) -> None:
         code = in_memory(self.instructions, value)
         if stride is not None:
             self._scatter(code, pointer, stride)
@@ -368,8 +368,8 @@ class VectorLoop:
         frame, values = self.frames[turn], self.values[turn]
         frame.positions[self.axis] = position
 
-        def value_of(operand: Operand) -> Value:
-            if isinstance(operand, Known):
+        def value_of(operand: Operand) -> TypedValue:
+            if isinstance(operand, ConstantOperand):
                 return self.instructions.literal(operand.value, operand.dtype)
             if isinstance(operand, AxisPosition) and operand.axis == self.axis:
                 return self._positions(position, operand.dtype)
@@ -394,21 +394,23 @@ class VectorLoop:
                 case Accumulate(accumulator, operand):
                     self._accumulate(frame, accumulator, value_of(operand), rest_lanes)
                 case Finish(register, accumulator):
-                    gathered = read_gathered(frame, self.instructions, accumulator)
-                    values[register] = self.instructions.convert(gathered, register.dtype)
+                    accumulated = read_accumulated(frame, self.instructions, accumulator)
+                    values[register] = self.instructions.convert(accumulated, register.dtype)
                 case _:
                     raise AssertionError(f"{instruction} cannot stand in a vector loop")
 
-    def _accumulate(self, frame: Frame, index: int, value: Value, rest_lanes: tuple[ir.Value, ir.Value] | None) -> None:
+    def _accumulate(
+        self, frame: LoopFrame, index: int, value: TypedValue, rest_lanes: tuple[ir.Value, ir.Value] | None
+    ) -> None:
         accumulator = self.nest.accumulators[index]
         if accumulator.axis is None:
             accumulate_vector(frame, self.instructions, index, value, rest_lanes)
             return
-        so_far = self.running.get(index) or read_gathered(frame, self.instructions, index)
+        so_far = self.running.get(index) or read_accumulated(frame, self.instructions, index)
         self.running[index] = combined(self.instructions, accumulator, so_far, value)
 
-    def _prefetch(self, frame: Frame, position: ir.Value, buffer: int, axis: int) -> None:
-        """Ask for the lines of a vector one step further along another axis."""
+    def _prefetch(self, frame: LoopFrame, position: ir.Value, buffer: int, axis: int) -> None:
+        """Prefetch the lines of a vector one step further along another axis."""
         if self._motion(buffer) is not Motion.NEXT:
             return
         width = self._dtype(buffer).bytes
@@ -416,7 +418,7 @@ class VectorLoop:
         self._ask_for(self.builder.gep(frame.pointer(buffer), distance), self.lanes * width)
 
     def _ask_for(self, place: ir.Value, count: int) -> None:
-        """Let so many bytes come into the cache."""
+        """Prefetch this many bytes."""
         kind = ir.FunctionType(ir.VoidType(), [BYTE_POINTER, *[ir.IntType(32)] * 3])
         function = self.builder.module.functions.get("llvm.prefetch.p0")
         if function is None:
@@ -426,32 +428,32 @@ class VectorLoop:
             # For reading, soon, as data.
             self.builder.call(function, [line, ir.IntType(32)(0), ir.IntType(32)(2), ir.IntType(32)(1)])
 
-    def _positions(self, position: ir.Value, dtype: DataType) -> Value:
+    def _positions(self, position: ir.Value, dtype: DataType) -> TypedValue:
         """Where each lane is along the loop's axis."""
         numbers = ir.Constant(ir.VectorType(WORD, self.lanes), list(range(self.lanes)))
         reached = self.builder.add(self.instructions.splat(position), numbers)
-        return self.instructions.convert(Value(reached, DataType.Int), dtype)
+        return self.instructions.convert(TypedValue(reached, DataType.Int), dtype)
 
-    def _keep(self, frame: Frame, scratch: int, value: Value) -> None:
+    def _keep(self, frame: LoopFrame, scratch: int, value: TypedValue) -> None:
         memory = frame.scratches[scratch]
         place = memory.place(frame)
         code = in_memory(self.instructions, value)
         if self.axis == memory.axes[-1]:
             self.builder.store(code, self.builder.bitcast(place, ir.PointerType(code.type)), align=ANY_ADDRESS)
         elif len(self.frames) == self.lanes:
-            self.turned.setdefault(scratch, []).append(code)
+            self.transposed.setdefault(scratch, []).append(code)
         else:
             self._scatter(code, place, memory.strides[self.axis])
 
-    def _keep_turned(self, scratch: int, vectors: list[Any]) -> None:
-        """As many vectors as they have lanes go across as many rows: turned, each row takes one vector."""
+    def _keep_transposed(self, scratch: int, vectors: list[Any]) -> None:
+        """As many vectors as they have lanes are columns of as many rows: transposed, each row takes one vector."""
         memory = self.frames[0].scratches[scratch]
         place = memory.place(self.frames[0])
         for row in transposed(self.builder, vectors):
             self.builder.store(row, self.builder.bitcast(place, ir.PointerType(row.type)), align=ANY_ADDRESS)
             place = self.builder.gep(place, memory.strides[self.axis])
 
-    def _recall(self, frame: Frame, scratch: int) -> Value:
+    def _recall(self, frame: LoopFrame, scratch: int) -> TypedValue:
         memory = frame.scratches[scratch]
         assert self.axis == memory.axes[-1], "scratch memory is read along its last axis"
         place, dtype = memory.place(frame), self.nest.scratches[scratch].dtype
@@ -477,7 +479,7 @@ def transposed(builder: Any, vectors: list[Any]) -> list[Any]:
     return rows
 
 
-def load_single(frame: Frame, buffer: int) -> Value:
+def load_single(frame: LoopFrame, buffer: int) -> TypedValue:
     """One element at the current position."""
     dtype = frame.nest.buffers[buffer].dtype
     typed = frame.builder.bitcast(frame.pointer(buffer), ir.PointerType(memory_type(dtype)))

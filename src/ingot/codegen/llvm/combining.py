@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.instructions import Instructions, Value
+from ingot.codegen.llvm.instructions import Instructions, TypedValue
 from ingot.loops.nest import Accumulator
 
 
-def identity(instructions: Instructions, accumulator: Accumulator) -> Value:
+def identity(instructions: Instructions, accumulator: Accumulator) -> TypedValue:
     assert accumulator.op.combination is not None
     return instructions.literal(accumulator.op.combination.identity(accumulator.dtype), accumulator.dtype)
 
 
-def combined(instructions: Instructions, accumulator: Accumulator, so_far: Value, value: Value) -> Value:
+def combined(instructions: Instructions, accumulator: Accumulator, so_far: TypedValue, value: TypedValue) -> TypedValue:
     assert accumulator.op.combination is not None
     return accumulator.op.combination.combine(instructions, so_far, instructions.convert(value, accumulator.dtype))
 
 
-def halves(builder: Any, value: Value, lanes: int) -> tuple[Value, Value]:
+def halves(builder: Any, value: TypedValue, lanes: int) -> tuple[TypedValue, TypedValue]:
     """The first so many lanes of a value, and as many after them."""
     low, high = (_lanes(builder, value.code, range(first, first + lanes)) for first in (0, lanes))
-    return Value(low, value.dtype), Value(high, value.dtype)
+    return TypedValue(low, value.dtype), TypedValue(high, value.dtype)
 
 
 def _lanes(builder: Any, code: Any, lanes: range) -> ir.Value:

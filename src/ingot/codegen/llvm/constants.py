@@ -1,7 +1,7 @@
 """Constants in LLVM's text, the same in every lane.
 
 llvmlite would spell a vector lane by lane; LLVM's `splat` says it once, so that text stays short, quick to write and
-quick to parse, whatever the vector's length.
+quick to parse, for vectors of any length.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.constants import constant
-from ingot.codegen.llvm.math.gpu.instructions import scalar_instruction
+from ingot.codegen.llvm.math.gpu.ptx_instructions import scalar_instruction
 
 _WORD, _HALF_WORD, _SINGLE = ir.IntType(32), ir.IntType(16), ir.FloatType()
 _UPPER_HALF = -0x10000
@@ -41,7 +41,7 @@ def widened_bfloat16(builder: Any, x: Any, splits_pairs: bool) -> Any:
 
 
 def rounded_bfloat16(builder: Any, x: Any, splits_pairs: bool) -> Any:
-    """The nearest to each float32, halves to even; NaN stays NaN whatever its low bits are."""
+    """The nearest to each float32, halves to even; NaN stays NaN, also if only its low bits are set."""
     if builder.module.host.packs_bfloat16:
         return _packed_bfloat16(builder, x)
     wide = _like(_WORD, x.type)

@@ -42,8 +42,8 @@ class Host:
     has_extrema: bool = False
     """Whether an instruction gives the larger or smaller of two float32, and NaN if either is."""
     extrema_commute: bool = False
-    """Whether the larger or smaller of two numbers must have the same bits whichever comes first, because threads
-    combine what they have with what others have, each with its own first."""
+    """Whether the larger or smaller of two numbers must have the same bits whichever comes first, because each thread
+    combines its own value, as the first operand, with that of another thread."""
     computes_halves: bool = False
     """Whether instructions add and multiply both half types."""
     overlaps_launches: bool = False
@@ -77,12 +77,12 @@ def host() -> Host:
 
 
 class HostModule(ir.Module):
-    """A module that knows what it is compiled for, so that those who write it can ask."""
+    """A module that knows the processor it is compiled for, so that code that writes it can ask."""
 
     def __init__(self, host: Host):
         super().__init__(host.triple, _data_layout(host))
         self.host = host
-        # LLVM has bytes by fours on a GPU, and fails to select 1 or 0 among them: it ends the process.
+        # LLVM handles bytes in fours on a GPU, and fails to select among four constants of 1 or 0: it ends the process.
         self.chooses_bytes_singly = host.has_approximations
 
 

@@ -6,7 +6,7 @@ from ingot.base.dtypes import HALVES, DataType
 from ingot.base.types import TensorType
 from ingot.codegen.llvm.host import host
 from ingot.codegen.llvm.math import FUNCTIONS
-from ingot.fusion.placement import is_pick
+from ingot.fusion.placement import is_row_gather
 from ingot.ir.node import Node
 from ingot.ops import Kind
 
@@ -15,7 +15,7 @@ def supports(node: Node) -> bool:
     """Whether code can be generated for an operation."""
     if node.op.kind is Kind.REDUCTION:
         return node.op.combination is not None
-    if is_pick(node):
+    if is_row_gather(node):
         return getattr(node.type, "dtype") is not DataType.Half or host().converts_half  # noqa: B009
     if node.op.emit is None:
         return False
@@ -30,7 +30,7 @@ def supports(node: Node) -> bool:
 
 
 def _never_refused(node: Node) -> bool:
-    """Whether PyTorch computes an operation on integers whatever their values are: generated code cannot refuse any."""
+    """Whether PyTorch computes an operation for all integer values: generated code cannot refuse any."""
     if node.op.name in ("div", "fmod", "remainder"):
         return node.operands[1].constant not in (None, 0)
     if node.op.name == "pow":

@@ -1,9 +1,9 @@
 """The long steps of compiling, on any number of threads at once.
 
-llvmlite lets one thread at a time into LLVM, whatever it does there. LLVM itself asks for less: modules of different
-contexts may be worked on at the same time. The three steps here take nearly all the time of a compilation, so they
-call the same functions of the same library past llvmlite's lock (and, as ever with ctypes, without Python's). The
-caller sees to it that no other thread uses the context, the module or the target machine meanwhile.
+llvmlite lets one thread at a time into LLVM. LLVM itself asks for less: modules of different contexts may be worked on
+at the same time. The three steps here take nearly all the time of a compilation, so they call the same functions of the
+same library past llvmlite's lock (and, as ever with ctypes, without Python's). The caller makes sure that no other
+thread uses the context, the module or the target machine meanwhile.
 
 LLVM has locks and tables of its own, and a child forked while another thread changes them could not use it. A fork
 waits until no thread is inside LLVM, and no thread goes in until it is over.

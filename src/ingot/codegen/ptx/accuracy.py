@@ -2,8 +2,8 @@
 
 Eager PyTorch rounds what every operation of such a program gives to 16 bits. Here all of it is computed in float32, and
 even quotients, roots and functions that are right to 18 bits leave the results better than eager's. But where a value
-decides (compared, rounded to a whole number, made an index), the last bit may count: three is 6 / 2, and floor would
-make two of a quotient a little below. Programs in which something rough decides anything stay accurate.
+decides (compared, rounded to a whole number, made an index), the last bit may count: 6 / 2 is 3, but the floor of a
+quotient slightly below 3 is 2. Programs in which an approximate value decides anything stay accurate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STEPS = {"ceil", "floor", "round", "trunc", "fmod", "remainder"}
 def suited(host: Host, program: Program) -> Host:
     """The GPU, asked for no more than a program's results can hold.
 
-    Where no tensor holds float64, only what is gathered is computed in it: products may join sums unrounded. Exact
+    Where no tensor holds float64, only what is accumulated is computed in it: products may join sums unrounded. Exact
     roots without a branch take more registers and instructions than the assembler's. Arithmetic waits for memory
     anyway, functions of elements do not: Black-Scholes takes 314 us with the assembler's roots, and 341 without.
     """

@@ -1,4 +1,4 @@
-"""What threads of a GPU can do that others cannot: ask who they are, wait, and read each other's registers."""
+"""Intrinsics of a GPU's threads: their numbers, barriers, and reading each other's registers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.instructions import Value
+from ingot.codegen.llvm.instructions import TypedValue
 
 _INDEX = ir.IntType(32)
-_EVERYBODY = -1
+_ALL_LANES = -1
 
 
 def _intrinsic(builder: Any, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
@@ -22,7 +22,7 @@ def _intrinsic(builder: Any, name: str, result: ir.Type, *arguments: ir.Value) -
 
 
 def thread_number(builder: Any) -> ir.Value:
-    """Within its block."""
+    """The number of the thread within its block."""
     return _intrinsic(builder, "llvm.nvvm.read.ptx.sreg.tid.x", _INDEX)
 
 
@@ -31,14 +31,14 @@ def block_number(builder: Any) -> ir.Value:
 
 
 def line_number(builder: Any) -> ir.Value:
-    """Of the block, along the second axis of the grid."""
+    """The number of the block along the second axis of the grid."""
     return _intrinsic(builder, "llvm.nvvm.read.ptx.sreg.ctaid.y", _INDEX)
 
 
 @contextmanager
 def doubling(builder: Any, first: int, end: int) -> Iterator[ir.Value]:
-    """A loop over a number, from the first one on, which there always is, that doubles as long as it is less than the
-    last. Written out it would be no faster, and take the assembler longer."""
+    """A loop over a number that begins at the first value and doubles while it is less than the last; it runs at least
+    once. Unrolled it would be no faster, and take longer to assemble."""
     body, number = _looping(builder, first)
     yield number
     following = builder.shl(number, _INDEX(1))
@@ -96,7 +96,7 @@ def trap(builder: Any) -> None:
     _intrinsic(builder, "llvm.trap", ir.VoidType())
 
 
-def of_neighbour(builder: Any, value: Value, distance: int | ir.Value) -> Value:
+def of_neighbour(builder: Any, value: TypedValue, distance: int | ir.Value) -> TypedValue:
     """The value of the thread of the same warp whose number differs in one bit."""
     distance = _INDEX(distance) if isinstance(distance, int) else distance
     kind = value.code.type
@@ -107,14 +107,14 @@ def of_neighbour(builder: Any, value: Value, distance: int | ir.Value) -> Value:
         for half in range(2):
             word = _exchanged(builder, builder.extract_element(words, half), distance)
             taken = builder.insert_element(taken, word, half)
-        return Value(builder.bitcast(taken, kind), value.dtype)
+        return TypedValue(builder.bitcast(taken, kind), value.dtype)
     whole = builder.bitcast(value.code, ir.IntType(bits))
     wide = whole if bits == 32 else builder.zext(whole, _INDEX)
     taken = _exchanged(builder, wide, distance)
     narrow = taken if bits == 32 else builder.trunc(taken, ir.IntType(bits))
-    return Value(builder.bitcast(narrow, kind), value.dtype)
+    return TypedValue(builder.bitcast(narrow, kind), value.dtype)
 
 
 def _exchanged(builder: Any, word: ir.Value, distance: ir.Value) -> ir.Value:
     name = "llvm.nvvm.shfl.sync.bfly.i32"
-    return _intrinsic(builder, name, _INDEX, _INDEX(_EVERYBODY), word, distance, _INDEX(31))
+    return _intrinsic(builder, name, _INDEX, _INDEX(_ALL_LANES), word, distance, _INDEX(31))

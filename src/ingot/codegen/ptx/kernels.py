@@ -1,8 +1,8 @@
-"""Nests of loops as functions for a GPU: what one thread does, told for all of them.
+"""Nests of loops as functions for a GPU: the code of one thread, written for all of them.
 
     grid loop      the thread's number in the whole grid, or in its line of blocks, says which elements are its own
-    blocks loop    the number of the block, and of the team in it, says which row; or which square, see `tiles`
-    threads loop   the number in the team says which elements of the row
+    blocks loop    the number of the block, and of the thread group in it, says which row; or which square, see `tiles`
+    threads loop   the number in the thread group says which elements of the row
 
 Every loop at the top of a nest is a function of its own, and so is what follows them.
 """
@@ -16,10 +16,10 @@ from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Host, HostModule, optimized
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.accuracy import suited
-from ingot.codegen.ptx.emission import Emission
+from ingot.codegen.ptx.fused_approximations import with_fused_approximations
 from ingot.codegen.ptx.rows import RowEmission
-from ingot.codegen.ptx.shorter_functions import with_shorter_functions
 from ingot.codegen.ptx.target import past_the_cache, ptx_of
+from ingot.codegen.ptx.thread_emission import Emission
 from ingot.codegen.ptx.tiles import run_tiles
 from ingot.loops.gpu.launches import GpuLaunch, launches_of
 from ingot.loops.gpu.nesting import build_gpu_nest
@@ -49,7 +49,7 @@ class GpuKernel:
 
 def compile_gpu_kernel(program: Program, schedule: GpuSchedule, host: Host) -> GpuKernel:
     host = suited(host, program)
-    nest = build_gpu_nest(with_shorter_functions(program, host), schedule)
+    nest = build_gpu_nest(with_fused_approximations(program, host), schedule)
     passes = [loop for loop in walk(nest.body) if isinstance(loop, Loop) and loop.kind is LoopKind.THREADS]
     is_one_loop = len(passes) == 1 and not schedule.is_unrolled
     # The assembler does everything again that LLVM's code generator does, but it keeps what passes after the first make
@@ -98,7 +98,7 @@ class _GridEmission(Emission):
             outside = outside.inner(1, None)
             outside.enter(loop.axes[:-1], self.wide(intrinsics.line_number(builder)), 1)
             loop = replace(loop, axes=loop.axes[-1:])
-        units = self.units(loop.axes, loop.lanes)
+        units = self.units(loop.axes, loop.vector_width)
         first = builder.add(builder.mul(block, index(schedule.threads * loop.at_once)), thread)
         if schedule.in_turn:
             with intrinsics.counting(builder, loop.at_once) as number:
@@ -115,8 +115,8 @@ class _GridEmission(Emission):
     def _rest(self, loop: Loop, thread: ir.Value) -> None:
         """The last elements, fewer than a thread takes together, one by one to the first threads."""
         builder, index = self.builder, self.arguments.index
-        size, lanes = self.arguments.size(loop.axes[-1]), index(loop.lanes)
-        rest = builder.urem(size, lanes)
+        size, vector_width = self.arguments.size(loop.axes[-1]), index(loop.vector_width)
+        rest = builder.urem(size, vector_width)
         with builder.if_then(builder.icmp_unsigned("<", thread, rest), odds=(1, 99)):
             place = self.outside.inner(1, None)
             place.positions[loop.axes[-1]] = builder.add(builder.sub(size, rest), thread)

@@ -12,14 +12,14 @@ from typing import Any
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_type
 from ingot.codegen.llvm.storage import WORD, in_memory, in_register, number_in
-from ingot.loops.arguments import WordLayout
 from ingot.loops.gpu.schedule import ACCESS, GpuSchedule, Grid
+from ingot.loops.kernel_arguments import WordLayout
 from ingot.loops.motion import Motion
 from ingot.loops.nest import AxisPosition, Extent, Register
 from ingot.loops.nest import Value as Operand
-from ingot.loops.program import Argument, Known
+from ingot.loops.program import Argument, ConstantOperand
 
 TENSORS, SHARED = 1, 3
 """LLVM's numbers for the memory that tensors lie in and for that of a block of threads."""
@@ -27,7 +27,7 @@ BYTE = ir.IntType(8)
 INDEX = ir.IntType(32)
 
 
-class Arguments:
+class KernelArguments:
     """The words of a call, each read once, where the function begins."""
 
     def __init__(self, builder: Any, array: ir.Value, layout: WordLayout, schedule: GpuSchedule):
@@ -87,35 +87,36 @@ class Arguments:
             word = self.word(self.layout.address(buffer))
             return self._builder.inttoptr(word, ir.PointerType(BYTE, TENSORS))
 
-    def scalar(self, argument: Argument) -> Value:
+    def scalar(self, argument: Argument) -> TypedValue:
         return number_in(self._builder, self.word(self.layout.scalar(argument.index)), argument.dtype)
 
 
 @dataclass
 class ThreadPlace:
-    """One thread at one place of the loops: `lanes` neighbouring elements along the last axis, or a single one."""
+    """One thread at one place of the loops: `vector_width` neighbouring elements along the last axis, or a single
+    one."""
 
     builder: Any
-    arguments: Arguments
+    arguments: KernelArguments
     schedule: GpuSchedule
-    lanes: int = 1
+    vector_width: int = 1
     positions: dict[int, ir.Value] = field(default_factory=dict)
-    registers: dict[Register, Value] = field(default_factory=dict)
+    registers: dict[Register, TypedValue] = field(default_factory=dict)
     is_inside: ir.Value | None = None
-    """Whether there are elements here at all; None where there always are. Where not, the thread is at others, which
-    it may read; what it makes of them is dropped."""
-    is_turned: bool = False
+    """Whether the thread has elements here; None where it always has. A thread without elements is at others, which it
+    may read, and its results are dropped."""
+    is_transposed: bool = False
     """Whether the lanes lie along the axis before the last, along which all buffers accessed here are dense."""
     before: ThreadPlace | None = None
     """The place that the thread was at before, if this one is a known number of elements ahead of it along one axis."""
     along: int = 0
     ahead: int = 0
 
-    def inner(self, lanes: int, is_inside: ir.Value | None) -> ThreadPlace:
+    def inner(self, vector_width: int, is_inside: ir.Value | None) -> ThreadPlace:
         """The same place, one loop further in."""
         return replace(
             self,
-            lanes=lanes,
+            vector_width=vector_width,
             positions=dict(self.positions),
             registers=dict(self.registers),
             is_inside=self._both(self.is_inside, is_inside),
@@ -129,16 +130,16 @@ class ThreadPlace:
 
     @property
     def instructions(self) -> Instructions:
-        return Instructions(self.builder, self.lanes)
+        return Instructions(self.builder, self.vector_width)
 
-    def enter(self, axes: Iterable[int], number: ir.Value, lanes: int) -> None:
-        """Take a number apart into positions; along the last axis it counts groups of so many lanes, which come out
+    def enter(self, axes: Iterable[int], number: ir.Value, vector_width: int) -> None:
+        """Take a number apart into positions; along the last axis it counts groups of so many elements, which come out
         even where there are several axes."""
         builder, arguments = self.builder, self.arguments
         axes = list(axes)
         remaining = number
         for place, axis in reversed(list(enumerate(axes))):
-            width = lanes if axis == axes[-1] else 1
+            width = vector_width if axis == axes[-1] else 1
             self.positions[axis] = builder.mul(remaining, arguments.index(width))
             if place:
                 remaining = arguments.quotient(remaining, axis, width)
@@ -147,14 +148,14 @@ class ThreadPlace:
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def load(self, buffer: int, dtype: DataType) -> Value:
+    def load(self, buffer: int, dtype: DataType) -> TypedValue:
         element, motion = memory_type(dtype), self._motion(buffer)
-        if self.lanes == 1 or motion is Motion.STILL:
+        if self.vector_width == 1 or motion is Motion.STILL:
             code = self.builder.load(self._pointer(buffer, element, dtype.bytes), align=dtype.bytes)
             return in_register(self.builder, self.instructions.splat(code), dtype)
         if motion is Motion.NEXT:
             kind = self.instructions.wide(element)
-            align = min(self.lanes * dtype.bytes, ACCESS)
+            align = min(self.vector_width * dtype.bytes, ACCESS)
             pointer = self._pointer(buffer, kind, dtype.bytes)
             return in_register(self.builder, self.builder.load(pointer, align=align), dtype)
         code = ir.Constant(self.instructions.wide(element), ir.Undefined)
@@ -162,18 +163,18 @@ class ThreadPlace:
             code = self.builder.insert_element(code, self.builder.load(pointer, align=dtype.bytes), lane)
         return in_register(self.builder, code, dtype)
 
-    def store(self, buffer: int, value: Value) -> None:
+    def store(self, buffer: int, value: TypedValue) -> None:
         builder, width, motion = self.builder, value.dtype.bytes, self._motion(buffer)
         code = in_memory(self.instructions, value)
-        if self.lanes == 1 or motion is Motion.NEXT:
-            align = min(self.lanes * width, ACCESS)
+        if self.vector_width == 1 or motion is Motion.NEXT:
+            align = min(self.vector_width * width, ACCESS)
             builder.store(code, self._pointer(buffer, code.type, width), align=align)
             return
         for lane, pointer in enumerate(self._pointers(buffer, memory_type(value.dtype), width)):
             builder.store(builder.extract_element(code, lane), pointer, align=width)
 
     def _motion(self, buffer: int) -> Motion:
-        return Motion.NEXT if self.is_turned else self.schedule.motions[buffer]
+        return Motion.NEXT if self.is_transposed else self.schedule.motions[buffer]
 
     def _pointer(self, buffer: int, kind: ir.Type, width: int) -> ir.Value:
         """Where the first lane lies."""
@@ -194,8 +195,8 @@ class ThreadPlace:
         return self.builder.bitcast(pointer, ir.PointerType(kind, TENSORS))
 
     def _distance_ahead(self, buffer: int, width: int) -> ir.Value | None:
-        """Bytes from the place before; None for no bytes. Of positions the assembler computes each address by itself,
-        and where it is short of registers it waits for one load before it does so for the next."""
+        """Bytes from the place before; None for no bytes. From positions the assembler computes each address
+        separately, and where registers are short it waits for one load before it computes the address of the next."""
         stride = self._stride(buffer, self.along, width)
         if stride is None:
             return None
@@ -221,38 +222,38 @@ class ThreadPlace:
         stride = self.arguments.stride(self._like(buffer), self.schedule.vector_axis)
         first = self._pointer(buffer, BYTE, width)
         index = self.arguments.index
-        places = [self.builder.gep(first, self.builder.mul(stride, index(lane))) for lane in range(self.lanes)]
+        places = [self.builder.gep(first, self.builder.mul(stride, index(lane))) for lane in range(self.vector_width)]
         return [self.builder.bitcast(place, ir.PointerType(kind, TENSORS)) for place in places]
 
     # --- values -------------------------------------------------------------------------------------------------------
 
-    def value(self, operand: Operand) -> Value:
+    def value(self, operand: Operand) -> TypedValue:
         """The code of an operand, in every lane."""
         instructions = self.instructions
-        if isinstance(operand, Known):
+        if isinstance(operand, ConstantOperand):
             return instructions.literal(operand.value, operand.dtype)
         if isinstance(operand, Argument):
             return self._spread(self.arguments.scalar(operand))
         if isinstance(operand, AxisPosition):
-            return instructions.convert(Value(self._positions_of_lanes(operand.axis), DataType.Int), operand.dtype)
+            return instructions.convert(TypedValue(self._positions_of_lanes(operand.axis), DataType.Int), operand.dtype)
         if isinstance(operand, Extent):
             count: ir.Value = WORD(1)
             for axis in operand.axes:
                 count = self.builder.mul(count, self.arguments.word(self.arguments.layout.size(axis)))
             single = Instructions(self.builder, 1)
-            return self._spread(single.convert(Value(count, DataType.Int), operand.dtype))
+            return self._spread(single.convert(TypedValue(count, DataType.Int), operand.dtype))
         return self._spread(self.registers[operand])
 
-    def _spread(self, value: Value) -> Value:
+    def _spread(self, value: TypedValue) -> TypedValue:
         """A value that may be the same for all lanes, in every one of them."""
-        is_single = self.lanes > 1 and not isinstance(value.code.type, ir.VectorType)
-        return Value(self.instructions.splat(value.code), value.dtype) if is_single else value
+        is_single = self.vector_width > 1 and not isinstance(value.code.type, ir.VectorType)
+        return TypedValue(self.instructions.splat(value.code), value.dtype) if is_single else value
 
     def _positions_of_lanes(self, axis: int) -> ir.Value:
         position = self.positions[axis]
         if self.arguments.index is not WORD:
             position = self.builder.zext(position, WORD)
-        lanes = self.instructions.splat(position)
-        if self.lanes > 1 and axis == self.schedule.vector_axis:
-            lanes = self.builder.add(lanes, ir.Constant(lanes.type, list(range(self.lanes))))
-        return lanes
+        positions = self.instructions.splat(position)
+        if self.vector_width > 1 and axis == self.schedule.vector_axis:
+            positions = self.builder.add(positions, ir.Constant(positions.type, list(range(self.vector_width))))
+        return positions

@@ -16,7 +16,7 @@ from ingot.codegen.llvm.host import Host, optimized, target_machine
 
 _TRIPLE = "nvptx64-nvidia-cuda"
 OLDEST = (7, 0)
-"""The first generation whose threads go their own ways and whose shuffles name who takes part."""
+"""The first generation whose threads are scheduled independently and whose shuffles name the threads that take part."""
 _NEWEST_KNOWN = (12, 0)
 
 
@@ -55,7 +55,7 @@ def ptx_of(text: str, host: Host) -> str:
 
     LLVM ends the process where it fails to select instructions, and nothing can keep it from that. No program is known
     for which it does: every operator has been tried in every type, form and number of lanes, and thousands of random
-    programs. What is left is that of a compiler's unknown faults.
+    programs. The remaining risk is that of any unknown fault in a compiler.
     """
     return _without_short_extrema(unlocked.emit(target_machine(host), optimized(text, host), assembly=True).decode())
 
@@ -80,8 +80,9 @@ def _without_short_extrema(ptx: str) -> str:
     """The same with comparisons and choices in place of 16-bit maxima and minima, which bytes have, too.
 
     NVIDIA's assembler (of CUDA 13.0, for sm_90) has an instruction that computes two at a time and says of each which
-    operand it is. It asks that instruction, too, where one is compared with the constant it was taken of, and has both
-    answers written to one place: max(1, 0) == 0 is true then, since it is true of the upper halves, which are zeros.
+    operand it is. It also uses that instruction where a maximum is compared with the constant it was taken of, and
+    writes both answers to one register: max(1, 0) == 0 is then true, since it is true of the upper halves, which are
+    zeros.
     """
 
     def chosen(match: re.Match[str]) -> str:

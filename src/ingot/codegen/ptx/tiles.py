@@ -1,8 +1,8 @@
-"""Squares of elements that a block of threads turns in shared memory.
+"""Squares of elements that a block of threads transposes in shared memory.
 
-    straight loop   a thread takes neighbours along the last axis, one row of the square after another
-    turned loop     a thread takes a small square, neighbours along both axes, dense along the other one, and turns it
-                    in its registers, so that shared memory sees whole rows of it only, in either loop
+    straight loop     a thread takes neighbours along the last axis, one row of the square after another
+    transposed loop   a thread takes a small square, neighbours along both axes, dense along the other one, and
+                      transposes it in its registers, so that shared memory sees whole rows of it only, in either loop
 
 Shared memory is rows of units, of what a thread takes together: 16 bytes, mostly. In which place of its row a unit lies
 depends on the row, so that threads that access units beneath each other find them in different banks:
@@ -28,18 +28,19 @@ from ingot.loops.nest import Barrier, Instruction, Keep, Load, Loop, Nest, Place
 
 _INDEX = ir.IntType(32)
 RunOne = Callable[[ThreadPlace, Instruction, int], None]
-"""What runs one instruction of one step that has nothing to do with shared memory."""
+"""Emits one instruction of one iteration that does not use shared memory."""
 
 
 @dataclass
 class _Square:
-    """The places of one thread that are turned together: `lanes` of them, or a single one that is not turned."""
+    """The places of one thread that are transposed together: `vector_width` of them, or a single one that is not
+    transposed."""
 
     places: list[ThreadPlace]
     row: ir.Value
     """The first along the axis before the last, counted in the block's square."""
     unit: ir.Value
-    """Along the last axis."""
+    """The first along the last axis, counted in the block's square."""
 
 
 class TileEmission:
@@ -47,11 +48,11 @@ class TileEmission:
 
     def __init__(self, nest: Nest, schedule: Tiles, outside: ThreadPlace, loop: Loop, run_one: RunOne):
         self.nest, self.builder, self.arguments = nest, outside.builder, outside.arguments
-        self.schedule, self.lanes = schedule, schedule.lanes
+        self.schedule, self.vector_width = schedule, schedule.vector_width
         self._run_one = run_one
-        self._units = self.schedule.tile // self.lanes
+        self._units = self.schedule.tile // self.vector_width
         self._thread = intrinsics.thread_number(self.builder)
-        self._outside = outside.inner(self.lanes, None)
+        self._outside = outside.inner(self.vector_width, None)
         self._enter(loop)
 
     def _enter(self, loop: Loop) -> None:
@@ -74,7 +75,7 @@ class TileEmission:
                 intrinsics.barrier(self.builder)
                 continue
             assert isinstance(instruction, Loop)
-            squares = self._turned() if instruction.axes[-1] == across else self._straight()
+            squares = self._transposed() if instruction.axes[-1] == across else self._straight()
             self._run_loop(squares, instruction.body)
 
     # --- places -------------------------------------------------------------------------------------------------------
@@ -84,19 +85,24 @@ class TileEmission:
         found = []
         for first in range(0, self.schedule.tile, rows):
             row, unit = self._share(first)
-            found.append(_Square([self._place(row, self._times(unit, self.lanes), 1, self.lanes)], row, unit))
+            found.append(
+                _Square([self._place(row, self._times(unit, self.vector_width), 1, self.vector_width)], row, unit)
+            )
         return found
 
-    def _turned(self) -> list[_Square]:
+    def _transposed(self) -> list[_Square]:
         columns = self.schedule.threads // self._units
         found = []
         for first in range(0, self._units, columns):
             unit, group = self._share(first)
-            row = self._times(group, self.lanes)
-            along = [self.builder.add(self._times(unit, self.lanes), _INDEX(number)) for number in range(self.lanes)]
-            places = [self._place(row, position, self.lanes, 1) for position in along]
+            row = self._times(group, self.vector_width)
+            along = [
+                self.builder.add(self._times(unit, self.vector_width), _INDEX(number))
+                for number in range(self.vector_width)
+            ]
+            places = [self._place(row, position, self.vector_width, 1) for position in along]
             for place in places:
-                place.is_turned = True
+                place.is_transposed = True
             found.append(_Square(places, row, unit))
         return found
 
@@ -120,7 +126,7 @@ class TileEmission:
                 last = self.builder.sub(size, self.arguments.index(count))
                 position = self.builder.select(insides[-1], position, last)
             positions[axis] = position
-        place = self._outside.inner(self.lanes, self.builder.and_(*insides) if insides else None)
+        place = self._outside.inner(self.vector_width, self.builder.and_(*insides) if insides else None)
         place.positions.update(positions)
         return place
 
@@ -135,22 +141,22 @@ class TileEmission:
         stores = [i for i in body if isinstance(i, Store)]
         others = [i for i in body if not isinstance(i, Load | Store)]
         for part in (loads, [*others, *stores]):
-            for step, square in enumerate(squares):
+            for iteration, square in enumerate(squares):
                 for instruction in part:
-                    self._run(square, instruction, step)
+                    self._run(square, instruction, iteration)
 
-    def _run(self, square: _Square, instruction: Instruction, step: int) -> None:
+    def _run(self, square: _Square, instruction: Instruction, iteration: int) -> None:
         if isinstance(instruction, Keep | Recall) and self._is_shared(instruction.scratch):
             self._keep(square, instruction) if isinstance(instruction, Keep) else self._recall(square, instruction)
             return
         for place in square.places:
-            self._run_one(place, instruction, step)
+            self._run_one(place, instruction, iteration)
 
     def _is_shared(self, scratch: int) -> bool:
         return self.nest.scratches[scratch].place is Place.SHARED
 
     def _keep(self, square: _Square, keep: Keep) -> None:
-        instructions = Instructions(self.builder, self.lanes)
+        instructions = Instructions(self.builder, self.vector_width)
         rows = [in_memory(instructions, place.value(keep.value)) for place in square.places]
         for number, row in enumerate(self._exchanged(rows)):
             pointer, align = self._pointer(square, number, keep.scratch)
@@ -168,19 +174,19 @@ class TileEmission:
         """Where a unit of a row lies, and what its address is a multiple of."""
         builder: Any = self.builder
         found = self.nest.scratches[scratch]
-        kind = Instructions(builder, self.lanes).wide(memory_type(found.dtype))
+        kind = Instructions(builder, self.vector_width).wide(memory_type(found.dtype))
         array = builder.module.shared_array(found.name, kind, self.schedule.tile * self._units)
         row = builder.add(square.row, _INDEX(number))
-        turn = builder.urem(builder.udiv(row, _INDEX(self.lanes)), _INDEX(self._units))
-        place = builder.add(self._times(row, self._units), builder.xor(square.unit, turn))
-        return builder.gep(array, place), self.lanes * found.dtype.bytes
+        swizzle = builder.urem(builder.udiv(row, _INDEX(self.vector_width)), _INDEX(self._units))
+        place = builder.add(self._times(row, self._units), builder.xor(square.unit, swizzle))
+        return builder.gep(array, place), self.vector_width * found.dtype.bytes
 
     def _exchanged(self, rows: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        """Rows as columns, where there is more than one."""
+        """Transposes rows, where there is more than one."""
         if len(rows) == 1:
             return rows
         columns = []
-        for lane in range(self.lanes):
+        for lane in range(self.vector_width):
             column: ir.Value = ir.Constant(rows[0].type, ir.Undefined)
             for number, row in enumerate(rows):
                 column = self.builder.insert_element(column, self.builder.extract_element(row, lane), number)

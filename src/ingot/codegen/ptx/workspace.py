@@ -1,11 +1,11 @@
-"""What blocks of threads leave to others: values of accumulators in memory, which are combined again.
+"""Values of accumulators that blocks of threads leave in memory, to be combined by other blocks.
 
-Each accumulator has its share of the workspace. Where rows go in parts, it holds the values of the first part of all
+Each accumulator has its share of the workspace. Where rows are split, it holds the values of the first part of all
 rows, then those of the second, and so on; for a total, one value of each block. They are combined in the
 same order, so that all come to the same result.
 
-Blocks may count themselves when they have left theirs. The number is 0 before a launch and after it: the last one to
-be counted makes it that.
+Blocks may count themselves when they have left their values. The counter is 0 before and after a launch: the last block
+resets it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.instructions import Instructions, Value, memory_type
+from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_type
 from ingot.codegen.llvm.storage import WORD, in_memory, in_register
 from ingot.codegen.ptx import intrinsics
-from ingot.codegen.ptx.place import TENSORS, Arguments, ThreadPlace
-from ingot.codegen.ptx.teams import Gathered, Team
+from ingot.codegen.ptx.place import TENSORS, KernelArguments, ThreadPlace
+from ingot.codegen.ptx.thread_groups import ThreadAccumulator, ThreadGroup
 from ingot.loops.gpu.launches import VALUES_AT_ONCE, left_by_launches
 from ingot.loops.gpu.schedule import ACCESS
 from ingot.loops.nest import Nest
@@ -27,17 +27,19 @@ _COUNT = ir.IntType(32)
 
 
 class Workspace:
-    def __init__(self, builder: Any, arguments: Arguments, nest: Nest):
+    def __init__(self, builder: Any, arguments: KernelArguments, nest: Nest):
         self._builder, self._arguments, self._nest = builder, arguments, nest
         self._shares = {accumulator: share for share, accumulator in enumerate(left_by_launches(nest))}
 
     def __contains__(self, accumulator: int) -> bool:
         return accumulator in self._shares
 
-    def leave(self, accumulator: int, position: ir.Value, value: Value, lanes: int) -> None:
+    def leave(self, accumulator: int, position: ir.Value, value: TypedValue, vector_width: int) -> None:
         """Write one value, or some neighbouring ones."""
-        code = in_memory(Instructions(self._builder, lanes), value)
-        self._builder.store(code, self._pointer(accumulator, position, lanes), align=self._aligned(accumulator, lanes))
+        code = in_memory(Instructions(self._builder, vector_width), value)
+        self._builder.store(
+            code, self._pointer(accumulator, position, vector_width), align=self._aligned(accumulator, vector_width)
+        )
 
     def is_last(self, counter: ir.Value, count: ir.Value) -> ir.Value:
         """Whether this block is the last of so many to be done; all of its threads are told, as a number, not 0."""
@@ -54,11 +56,11 @@ class Workspace:
         intrinsics.barrier(builder)
         return builder.load(flag)
 
-    def gather(
+    def accumulate(
         self,
-        gathered: Mapping[int, Gathered],
+        accumulated: Mapping[int, ThreadAccumulator],
         place: ThreadPlace,
-        team: Team,
+        thread_group: ThreadGroup,
         first: ir.Value,
         distance: ir.Value,
         count: ir.Value,
@@ -67,44 +69,44 @@ class Workspace:
         """A thread's share of `count` values of some accumulators, so far from each other; there are no more than
         `most`, if that is known: threads that are as many take one each."""
         builder = self._builder
-        member, at_once = builder.zext(team.member, WORD), max(VALUES_AT_ONCE // place.lanes, 1)
+        member, at_once = builder.zext(thread_group.member, WORD), max(VALUES_AT_ONCE // place.vector_width, 1)
         if most is not None:
-            at_once = min(at_once, -(-most // team.threads))
-        before, body, after = builder.block, builder.append_block("values"), builder.append_block("gathered")
+            at_once = min(at_once, -(-most // thread_group.threads))
+        before, body, after = builder.block, builder.append_block("values"), builder.append_block("accumulated")
         builder.branch(body)
         builder.position_at_end(body)
         start = builder.phi(WORD)
         start.add_incoming(WORD(0), before)
         read = []
-        for turn in range(at_once):
-            number = builder.add(builder.add(start, member), WORD(turn * team.threads))
+        for iteration in range(at_once):
+            number = builder.add(builder.add(start, member), WORD(iteration * thread_group.threads))
             is_inside = builder.icmp_unsigned("<", number, count)
             number = builder.select(is_inside, number, WORD(0))
             position = builder.add(first, builder.mul(number, distance))
-            inner = place.inner(place.lanes, is_inside)
-            read += [(index, inner, self._read(index, position, place.lanes)) for index in gathered]
+            inner = place.inner(place.vector_width, is_inside)
+            read += [(index, inner, self._read(index, position, place.vector_width)) for index in accumulated]
         for index, inner, value in read:
-            gathered[index].add(inner, value)
-        for each in gathered.values():
+            accumulated[index].add(inner, value)
+        for each in accumulated.values():
             each.join()
-        following = builder.add(start, WORD(at_once * team.threads))
+        following = builder.add(start, WORD(at_once * thread_group.threads))
         start.add_incoming(following, builder.block)
         builder.repeat(builder.icmp_unsigned("<", following, count), body, after)
         builder.position_at_end(after)
 
-    def _read(self, accumulator: int, position: ir.Value, lanes: int) -> Value:
-        pointer = self._pointer(accumulator, position, lanes)
-        code = self._builder.load(pointer, align=self._aligned(accumulator, lanes))
+    def _read(self, accumulator: int, position: ir.Value, vector_width: int) -> TypedValue:
+        pointer = self._pointer(accumulator, position, vector_width)
+        code = self._builder.load(pointer, align=self._aligned(accumulator, vector_width))
         return in_register(self._builder, code, self._nest.accumulators[accumulator].dtype)
 
-    def _pointer(self, accumulator: int, position: ir.Value, lanes: int) -> ir.Value:
+    def _pointer(self, accumulator: int, position: ir.Value, vector_width: int) -> ir.Value:
         builder, layout = self._builder, self._arguments.layout
         dtype = self._nest.accumulators[accumulator].dtype
         with builder.at_entry():
             share = builder.mul(self._arguments.word(layout.workspace_share), WORD(self._shares[accumulator]))
             begin = builder.add(self._arguments.word(layout.workspace), share)
             base = builder.inttoptr(begin, ir.PointerType(memory_type(dtype), TENSORS))
-        kind = Instructions(builder, lanes).wide(memory_type(dtype))
+        kind = Instructions(builder, vector_width).wide(memory_type(dtype))
         return builder.bitcast(builder.gep(base, position), ir.PointerType(kind, TENSORS))
 
     def _counter(self, number: ir.Value) -> ir.Value:
@@ -114,5 +116,5 @@ class Workspace:
             counters = builder.inttoptr(begin, ir.PointerType(_COUNT, TENSORS))
         return builder.gep(counters, number)
 
-    def _aligned(self, accumulator: int, lanes: int) -> int:
-        return min(lanes * self._nest.accumulators[accumulator].dtype.bytes, ACCESS)
+    def _aligned(self, accumulator: int, vector_width: int) -> int:
+        return min(vector_width * self._nest.accumulators[accumulator].dtype.bytes, ACCESS)

@@ -1,8 +1,8 @@
 """What calls of PyTorch's operators mean in a graph: from one recorded call to nodes.
 
 In: an overload, and its arguments with handles in the place of tensors. Out: handles of exactly the shapes and dtypes
-eager gives. Always holds: a call that has no exact meaning in the op table raises an UnsupportedError and is left to
-PyTorch. Any other error is a mistake of a row's.
+eager gives. What always holds: a call that has no exact meaning in the op table raises an UnsupportedError and is left
+to PyTorch. Any other error is a mistake in a row.
 """
 
 from __future__ import annotations
@@ -102,12 +102,12 @@ def _argument(parameter: Any, keywords: Mapping[str, Any]) -> Any:
 
 
 OPTIONS = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking"})
-"""Keywords that say where and how a result lies in memory: row by row, on the device of the run. Whether that is the
-one asked for is for those to see who know on which devices tensors are."""
+"""Keywords that say where and how a result lies in memory: row by row, on the device of the run. The caller, who knows
+the devices of tensors, checks that this is the device asked for."""
 
 
 def _check_options(keywords: Mapping[str, Any]) -> None:
     if keywords.get("layout") not in (None, torch.strided) or keywords.get("pin_memory"):
-        unsupported("only ordinary memory is lowered")
+        unsupported("only strided tensors in memory that is not pinned are lowered")
     if keywords.get("memory_format") not in (None, torch.contiguous_format, torch.preserve_format):
         unsupported(f"{keywords['memory_format']} is not lowered")

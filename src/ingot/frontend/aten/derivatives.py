@@ -1,4 +1,4 @@
-"""Derivatives: what autograd calls on the way back, given a gradient and what the way forth has kept."""
+"""Derivatives: what autograd calls in the backward pass, given a gradient and what the forward pass has kept."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 from ingot.base.dtypes import DataType
 from ingot.frontend.aten.table import lowers, require_float, unsupported, with_size
 from ingot.ir.builder import Builder
-from ingot.ops.normalizations import require_shape
+from ingot.ops.definitions.normalizations import require_shape
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -74,7 +74,7 @@ def _require_single(*values: Any) -> None:
     """PyTorch rounds half types at steps of its own here."""
     require_float("a loss", *values)
     if len({value.dtype for value in values}) > 1 or values[0].dtype is not values[0].dtype.widened:
-        unsupported("losses of half types or of several are not lowered")
+        unsupported("losses of half types, or of operands of several types, are not lowered")
 
 
 def _word(reduction: int) -> str:

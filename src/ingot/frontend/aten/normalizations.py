@@ -20,7 +20,7 @@ from ingot.frontend.aten.table import (
     unsupported,
 )
 from ingot.ir.builder import Builder
-from ingot.ops.normalizations import per_channel, require_shape
+from ingot.ops.definitions.normalizations import per_channel, require_shape
 
 as_operator("softmax", "softmax.int", "special_softmax.default")
 as_operator("log_softmax", "log_softmax.int", "special_log_softmax.default")
@@ -85,7 +85,7 @@ def _fused_rms_norm(b: Builder, x: Any, shape: Any, weight: Any, eps: float | No
 
 
 def _last_axes(b: Builder, x: Any, shape: Any, *parameters: Any) -> list[int]:
-    """Those that a shape is for, which is that of the parameters, too."""
+    """The axes that a normalized shape covers; it must be the shape of the parameters, too."""
     count = len(shape)
     if not 0 < count <= len(x.shape):
         unsupported("a normalisation needs a shape of its own")
@@ -119,7 +119,7 @@ def _native_batch_norm(
     b: Builder, x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
     if training:
-        unsupported("batch_norm that learns is not lowered")
+        unsupported("batch_norm in training mode is not lowered")
     return _batch_norm(b, x, weight, bias, mean, var, momentum, eps)
 
 
@@ -147,7 +147,7 @@ def _native_batch_norm_on_gpu(
 ) -> Any:
     """The result, and mean and reciprocal deviation of each channel, as they are computed."""
     if training:
-        unsupported("batch_norm that learns is not lowered")
+        unsupported("batch_norm in training mode is not lowered")
     _statistics_type(x, weight, bias)
     if mean is None or var is None or len(x.shape) < 2:
         unsupported("batch_norm without statistics is not lowered")
@@ -174,7 +174,7 @@ def _statistics_type(x: Any, weight: Any, bias: Any) -> Any:
     """The type of the weights, where there are any: that of x, or float32 for half types."""
     require_float("a normalisation", x)
     if any(size == 0 for size in x.shape):
-        unsupported("normalisations of nothing are not lowered")
+        unsupported("normalisations of empty tensors are not lowered")
     require_one_type("a normalisation", *(value for value in (weight, bias) if value is not None))
     found = next((value.dtype for value in (weight, bias) if value is not None), x.dtype)
     if found not in (x.dtype, x.dtype.widened):

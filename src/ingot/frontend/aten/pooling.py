@@ -12,10 +12,10 @@ from typing import Any
 
 from ingot.frontend.aten.table import lowers, unsupported
 from ingot.ir.builder import Builder
-from ingot.ops.rearrangements import part
+from ingot.ops.definitions.rearrangements import part
 
 LARGEST_WINDOW = 25
-"""Elements; in larger windows PyTorch's way, which needs each of them once, catches up."""
+"""The most elements of a window: for larger ones PyTorch's algorithm, which reads each element once, is as quick."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ingot.base.numbers import convert_number, number_type
 from ingot.base.types import ScalarType, TensorType
 from ingot.ir.builder import Builder
 from ingot.ir.handles import Handle
-from ingot.ops.elementwise import as_element
+from ingot.ops.definitions.elementwise import as_element
 from ingot.ops.promotion import Promotion, decide
 
 Row = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Calls that only move elements: on the logical shape, whatever the strides are in PyTorch."""
+"""Calls that only move elements: on the logical shape, for tensors of any strides."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from ingot.frontend.aten.table import as_operator, filling, lowers, unsupported, with_size
 from ingot.ir.builder import Builder
+from ingot.ops.definitions.rearrangements import part
 from ingot.ops.parameters import one_axis
-from ingot.ops.rearrangements import part
 
 for operator, names in {
     "cast": "_to_copy.default",
@@ -45,7 +45,7 @@ END = 2**63 - 1
 @lowers("to.dtype")
 def _to_dtype(b: Builder, x: Any, dtype: Any, non_blocking: bool, copy: bool, memory_format: Any) -> Any:
     if memory_format is not None:
-        unsupported("an order in memory is not lowered")
+        unsupported("a conversion with a memory format is not lowered")
     return b.cast(x, dtype)
 
 
@@ -139,7 +139,7 @@ def _put_back(b: Builder, x: Any, axis: int, before: int, after: int) -> Any:
 
 @lowers("cat.default", "concat.default", "concatenate.default")
 def _cat(b: Builder, tensors: Any, dim: int) -> Any:
-    """Vectors without elements are left out, whatever the rank of the others: a rule of PyTorch's history."""
+    """Vectors without elements are left out, for others of any rank: a rule that PyTorch keeps for old programs."""
     if any(tensor.shape == (0,) for tensor in tensors) and len({len(tensor.shape) for tensor in tensors}) > 1:
         unsupported("cat of tensors of several ranks is not lowered")
     return b.cat(tensors, dim)

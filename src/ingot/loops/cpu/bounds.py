@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ingot.base.errors import LoopError
-from ingot.loops.cpu.scheduling import Call
+from ingot.loops.cpu.scheduling import CpuCall
 from ingot.loops.nest import Accumulate, At, Finish, Instruction, Keep, Load, Loop, Nest, Recall, Store, walk
 
 
 @dataclass(frozen=True)
-class _Place:
+class _LoopPlace:
     """What is known of all visits to a place inside the loops. Positions and blocks begin at 0."""
 
     positions: dict[int, int]
-    """The highest along each axis that a loop around has entered."""
+    """The highest position along each axis that a loop around has entered."""
     relative: dict[int, int]
     """The same, counted from where the current block begins."""
     blocks: dict[int, int]
@@ -29,17 +29,17 @@ class _Place:
     loops: tuple[str, ...] = ()
 
 
-def check_bounds(nest: Nest, call: Call, extents: Sequence[int]) -> None:
+def check_bounds(nest: Nest, call: CpuCall, extents: Sequence[int]) -> None:
     """Raise a LoopError if any access could lie outside its buffer, scratch memory or accumulator."""
-    _Check(nest, call, extents).visit(nest.body, _Place({}, {}, {}))
+    _Check(nest, call, extents).visit(nest.body, _LoopPlace({}, {}, {}))
 
 
 class _Check:
-    def __init__(self, nest: Nest, call: Call, extents: Sequence[int]):
+    def __init__(self, nest: Nest, call: CpuCall, extents: Sequence[int]):
         self.nest, self.call, self.extents = nest, call, extents
         self._blocked = {axis for i in walk(nest.body) if isinstance(i, Loop) for axis in i.blocked}
 
-    def visit(self, body: Sequence[Instruction], place: _Place) -> None:
+    def visit(self, body: Sequence[Instruction], place: _LoopPlace) -> None:
         for instruction in body:
             match instruction:
                 case Loop():
@@ -54,7 +54,7 @@ class _Check:
                     axis = self.nest.accumulators[accumulator].axis
                     self._room(instruction, () if axis is None else (axis,), place)
 
-    def _loop(self, loop: Loop, place: _Place) -> None:
+    def _loop(self, loop: Loop, place: _LoopPlace) -> None:
         inner = replace(place, loops=(*place.loops, loop.text(self.nest)))
         for axis in loop.axes:
             size, block = self.call.sizes[axis], self.call.blocks[axis]
@@ -68,7 +68,7 @@ class _Check:
                 inner = replace(inner, blocks={**inner.blocks, axis: min(block, size)})
         self.visit(loop.body, inner)
 
-    def _buffer(self, access: Load | Store, number: int, place: _Place) -> None:
+    def _buffer(self, access: Load | Store, number: int, place: _LoopPlace) -> None:
         buffer, strides = self.nest.buffers[number], self.call.strides[number]
         farthest = [position * strides[axis] for axis, position in place.positions.items()]
         lowest = sum(min(offset, 0) for offset in farthest)
@@ -77,7 +77,7 @@ class _Check:
             what = f"bytes {lowest} to {highest} of {buffer.name}, which has 0 to {self.extents[number]}"
             raise self._fault(access, place, what)
 
-    def _room(self, access: Instruction, axes: Sequence[int], place: _Place) -> None:
+    def _room(self, access: Instruction, axes: Sequence[int], place: _LoopPlace) -> None:
         """Scratch memory and accumulators have room for a block of an axis that goes in blocks, else for all of it."""
         for axis in axes:
             room = (self.call.blocks if axis in self._blocked else self.call.sizes)[axis]
@@ -86,12 +86,12 @@ class _Check:
             if place.relative[axis] >= room:
                 raise self._fault(access, place, f"{place.relative[axis]} along i{axis}, with room for {room}")
 
-    def _fault(self, instruction: Instruction, place: _Place, what: str) -> LoopError:
+    def _fault(self, instruction: Instruction, place: _LoopPlace, what: str) -> LoopError:
         where = ", ".join(place.loops) or "outside all loops"
         return LoopError(f"{instruction.text(self.nest)}: {what}\n  in {where}\n{self.nest.text}")
 
 
-def _entered(place: _Place, axis: int, size: int, within: int) -> _Place:
+def _entered(place: _LoopPlace, axis: int, size: int, within: int) -> _LoopPlace:
     """One position along an axis, of so many in all and so many in a block."""
     positions, relative = {**place.positions, axis: size - 1}, {**place.relative, axis: within - 1}
     return replace(place, positions=positions, relative=relative)

@@ -21,7 +21,7 @@ from numpy.lib.stride_tricks import as_strided
 from ingot.base.dtypes import DataType
 from ingot.base.errors import LoopError
 from ingot.base.numbers import Number
-from ingot.loops.cpu.scheduling import Call
+from ingot.loops.cpu.scheduling import CpuCall
 from ingot.loops.elements import Element, held_as
 from ingot.loops.interpreting import Interpretation
 from ingot.loops.nest import (
@@ -46,10 +46,10 @@ from ingot.loops.nest import (
 )
 
 
-def interpret(nest: Nest, call: Call, memory: Sequence[Any], scalars: Sequence[Number], seed: int = 0) -> bool:
+def interpret(nest: Nest, call: CpuCall, memory: Sequence[Any], scalars: Sequence[Number], seed: int = 0) -> bool:
     """Run a nest; whether its results are valid. `memory` holds each buffer's bytes from its first element on, outputs
     before inputs. The seed decides in which order the iterations of parallel loops run."""
-    machine = _Machine(nest, call, memory, scalars, Random(seed))
+    machine = _CpuMachine(nest, call, memory, scalars, Random(seed))
     with numpy.errstate(all="ignore"):
         machine.run(nest.body, _Scope())
     machine.check_outputs()
@@ -78,13 +78,13 @@ class _Scope:
     """How many elements a vector loop has here."""
 
     def inner(self) -> _Scope:
-        """One loop further in: what is assigned there is forgotten afterwards, what is gathered and kept is not."""
+        """One loop further in: what is assigned there is forgotten afterwards, what is accumulated and kept is not."""
         copies = dict(self.positions), dict(self.ranges), dict(self.registers)
         return replace(self, positions=copies[0], ranges=copies[1], registers=copies[2])
 
 
-class _Machine(Interpretation):
-    def __init__(self, nest: Nest, call: Call, memory: Sequence[Any], scalars: Sequence[Number], random: Random):
+class _CpuMachine(Interpretation):
+    def __init__(self, nest: Nest, call: CpuCall, memory: Sequence[Any], scalars: Sequence[Number], random: Random):
         super().__init__(nest, call, memory, scalars)
         self.call, self.random = call, random
         self._blocked = {axis for i in walk(nest.body) if isinstance(i, Loop) for axis in i.blocked}
@@ -134,7 +134,7 @@ class _Machine(Interpretation):
                     raise self._fault(instruction, scope, "nothing was kept there")
                 found = Element(memory.array[index], self.nest.scratches[scratch].dtype)
             case Finish(register, accumulator):
-                found = self.elements.convert(self._gathered(instruction, accumulator, scope), register.dtype)
+                found = self.elements.convert(self._accumulated(instruction, accumulator, scope), register.dtype)
         assert found.dtype is instruction.register.dtype, f"{instruction.text(self.nest)} gives {found.dtype.text}"
         return found
 
@@ -182,18 +182,18 @@ class _Machine(Interpretation):
         scope.registers.update(entered.registers)
 
     def _parallel(self, loop: Loop, scope: _Scope) -> None:
-        """Grains of iterations in any order; what they gather together is combined in their own order."""
-        crossing = _gathered_across(loop)
+        """Grains of iterations in any order; what they accumulate is combined in their own order."""
+        crossing = _accumulated_across(loop)
         iterations = list(self._iterations(loop, scope))
         grains = [iterations[start : start + self.call.grain] for start in range(0, len(iterations), self.call.grain)]
         partial: dict[int, dict[int, Element]] = {}
         for number in self.random.sample(range(len(grains)), len(grains)):
-            gathered = {index: self._identity(index, scope) for index in crossing}
+            accumulated = {index: self._identity(index, scope) for index in crossing}
             for entered in grains[number]:
-                entered.accumulators, entered.scratches = dict(gathered), {}
+                entered.accumulators, entered.scratches = dict(accumulated), {}
                 self.run(loop.body, entered)
-                gathered = {index: entered.accumulators[index] for index in crossing}
-            partial[number] = gathered
+                accumulated = {index: entered.accumulators[index] for index in crossing}
+            partial[number] = accumulated
         for number in range(len(grains)):
             for index, value in partial[number].items():
                 scope.accumulators[index] = self.combined(index, scope.accumulators[index], value)
@@ -257,7 +257,7 @@ class _Machine(Interpretation):
         first, last = self._range(axis, scope)
         return Element(numpy.full(last - first, single.array), single.dtype)
 
-    def _gathered(self, instruction: Instruction, index: int, scope: _Scope) -> Element:
+    def _accumulated(self, instruction: Instruction, index: int, scope: _Scope) -> Element:
         """What an accumulator holds: of one with a value per position that of the current one."""
         if index not in scope.accumulators:
             raise self._fault(instruction, scope, f"{self.nest.accumulators[index].name} was not begun here")
@@ -268,7 +268,7 @@ class _Machine(Interpretation):
 
     def _accumulate(self, instruction: Accumulate, index: int, value: Element, scope: _Scope) -> None:
         axis = self.nest.accumulators[index].axis
-        so_far = self._gathered(instruction, index, scope)
+        so_far = self._accumulated(instruction, index, scope)
         lanes = Element(numpy.broadcast_to(value.array, () if scope.lanes is None else (scope.lanes,)), value.dtype)
         if axis is None:
             scope.accumulators[index] = self.combined(index, so_far, self._folded(index, lanes))
@@ -286,7 +286,7 @@ class _Machine(Interpretation):
         return Element(value.array.reshape(()), value.dtype)
 
 
-def _gathered_across(loop: Loop) -> list[int]:
+def _accumulated_across(loop: Loop) -> list[int]:
     """Accumulators that are begun outside a loop and used inside it."""
     begun = {i.accumulator for i in walk(loop.body) if isinstance(i, Begin)}
     return sorted({i.accumulator for i in walk(loop.body) if isinstance(i, Accumulate)} - begun)

@@ -39,14 +39,16 @@ def build_nest(program: Program, schedule: Schedule) -> Nest:
     """The loops of a program under a schedule."""
     if schedule.one_pass:
         program = in_one_pass(program)
-    builder = {Form.COLUMNS: _Columns, Form.TILED: _Tiles}.get(schedule.form, _Rows)(program, schedule)
+    builder = {Form.COLUMNS: _CpuColumnsBuilder, Form.TILED: _CpuTilesBuilder}.get(schedule.form, _CpuRowsBuilder)(
+        program, schedule
+    )
     return builder.build()
 
 
 SIDE_BY_SIDE = 4
-"""Rows across memory that are added up together: the sums are then read and written once for all of them."""
-TURNED_AT_ONCE = 8
-"""Rows of a square that are turned together, in registers."""
+"""How many strided rows are added up together: their sums are read and written once for all of them."""
+TRANSPOSED_AT_ONCE = 8
+"""How many rows of a square are transposed together, in registers."""
 
 
 class _CpuBuilder(NestBuilder):
@@ -57,7 +59,7 @@ class _CpuBuilder(NestBuilder):
         self.schedule = schedule
 
 
-class _Rows(_CpuBuilder):
+class _CpuRowsBuilder(_CpuBuilder):
     """Flat, rows and split: elements of a row lie along the axis that goes in vectors."""
 
     def write_loops(self) -> None:
@@ -97,7 +99,7 @@ class _Rows(_CpuBuilder):
         self.row.body.append(nested)
 
     def _busiest_stage(self) -> int:
-        """The pass during which the next row is asked for: one that computes functions, or else the last; never the
+        """The pass during which the next row is prefetched: one that computes functions, or else the last; never the
         first, which waits for memory itself."""
         functions = [
             statement.stage
@@ -107,8 +109,8 @@ class _Rows(_CpuBuilder):
         return functions[0] if functions else max(self.program.stages - 1, 1)
 
 
-class _Columns(_CpuBuilder):
-    """Rows lie across memory: those of a block side by side, values once per row in scratch memory."""
+class _CpuColumnsBuilder(_CpuBuilder):
+    """Rows are strided: those of a block go side by side, values once per row in scratch memory."""
 
     def write_loops(self) -> None:
         self.block = Scope()
@@ -148,17 +150,20 @@ class _Columns(_CpuBuilder):
         return register
 
 
-class _Tiles(_CpuBuilder):
-    """Squares of the last axis and the one along which turned buffers are dense; those are turned in scratch memory."""
+class _CpuTilesBuilder(_CpuBuilder):
+    """Squares of the last axis and the one along which transposed buffers are dense; those are transposed in scratch
+    memory."""
 
     def write_loops(self) -> None:
         tile = Scope()
         across, along = self.schedule.axes - 2, self.schedule.axes - 1
-        self._turned = {buffer: self.scratch(self._dtype(buffer), (across, along)) for buffer in self.schedule.turned}
-        for buffer, scratch in self._turned.items():
+        self._transposed = {
+            buffer: self.scratch(self._dtype(buffer), (across, along)) for buffer in self.schedule.transposed
+        }
+        for buffer, scratch in self._transposed.items():
             register = self.register(self._dtype(buffer))
             read = loop(LoopKind.VECTOR, (across,), [Load(register, buffer), Keep(scratch, register)])
-            tile.body.append(loop(LoopKind.SERIAL, (along,), [read], at_once=TURNED_AT_ONCE))
+            tile.body.append(loop(LoopKind.SERIAL, (along,), [read], at_once=TRANSPOSED_AT_ONCE))
         elements = Scope()
         self.write_pass(0, elements)
         vector = loop(LoopKind.VECTOR, (along,), elements.body)
@@ -171,7 +176,7 @@ class _Tiles(_CpuBuilder):
 
     def load(self, register: Register, operand: Input) -> Instruction:
         buffer = len(self.program.outputs) + operand.index
-        return Recall(register, self._turned[buffer]) if buffer in self._turned else Load(register, buffer)
+        return Recall(register, self._transposed[buffer]) if buffer in self._transposed else Load(register, buffer)
 
 
 def _is_cheap(body: Iterable[Instruction]) -> bool:

@@ -3,8 +3,8 @@
 flat      every element on its own; the last loop goes in vectors
 rows      one row after another, all passes over a row while it is in the cache
 split     few long rows: each pass over a row is split into blocks that run in parallel
-columns   rows that lie across memory: many side by side, one vector lane each
-tiled     flat, where an input lies across the others: small squares, turned in scratch memory
+columns   strided rows: many side by side, one vector lane each
+tiled     flat, where an input is dense along another axis than the others: small squares, transposed in scratch memory
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Schedule:
     keeps: bool = False
     """Whether values needed in several passes over a row are kept in scratch memory, and not computed again."""
     one_pass: bool = False
-    """Whether variances are gathered together with their means."""
+    """Whether variances are accumulated together with their means."""
     prefetches: bool = False
-    """Whether the next row is asked for while the current one is computed."""
-    counted: tuple[int, ...] = ()
+    """Whether the next row is prefetched while the current one is computed."""
+    index_axes: tuple[int, ...] = ()
     """The axis of each position the program asks for."""
-    turned: tuple[int, ...] = ()
-    """Buffers that lie across the others, in the tiled form."""
+    transposed: tuple[int, ...] = ()
+    """Buffers that are dense along another axis than the others, in the tiled form."""
     is_even: bool = False
     """Whether all vectors are full and there is at least one, because sizes and blocks are multiples of MOST_LANES."""
 

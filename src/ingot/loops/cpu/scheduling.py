@@ -26,7 +26,7 @@ ALIGNED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CpuCall:
     """A schedule and the numbers it is called with."""
 
     schedule: Schedule
@@ -46,50 +46,50 @@ def schedule_call(
     sizes: Sequence[int],
     strides: Sequence[Sequence[int]],
     reduced: frozenset[int],
-    counted: Sequence[int],
+    index_axes: Sequence[int],
     is_aligned: bool,
     tuning: CpuTuning,
-) -> Call:
+) -> CpuCall:
     """The schedule for buffers (outputs first) with these strides, in bytes, along the axes of a space.
 
     `is_aligned` says whether all outputs begin at a multiple of 64 bytes.
     """
-    return _Choice(program, sizes, strides, reduced, counted, is_aligned, tuning).call()
+    return _CpuChoice(program, sizes, strides, reduced, index_axes, is_aligned, tuning).call()
 
 
-class _Choice(LoopOrder):
+class _CpuChoice(LoopOrder):
     def __init__(
         self,
         program: Program,
         sizes: Sequence[int],
         strides: Sequence[Sequence[int]],
         reduced: frozenset[int],
-        counted: Sequence[int],
+        index_axes: Sequence[int],
         is_aligned: bool,
         tuning: CpuTuning,
     ):
-        super().__init__(program, sizes, strides, reduced, counted)
+        super().__init__(program, sizes, strides, reduced, index_axes)
         self.is_aligned, self.tuning = is_aligned, tuning
 
     # --- the form -----------------------------------------------------------------------------------------------------
 
-    def call(self) -> Call:
+    def call(self) -> CpuCall:
         if not self.program.has_rows:
-            turned = self._turned()
-            return self._tiled(*turned) if turned else self._flat()
-        if self.rows_lie_across:
+            transposed = self._transposed()
+            return self._tiled(*transposed) if transposed else self._flat()
+        if self.rows_are_strided:
             return self._columns()
         length = math.prod(loop.size for loop in self.inner)
         if math.prod(loop.size for loop in self.outer) < self.tuning.few_rows and length >= self.tuning.long_row:
             return self._split()
         return self._rows(length)
 
-    def _flat(self) -> Call:
+    def _flat(self) -> CpuCall:
         blocks = self.sizes
         blocks[-1] = min(self.tuning.flat_block, self._rounded(blocks[-1]))
         return self._made(Form.FLAT, self.inner[-1], blocks, 1, streams=self._streams())
 
-    def _rows(self, length: int) -> Call:
+    def _rows(self, length: int) -> CpuCall:
         rows = math.prod(loop.size for loop in self.outer)
         kept = sum(self.program.statements[index].dtype.bytes for index in kept_statements(self.program))
         keeps = 0 < kept * length <= self.tuning.kept_bytes
@@ -111,14 +111,14 @@ class _Choice(LoopOrder):
         is_long = self.tuning.short_row_bytes <= row_bytes <= self.tuning.cached_row_bytes
         return self.program.stages > 1 and is_long and rows * row_bytes > self.tuning.prefetched_bytes
 
-    def _split(self) -> Call:
+    def _split(self) -> CpuCall:
         blocks = self.sizes
         first, inside = self.inner[0].size, math.prod(loop.size for loop in self.inner[1:])
         wanted = max(-(-self.tuning.split_block // inside), -(-first // self.tuning.most_partials))
         blocks[len(self.outer)] = self._rounded(wanted) if len(self.inner) == 1 else wanted
         return self._made(Form.SPLIT, self.inner[-1], blocks, 1, streams=self._streams(), one_pass=True)
 
-    def _columns(self) -> Call:
+    def _columns(self) -> CpuCall:
         blocks = self.sizes
         last, others = self.outer[-1].size, math.prod(loop.size for loop in self.outer[:-1])
         block = min(
@@ -131,7 +131,7 @@ class _Choice(LoopOrder):
         grain = -(-units // self.tuning.most_partials) if self._has_totals else 1
         return self._made(Form.COLUMNS, self.outer[-1], blocks, grain)
 
-    def _turned(self) -> tuple[int, list[int]] | None:
+    def _transposed(self) -> tuple[int, list[int]] | None:
         """The loop along which some inputs are dense while the last loop strides through them, and those inputs."""
         last = self.inner[-1]
         found: dict[int, list[int]] = {}
@@ -143,7 +143,7 @@ class _Choice(LoopOrder):
                     found.setdefault(number, []).append(buffer)
         return max(found.items(), key=lambda item: len(item[1])) if found else None
 
-    def _tiled(self, number: int, turned: list[int]) -> Call:
+    def _tiled(self, number: int, transposed: list[int]) -> CpuCall:
         self.outer.append(self.outer.pop(number))
         blocks = self.sizes
         blocks[-2:] = self.tuning.tile, self.tuning.tile
@@ -153,7 +153,7 @@ class _Choice(LoopOrder):
             blocks,
             1,
             streams=self._streams() and self.tuning.tile % ALIGNED == 0,
-            turned=turned,
+            transposed=transposed,
         )
 
     def _rounded(self, count: int) -> int:
@@ -182,7 +182,7 @@ class _Choice(LoopOrder):
         )
 
     def _comes_out_even(self, form: Form, blocks: list[int]) -> bool:
-        """Whether there is something, and nothing is left over, in any loop that takes several elements at once."""
+        """Whether every loop that takes several elements at once has some, with none left over."""
         sizes, last = self.sizes, len(blocks) - 1
         axes = {Form.COLUMNS: (len(self.outer) - 1,), Form.TILED: (last - 1, last)}.get(form, (last,))
         beside = math.prod(loop.size for loop in self.inner) if form is Form.COLUMNS else 0
@@ -199,8 +199,8 @@ class _Choice(LoopOrder):
         keeps: bool = False,
         one_pass: bool = False,
         prefetches: bool = False,
-        turned: Sequence[int] = (),
-    ) -> Call:
+        transposed: Sequence[int] = (),
+    ) -> CpuCall:
         schedule = Schedule(
             form,
             len(self.outer),
@@ -210,8 +210,8 @@ class _Choice(LoopOrder):
             keeps,
             one_pass,
             prefetches,
-            self.counted,
-            tuple(turned),
+            self.index_axes,
+            tuple(transposed),
             self._comes_out_even(form, blocks),
         )
-        return Call(schedule, tuple(self.sizes), tuple(blocks), self.strides, grain)
+        return CpuCall(schedule, tuple(self.sizes), tuple(blocks), self.strides, grain)

@@ -24,7 +24,7 @@ class CpuTuning:
     cached_row_bytes: int = 512 << 10
     """Longer rows are read from memory again in every pass."""
     short_row_bytes: int = 1 << 10
-    """Rows this long, of tensors of `prefetched_bytes`, are asked for ahead; what is smaller is near already."""
+    """Rows this long, of tensors of `prefetched_bytes`, are prefetched; smaller ones are in a cache already."""
     prefetched_bytes: int = 4 << 20
     flat_block: int = 16_384
     """Elements of a block of each form; squares have `tile` a side."""
@@ -34,7 +34,7 @@ class CpuTuning:
     block_multiple: int = 64
     """Elements that blocks are rounded up to multiples of."""
     most_partials: int = 1_024
-    """Values that a parallel loop may leave to be combined."""
+    """How many partial values a parallel loop may leave to be combined."""
 
     @property
     def has_whole_blocks(self) -> bool:

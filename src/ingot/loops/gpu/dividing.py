@@ -1,7 +1,7 @@
 """Taking numbers apart without division, which takes a GPU some twenty instructions, one waiting for the other.
 
-In: what a number of less than 31 bits is divided by. Out: one word from which a thread gets the quotient by multiplying
-and shifting:
+In: a divisor for numbers of less than 31 bits. Out: one word from which a thread gets the quotient by multiplying and
+shifting:
 
     word = factor + (bits << 32)        number // divisor == upper half of (2 * number * factor) >> bits
 
@@ -48,7 +48,7 @@ def _counted_together(loop: Loop, schedule: GpuSchedule) -> tuple[int, ...]:
 
 def divisor_along(axis: int, size: int, schedule: GpuSchedule) -> int:
     """The extent of an axis of that size, counted in what goes together along it; at least 1."""
-    together = schedule.lanes if axis == schedule.vector_axis else 1
+    together = schedule.vector_width if axis == schedule.vector_axis else 1
     if isinstance(schedule, Tiles) and axis >= schedule.axes - 2:
         together = schedule.tile
     return max(-(-size // together), 1)

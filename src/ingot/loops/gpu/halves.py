@@ -4,9 +4,9 @@
     becomes
     %5 = add(in0, in1): bf16
 
-Graphs compute half types in float32 and round. For sums, differences and products the result is the same as that of
-one instruction that rounds once: float32 has more than twice as many bits, and two more, so rounding twice loses
-nothing. What only led to the result is left where it was; nothing reads it any more.
+Graphs compute half types in float32 and round. For sums, differences and products the result is the same as that of one
+instruction that rounds once: float32 has more than twice as many bits, and two more, so rounding twice loses nothing.
+Statements that led to the result alone stay where they were, unused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from ingot.base.dtypes import HALVES, DataType
 from ingot.base.numbers import convert_number
-from ingot.loops.program import Known, Operand, Program, Statement, first_stage
+from ingot.loops.program import ConstantOperand, Operand, Program, Statement, first_stage
 
 _EXACT_AFTER_ROUNDING = {"add", "sub", "mul", "neg"}
 
@@ -41,14 +41,14 @@ def _narrowed(program: Program, statement: Statement) -> Statement | None:
     if made is None or statement.dtype not in HALVES or made.op.name not in _EXACT_AFTER_ROUNDING:
         return None
     operands = tuple(_before_widening(program, operand, statement.dtype) for operand in made.operands)
-    if made.level is not statement.level or None in operands or all(isinstance(o, Known) for o in operands):
+    if made.level is not statement.level or None in operands or all(isinstance(o, ConstantOperand) for o in operands):
         return None
     return replace(made, operands=operands, dtype=statement.dtype)
 
 
 def _before_widening(program: Program, operand: Operand, dtype: DataType) -> Operand | None:
     """What a float32 operand was widened from; None if it was not."""
-    if isinstance(operand, Known):
+    if isinstance(operand, ConstantOperand):
         return _exactly(operand, dtype)
     made = program.maker_of(operand)
     if made is None or made.op.name != "cast" or operand.dtype is not DataType.Float:
@@ -57,6 +57,6 @@ def _before_widening(program: Program, operand: Operand, dtype: DataType) -> Ope
     return source if source.dtype is dtype else None
 
 
-def _exactly(constant: Known, dtype: DataType) -> Known | None:
+def _exactly(constant: ConstantOperand, dtype: DataType) -> ConstantOperand | None:
     narrow = convert_number(constant.value, dtype)
-    return Known(narrow, dtype) if narrow == constant.value else None
+    return ConstantOperand(narrow, dtype) if narrow == constant.value else None

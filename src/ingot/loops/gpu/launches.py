@@ -2,7 +2,7 @@
 
 In: a nest and a call. Out: how many blocks of how many threads each launch takes, and how much memory they need for
 what they leave to each other. That is one value of an accumulator that is begun outside all loops: for each part of
-each row, where rows go in parts, or for each block that adds its rows to a total. They are 8 bytes apart or less.
+each row, where rows are split, or for each block that adds its rows to a total. They are 8 bytes apart or less.
 
 Where blocks count themselves, what only puts such values together takes no launch of its own: of the blocks that have
 parts of the same rows, or of all that add to a total, the last one to be done does it.
@@ -14,15 +14,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from ingot.loops.arguments import WordLayout
 from ingot.loops.gpu.dividing import divided_axes
-from ingot.loops.gpu.schedule import GpuSchedule, RowSchedule, Teams
+from ingot.loops.gpu.schedule import GpuSchedule, RowSchedule, ThreadGroups
 from ingot.loops.gpu.scheduling import GpuCall
+from ingot.loops.kernel_arguments import WordLayout
 from ingot.loops.motion import Motion
 from ingot.loops.nest import Accumulate, Begin, Instruction, Loop, Nest
 
 VALUES_AT_ONCE = 4
-"""What a thread asks for, of the values that blocks have left, before it waits."""
+"""How many of the values that blocks have left a thread loads before it waits."""
 _WIDEST = 8
 _ALIGNED = 16
 
@@ -50,14 +50,14 @@ class GpuLaunch:
         first = self.last[0] if self.last else None
         return first if isinstance(first, Loop) else None
 
-    def schedule(self, schedule: S) -> S | Teams:
+    def schedule(self, schedule: S) -> S | ThreadGroups:
         """Who takes part in it."""
         if self.loop is not None:
             return schedule
         assert isinstance(schedule, RowSchedule)
         return _of_one_block(schedule, schedule.total_threads)
 
-    def last_schedule(self, schedule: S) -> S | Teams:
+    def last_schedule(self, schedule: S) -> S | ThreadGroups:
         """Who takes part in what the last block does."""
         if self.last_loop is not None:
             return schedule
@@ -65,12 +65,12 @@ class GpuLaunch:
         return _of_one_block(schedule, schedule.threads)
 
     def counters(self, call: GpuCall) -> int:
-        """How many numbers blocks are counted by: one for all that wait for each other."""
+        """How many counters count blocks: one for each group of blocks that is combined."""
         return 0 if not self.last else 1 if self.last_loop is None else call.grid
 
     def counted(self, call: GpuCall) -> int:
         """How many blocks each of them counts."""
-        return call.grid if self.last_loop is None else call.parts
+        return call.grid if self.last_loop is None else call.splits
 
     def blocks(self, call: GpuCall) -> int:
         return 1 if self.loop is None else call.grid
@@ -79,31 +79,31 @@ class GpuLaunch:
         """How many times as many blocks, counted along a second axis: lines, or parts of rows."""
         if self.loop is None:
             return 1
-        return call.parts if call.part and self.loop.blocked else call.lines
+        return call.splits if call.split_length and self.loop.blocked else call.lines
 
 
-def _of_one_block(schedule: RowSchedule, threads: int) -> Teams:
-    """One team, for what is done once: it puts together what blocks have left of rows."""
-    return Teams(
+def _of_one_block(schedule: RowSchedule, threads: int) -> ThreadGroups:
+    """One thread group, for what is done once: it puts together what blocks have left of rows."""
+    return ThreadGroups(
         outer=schedule.outer,
         inner=schedule.inner,
         motions=(Motion.STRIDED,) * len(schedule.motions),  # there are no neighbours along one axis or another
-        lanes=1,
+        vector_width=1,
         threads=threads,
         is_wide=schedule.is_wide,
-        counted=schedule.counted,
-        team=threads,
-        counts_blocks=schedule.counts_blocks,
+        index_axes=schedule.index_axes,
+        thread_group_size=threads,
+        last_block_combines=schedule.last_block_combines,
     )
 
 
 def launches_of(nest: Nest, schedule: GpuSchedule) -> list[GpuLaunch]:
     loops = [(instruction,) for instruction in nest.body if isinstance(instruction, Loop)]
     once = tuple(instruction for instruction in nest.body if not isinstance(instruction, Loop | Begin))
-    counts_blocks = isinstance(schedule, RowSchedule) and schedule.counts_blocks
+    last_block_combines = isinstance(schedule, RowSchedule) and schedule.last_block_combines
     found: list[GpuLaunch] = []
     for body in [*loops, once] if once else loops:
-        if counts_blocks and found and not found[-1].last and _can_be_last(found[-1], body):
+        if last_block_combines and found and not found[-1].last and _can_be_last(found[-1], body):
             found[-1] = replace(found[-1], last=body)
         else:
             found.append(GpuLaunch(body))
@@ -111,7 +111,7 @@ def launches_of(nest: Nest, schedule: GpuSchedule) -> list[GpuLaunch]:
 
 
 def _can_be_last(before: GpuLaunch, body: tuple[Instruction, ...]) -> bool:
-    """Whether the last block of a launch can do what follows: it needs nothing of other rows, and no elements."""
+    """Whether the last block of a launch can do what follows: it needs no values of other rows, and no elements."""
     (first, *_) = body
     if not isinstance(first, Loop):
         return True
@@ -132,5 +132,5 @@ def gpu_layout(nest: Nest, schedule: GpuSchedule) -> WordLayout:
 def workspace_share(call: GpuCall) -> int:
     """Bytes for each accumulator that launches leave values of."""
     rows = math.prod(call.sizes[: call.schedule.outer])
-    values = max(rows * call.parts if call.part else 0, call.grid)
+    values = max(rows * call.splits if call.split_length else 0, call.grid)
     return -(-values * _WIDEST // _ALIGNED) * _ALIGNED

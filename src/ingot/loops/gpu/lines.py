@@ -1,4 +1,4 @@
-"""How elements that belong to no rows are shared out: threads of a block, and how often each takes elements.
+"""How elements without rows are shared out: threads of a block, and how many units each thread takes.
 
 In: how many units there are along the last axis, a unit being the neighbours that a thread takes together, how many
 such lines, and what a unit reads. Out: a share. Nothing depends on the device; figures in what follows are an H200's.
@@ -29,39 +29,41 @@ class Unit:
 @dataclass(frozen=True, slots=True)
 class Share:
     threads: int
-    """Of a block."""
-    turns: int
-    """How often each of them takes a unit."""
+    """Threads of a block."""
+    iterations: int
+    """How many units each thread takes."""
     has_lines: bool
     """Whether blocks stay within one line each."""
 
 
 def share_of_elements(line: int, lines: int, unit: Unit, tuning: CudaTuning) -> Share:
-    """Blocks for so many lines of so many units."""
-    turns = 1
+    """The share for `lines` lines of `line` units each."""
+    iterations = 1
     while (
-        turns * unit.widest < tuning.access and turns < tuning.most_turns and is_enough(line * lines, 2 * turns, tuning)
+        iterations * unit.widest < tuning.access
+        and iterations < tuning.most_iterations
+        and is_enough(line * lines, 2 * iterations, tuning)
     ):
-        turns *= 2
+        iterations *= 2
     if lines == 1:
-        return Share(tuning.grid_threads, turns, has_lines=False)
+        return Share(tuning.grid_threads, iterations, has_lines=False)
     serves_more = unit.has_line_values and unit.read < tuning.few_bytes and is_enough(line * lines, 2, tuning)
-    turns_of_line = max(turns, 2 if serves_more else 1)
-    shared = _share_of_line(line, turns_of_line, tuning.line_threads) if lines <= MOST_LINES else None
-    return shared or Share(tuning.line_threads, turns, has_lines=False)
+    iterations_of_line = max(iterations, 2 if serves_more else 1)
+    shared = _share_of_line(line, iterations_of_line, tuning.line_threads) if lines <= MOST_LINES else None
+    return shared or Share(tuning.line_threads, iterations, has_lines=False)
 
 
-def is_enough(units: int, turns: int, tuning: CudaTuning) -> bool:
-    """Whether there is enough to do for all threads if each takes so many units."""
-    return units > turns * tuning.enough_threads
+def is_enough(units: int, iterations: int, tuning: CudaTuning) -> bool:
+    """Whether there is work for all threads if each takes this many units."""
+    return units > iterations * tuning.enough_threads
 
 
-def _share_of_line(line: int, turns: int, most: int) -> Share | None:
+def _share_of_line(line: int, iterations: int, most: int) -> Share | None:
     """Blocks that cover a line with little to spare, of at most so many threads that take units so often, or less
     often; None if lines are too short for that."""
-    while turns:
+    while iterations:
         for threads in (most, most // 2):
-            if -(-line // (threads * turns)) * threads * turns * 8 <= line * 9:
-                return Share(threads, turns, has_lines=True)
-        turns //= 2
+            if -(-line // (threads * iterations)) * threads * iterations * 8 <= line * 9:
+                return Share(threads, iterations, has_lines=True)
+        iterations //= 2
     return None

@@ -1,7 +1,7 @@
 """From a program and a schedule for a GPU to a nest of loops.
 
 program: amax, exp, sum, div            blocks for i0 {
-schedule: teams                           begin acc0: amax            threads for i1 by 4 { ... keep, acc0 <- %0 }
+schedule: thread groups                   begin acc0: amax            threads for i1 by 4 { ... keep, acc0 <- %0 }
                                     ->    %1 = finish acc0
                                           begin acc1: sum             threads for i1 by 4 { ... keep, acc1 <- %4 }
                                           threads for i1 by 4 { recall ... store out0 }
@@ -15,7 +15,7 @@ from ingot.fusion.groups import Level
 from ingot.loops.building import NestBuilder, Scope, loop
 from ingot.loops.gpu.halves import in_halves
 from ingot.loops.gpu.keeping import kept_values
-from ingot.loops.gpu.schedule import GpuSchedule, Grid, RowSchedule, Teams, Tiles
+from ingot.loops.gpu.schedule import GpuSchedule, Grid, RowSchedule, ThreadGroups, Tiles
 from ingot.loops.gpu.tiles import TilesBuilder
 from ingot.loops.nest import LoopKind, Nest, Place
 from ingot.loops.one_pass import in_one_pass
@@ -32,8 +32,8 @@ def build_gpu_nest(program: Program, schedule: GpuSchedule) -> Nest:
             return TilesBuilder(program, schedule).build()
         case _:
             if schedule.one_pass:
-                program = in_one_pass(program, in_singles=isinstance(schedule, Teams))
-            return (_PartsBuilder if schedule.is_split else _RowsBuilder)(program, schedule).build()
+                program = in_one_pass(program, in_singles=isinstance(schedule, ThreadGroups))
+            return (_SplitRowsBuilder if schedule.is_split else _RowsBuilder)(program, schedule).build()
 
 
 class _GridBuilder(NestBuilder):
@@ -47,28 +47,28 @@ class _GridBuilder(NestBuilder):
         elements = Scope()
         self.write_pass(0, elements)
         axes = tuple(range(self.schedule.axes))
-        lanes, at_once = self.schedule.lanes, self.schedule.at_once
-        self.top.body.append(loop(LoopKind.GRID, axes, elements.body, at_once=at_once, lanes=lanes))
+        vector_width, at_once = self.schedule.vector_width, self.schedule.at_once
+        self.top.body.append(loop(LoopKind.GRID, axes, elements.body, at_once=at_once, vector_width=vector_width))
 
 
 class _RowsBuilder(NestBuilder):
-    """A team of threads for each row, or for some neighbouring rows that lie across memory."""
+    """A thread group for each row, or for some neighbouring strided rows."""
 
     def __init__(self, program: Program, schedule: RowSchedule):
-        super().__init__(program, schedule, kept_values(program) if schedule.steps else ())
+        super().__init__(program, schedule, kept_values(program) if schedule.iterations else ())
         self.schedule = schedule
 
     def scratch(self, dtype: DataType, axes: tuple[int, ...], place: Place = Place.REGISTERS) -> int:
         return super().scratch(dtype, axes, place)
 
-    def gathered_in_type(self, statement: Statement) -> DataType:
+    def accumulator_type(self, statement: Statement) -> DataType:
         """Rows that stay in registers are added up in float32: every thread has few elements, and their sums are added
         in pairs, so little is lost; float64 takes twice as long to exchange."""
         (operand,) = statement.operands
-        is_short = self.schedule.steps > 0 and statement.level is Level.ROW
+        is_short = self.schedule.iterations > 0 and statement.level is Level.ROW
         if is_short and statement.op.name == "sum" and operand.dtype is DataType.Float:
             return DataType.Float
-        return super().gathered_in_type(statement)
+        return super().accumulator_type(statement)
 
     def write_loops(self) -> None:
         self.row = Scope()
@@ -81,20 +81,26 @@ class _RowsBuilder(NestBuilder):
 
     def write_elements(self, stage: int) -> None:
         """One pass over a row."""
-        elements, lanes = Scope(), self.schedule.lanes // self.schedule.rows_together
+        elements, vector_width = Scope(), self.schedule.vector_width // self.schedule.rows_together
         self.write_pass(stage, elements)
-        self.row.body.append(loop(LoopKind.THREADS, self.row_axes, elements.body, lanes=lanes))
+        self.row.body.append(loop(LoopKind.THREADS, self.row_axes, elements.body, vector_width=vector_width))
 
-    def write_rows(self, parts: tuple[int, ...] = ()) -> None:
+    def write_rows(self, split_axes: tuple[int, ...] = ()) -> None:
         """What was written for a row, for all of them, or for all parts of them, along these axes."""
         together = self.schedule.rows_together
         self.top.body.append(
-            loop(LoopKind.BLOCKS, (*self.outer_axes, *parts), self.row.body, blocked=parts, lanes=together)
+            loop(
+                LoopKind.BLOCKS,
+                (*self.outer_axes, *split_axes),
+                self.row.body,
+                blocked=split_axes,
+                vector_width=together,
+            )
         )
 
 
-class _PartsBuilder(_RowsBuilder):
-    """Rows that go in parts: every pass is a launch, which leaves a value per part for those after it."""
+class _SplitRowsBuilder(_RowsBuilder):
+    """Rows that are split: every pass is a launch, which leaves a value per part for those after it."""
 
     def write_loops(self) -> None:
         for stage in self.passes():

@@ -1,16 +1,16 @@
 """How a program is spread over the threads of a GPU: one of four forms, each a dataclass with fields of its own.
 
-Grid     no rows: elements spread over all threads there are
-Teams    rows, of which each belongs to a team of threads: some neighbouring lanes, or a whole block
-Columns  rows that lie across memory: a thread has some neighbouring ones, and those below it in the block the same
-Tiles    no rows, but some buffers lie across the others: squares of elements, which blocks turn in shared memory
+Grid          no rows: elements spread over all threads there are
+ThreadGroups  rows, each of which belongs to a thread group: some neighbouring threads of a warp, or a whole block
+Columns       strided rows: a thread has some neighbouring rows, and the threads below it in the block have the same
+Tiles         no rows, but some buffers are dense along another axis: squares, which blocks transpose in shared memory
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from ingot.loops.motion import Motion
 from ingot.loops.program import Program
@@ -18,35 +18,38 @@ from ingot.loops.program import Program
 ACCESS = 16
 """Bytes that a thread reads or writes at most with one instruction."""
 WARP = 32
-"""Threads that go in step and can read each other's registers."""
+"""Threads that run in lockstep and can read each other's registers."""
 MOST_THREADS = 1024
-"""Of a block."""
+"""Threads of a block."""
 SHARED_BYTES = 48 << 10
 """Shared memory that every block may have."""
-MOST_PARTS = 1024
-"""That a row goes in: code that combines them counts on it."""
+MOST_SPLITS = 1024
+"""How many parts a split reduction may have: code that combines parts relies on it."""
 MOST_COUNTERS = 1024
-"""Numbers that the blocks of one launch are counted by: so many are there for each stream."""
+"""How many counters one launch may use: each stream has this many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Threads(ABC):
     """What all forms have."""
 
+    form: ClassVar[str]
+    """The name of the form in printed schedules."""
+
     outer: int
     """Axes that rows are counted along, numbered from 0; those inside a row follow."""
     inner: int
     motions: tuple[Motion, ...]
     """One per buffer, outputs first, along the axis whose neighbours a thread takes together."""
-    lanes: int
+    vector_width: int
     """Neighbouring elements of that axis that a thread takes together."""
     threads: int
-    """Of a block."""
+    """Threads of a block."""
     is_even: bool = False
     """Whether elements come out even: every thread has all of its elements."""
     is_wide: bool = False
     """Whether distances in memory take 64 bits."""
-    counted: tuple[int, ...] = ()
+    index_axes: tuple[int, ...] = ()
     """The axis of each position the program asks for."""
 
     @property
@@ -66,19 +69,19 @@ class _Threads(ABC):
     @property
     @abstractmethod
     def share(self) -> str:
-        """What belongs to each thread, team or block, in words."""
+        """What belongs to each thread, thread group or block, in words."""
 
     @property
     def extras(self) -> str:
-        """What else is so, in words that each begin with a comma."""
+        """Other properties, in words that each begin with a comma."""
         return (", full" if self.is_even else "") + (", 64-bit distances" if self.is_wide else "")
 
     def text(self, program: Program) -> str:
         names = [f"out{i}" for i in range(len(program.outputs))] + [f"in{i}" for i in range(len(program.inputs))]
         moves = ", ".join(f"{name} {motion.value}" for name, motion in zip(names, self.motions, strict=True))
         return (
-            f"{type(self).__name__.lower()}: {self.outer} + {self.inner} axes; blocks of {self.threads} threads, "
-            f"{self.share}, {self.lanes} elements together; along i{self.vector_axis}: {moves}{self.extras}"
+            f"{self.form}: {self.outer} + {self.inner} axes; blocks of {self.threads} threads, "
+            f"{self.share}, {self.vector_width} elements together; along i{self.vector_axis}: {moves}{self.extras}"
         )
 
 
@@ -86,10 +89,11 @@ class _Threads(ABC):
 class Grid(_Threads):
     """Elements spread over all threads there are."""
 
+    form: ClassVar[str] = "grid"
     at_once: int = 1
-    """How often a thread takes elements."""
+    """How many iterations a thread has."""
     in_turn: bool = False
-    """Whether it takes them one time after another, by the same code; else side by side."""
+    """Whether these iterations are a loop, one after another; else they are unrolled, side by side."""
     has_rest: bool = False
     """Whether some elements are left over at the end, fewer than a thread takes together."""
     has_lines: bool = False
@@ -106,51 +110,54 @@ class Grid(_Threads):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Rows(_Threads):
-    """What both forms for rows have: a team of threads for each row, or for some neighbouring ones."""
+class _RowThreads(_Threads):
+    """What both forms for rows have: a thread group for each row, or for some neighbouring ones."""
 
-    team: int
+    thread_group_size: int
     """Threads that share them."""
-    steps: int = 0
-    """How often a team takes elements until it has its whole row, which then stays in registers between passes; 0 where
-    rows are longer: they are counted at run time, and read again in each pass."""
+    iterations: int = 0
+    """How many iterations take a thread group through its whole row, which then stays in registers between passes and
+    whose loops are fully unrolled; 0 where rows are longer: their iterations are counted at run time, and they are read
+    again in each pass."""
     at_once: int = 1
-    """How often a thread takes elements before it turns back, in rows that are counted at run time."""
+    """How many iterations of a thread run side by side, in rows whose iterations are counted at run time."""
     one_pass: bool = False
-    """Whether variances are gathered together with their means."""
+    """Whether variances are accumulated together with their means."""
     is_split: bool = False
-    """Whether each row goes in parts, over several blocks: every pass over it is a launch."""
-    counts_blocks: bool = False
-    """Whether blocks count themselves, so that the last one to be done can put together what all have left."""
+    """Whether this is a split reduction: parts of each row go to several blocks, and every pass over it is a launch."""
+    last_block_combines: bool = False
+    """Whether blocks count themselves, so that the last block combines the values of all."""
     total_threads: int = MOST_THREADS
-    """Of the one block that puts it together, if that is a launch of its own."""
+    """Threads of the one block that combines them, if that is a launch of its own."""
 
     @property
     def is_unrolled(self) -> bool:
-        return self.steps > 0
+        return self.iterations > 0
 
     @property
-    def teams(self) -> int:
-        """Teams of a block, each of which has a row, or some neighbouring ones, at a time."""
-        return self.threads // self.team
+    def thread_groups(self) -> int:
+        """Thread groups of a block, each of which has a row, or some neighbouring ones, at a time."""
+        return self.threads // self.thread_group_size
 
     @property
     @abstractmethod
     def rows_together(self) -> int:
-        """Neighbouring rows that a team has at a time."""
+        """Neighbouring rows that a thread group has at a time."""
 
     @property
     def share(self) -> str:
-        return f"teams of {self.team}, {self.steps or 'counted'} steps"
+        return f"thread groups of {self.thread_group_size}, {self.iterations or 'dynamic'} iterations"
 
     @property
     def extras(self) -> str:
-        return (", in parts" if self.is_split else "") + super(_Rows, self).extras
+        return (", split reduction" if self.is_split else "") + super(_RowThreads, self).extras
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Teams(_Rows):
-    """Rows that lie along memory: the threads of a team are neighbours, and so are the elements of each."""
+class ThreadGroups(_RowThreads):
+    """Rows that lie along memory: the threads of a group are neighbours, and so are the elements of each."""
+
+    form: ClassVar[str] = "thread groups"
 
     @property
     def rows_together(self) -> int:
@@ -158,9 +165,11 @@ class Teams(_Rows):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns(_Rows):
-    """Rows that lie across memory: the elements that a thread takes together belong to neighbouring rows, and the
-    threads of a team stand below each other."""
+class Columns(_RowThreads):
+    """Strided rows: the elements that a thread takes together belong to neighbouring rows, and the threads of a thread
+    group lie below each other in the block."""
+
+    form: ClassVar[str] = "columns"
 
     @property
     def vector_axis(self) -> int:
@@ -168,22 +177,23 @@ class Columns(_Rows):
 
     @property
     def rows_together(self) -> int:
-        return self.lanes
+        return self.vector_width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiles(_Threads):
-    """Squares of elements, which blocks turn in shared memory."""
+    """Squares of elements, which blocks transpose in shared memory."""
 
+    form: ClassVar[str] = "tiles"
     tile: int
     """Elements along each side of a block's square."""
-    turned: tuple[int, ...]
-    """Buffers that lie across the others, dense along the axis before the last."""
+    transposed: tuple[int, ...]
+    """Buffers that are dense along the axis before the last, where the others are dense along the last."""
 
     @property
     def share(self) -> str:
         return f"{self.tile} x {self.tile} elements each"
 
 
-RowSchedule: TypeAlias = Teams | Columns
-GpuSchedule: TypeAlias = Grid | Teams | Columns | Tiles
+RowSchedule: TypeAlias = ThreadGroups | Columns
+GpuSchedule: TypeAlias = Grid | ThreadGroups | Columns | Tiles

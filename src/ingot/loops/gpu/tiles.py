@@ -1,11 +1,12 @@
-"""Nests over squares of elements, where some buffers lie across the others: those are turned in shared memory.
+"""Nests over squares of elements, where some buffers are dense along another axis: those are transposed in shared
+memory.
 
-%0 = load in0               blocks for block of i0, block of i1 {
-%1 = load in1 (turned)        threads for i0, i1 by 4 { load in0, keep in registers }
-store out0 = %0 + %1    ->    threads for i1, i0 by 4, 4 at once { load in1, keep in shared memory }
-                              barrier
-                              threads for i0, i1 by 4 { recall both, store out0 }
-                            }
+%0 = load in0                   blocks for block of i0, block of i1 {
+%1 = load in1 (transposed)        threads for i0, i1 by 4 { load in0, keep in registers }
+store out0 = %0 + %1        ->    threads for i1, i0 by 4, 4 at once { load in1, keep in shared memory }
+                                  barrier
+                                  threads for i0, i1 by 4 { recall both, store out0 }
+                                }
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ingot.loops.nest import Barrier, Instruction, Keep, Load, Loop, LoopKind, P
 from ingot.loops.program import Input, Program
 
 READ_AHEAD_BYTES = 128
-"""What a thread may have under way of the elements that lie well, while the others are turned."""
+"""How many bytes of the other elements a thread may have loaded while it transposes."""
 
 
 class TilesBuilder(NestBuilder):
-    """Squares of the last axis and the one along which turned buffers are dense; those go through shared memory."""
+    """Squares of the last axis and the one along which transposed buffers are dense; those go through shared memory."""
 
     def __init__(self, program: Program, schedule: Tiles):
         super().__init__(program, schedule)
@@ -35,38 +36,38 @@ class TilesBuilder(NestBuilder):
         self._kept_in: dict[int, int] = {}
         """Buffer to scratch."""
         reads, writes = [], []
-        for buffer in schedule.turned:
+        for buffer in schedule.transposed:
             self._kept_in[buffer] = self.scratch(self._dtype(buffer), (self.across, self.along), Place.SHARED)
             (writes if buffer < len(self.program.outputs) else reads).append(buffer)
         tile = self._read_ahead()
         if reads:
-            tile += [self._turned(part for buffer in reads for part in self._read(buffer)), Barrier()]
+            tile += [self._transposed(part for buffer in reads for part in self._read(buffer)), Barrier()]
         elements = Scope()
         self.write_pass(0, elements)
-        tile.append(self._straight(self._kept_if_turned(i) for i in elements.body))
+        tile.append(self._straight(self._kept_if_transposed(i) for i in elements.body))
         if writes:
-            tile += [Barrier(), self._turned(part for buffer in writes for part in self._written_back(buffer))]
+            tile += [Barrier(), self._transposed(part for buffer in writes for part in self._written_back(buffer))]
         axes = tuple(range(schedule.axes))
         self.top.body.append(loop(LoopKind.BLOCKS, axes, tile, blocked=(self.across, self.along)))
 
     def _read_ahead(self) -> list[Instruction]:
-        """Reads of what is not turned, so that they are under way while the rest is."""
+        """Loads of buffers that are not transposed, so that they are under way while the others are."""
         schedule, first = self.schedule, len(self.program.outputs)
         each = schedule.tile * schedule.tile // schedule.threads
         parts: list[Instruction] = []
         for buffer in range(first, len(self.program.buffers)):
-            room = each * sum(self._dtype(b).bytes for b in (*self._kept_in, buffer) if b not in schedule.turned)
-            if buffer not in schedule.turned and room <= READ_AHEAD_BYTES:
+            room = each * sum(self._dtype(b).bytes for b in (*self._kept_in, buffer) if b not in schedule.transposed)
+            if buffer not in schedule.transposed and room <= READ_AHEAD_BYTES:
                 self._kept_in[buffer] = self.scratch(self._dtype(buffer), (self.across, self.along), Place.REGISTERS)
                 parts += self._read(buffer)
         return [self._straight(parts)] if parts else []
 
     def _straight(self, body: Iterable[Instruction]) -> Loop:
-        return loop(LoopKind.THREADS, (self.across, self.along), body, lanes=self.schedule.lanes)
+        return loop(LoopKind.THREADS, (self.across, self.along), body, vector_width=self.schedule.vector_width)
 
-    def _turned(self, body: Iterable[Instruction]) -> Loop:
-        lanes = self.schedule.lanes
-        return loop(LoopKind.THREADS, (self.along, self.across), body, at_once=lanes, lanes=lanes)
+    def _transposed(self, body: Iterable[Instruction]) -> Loop:
+        vector_width = self.schedule.vector_width
+        return loop(LoopKind.THREADS, (self.along, self.across), body, at_once=vector_width, vector_width=vector_width)
 
     def _read(self, buffer: int) -> list[Instruction]:
         register = self.register(self._dtype(buffer))
@@ -76,7 +77,7 @@ class TilesBuilder(NestBuilder):
         register = self.register(self._dtype(buffer))
         return [Recall(register, self._kept_in[buffer]), Store(buffer, register)]
 
-    def _kept_if_turned(self, instruction: Instruction) -> Instruction:
+    def _kept_if_transposed(self, instruction: Instruction) -> Instruction:
         if isinstance(instruction, Store) and instruction.buffer in self._kept_in:
             return Keep(self._kept_in[instruction.buffer], instruction.value)
         return instruction

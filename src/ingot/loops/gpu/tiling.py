@@ -1,7 +1,8 @@
-"""Squares of elements that blocks of threads turn in shared memory, where some buffers lie across the others.
+"""Squares of elements that blocks of threads transpose in shared memory, where some buffers are dense along another
+axis.
 
-In: the loops of a call and its buffers. Out: the loop along which the turned buffers are dense, and the square that a
-block takes. Always holds: a side is a multiple of 8 times what a thread takes together, so that neither reading nor
+In: the loops of a call and its buffers. Out: the loop along which the transposed buffers are dense, and the square that
+a block takes. Always holds: a side is a multiple of 8 times what a thread takes together, so that neither reading nor
 writing shared memory has two threads wait for each other.
 """
 
@@ -15,18 +16,18 @@ from ingot.loops.gpu.tuning import CudaTuning
 from ingot.loops.ordering import LoopOrder
 
 UNITS_OF_SIDE = 8
-"""Of what a thread takes together, at least, along a side."""
+"""The fewest units, each what a thread takes together, along a side."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
     side: int
-    lanes: int
+    vector_width: int
     threads: int
-    """One for each small square of neighbours that a thread takes together, if they are not too many."""
+    """Threads of a block: one for each small square of neighbours, up to the limit of `tuning`."""
 
 
-def turned_buffers(order: LoopOrder, tuning: CudaTuning) -> tuple[int, list[int]] | None:
+def transposed_buffers(order: LoopOrder, tuning: CudaTuning) -> tuple[int, list[int]] | None:
     """The outer loop along which some buffers are dense while the last loop strides through them, and those buffers."""
     last = order.inner[-1]
     found: dict[int, list[int]] = {}
@@ -39,11 +40,11 @@ def turned_buffers(order: LoopOrder, tuning: CudaTuning) -> tuple[int, list[int]
     return max(found.items(), key=lambda item: len(item[1])) if found else None
 
 
-def tile_for(lanes: int, widths: Sequence[int], tuning: CudaTuning) -> Tile:
+def tile_for(vector_width: int, widths: Sequence[int], tuning: CudaTuning) -> Tile:
     """The square for so many neighbours at a time, with room for buffers of these widths."""
-    lanes = min(lanes, max(tuning.tile_lanes, tuning.tile_bytes // max(widths)))
-    side = tuning.side if lanes > 2 else tuning.short_side
+    vector_width = min(vector_width, max(tuning.tile_vector_width, tuning.tile_bytes // max(widths)))
+    side = tuning.side if vector_width > 2 else tuning.short_side
     while side > UNITS_OF_SIDE and side * side * sum(widths) > SHARED_BYTES:
         side //= 2
-    lanes = max(min(lanes, side // UNITS_OF_SIDE), 1)
-    return Tile(side, lanes, min((side // lanes) ** 2, tuning.tile_threads))
+    vector_width = max(min(vector_width, side // UNITS_OF_SIDE), 1)
+    return Tile(side, vector_width, min((side // vector_width) ** 2, tuning.tile_threads))

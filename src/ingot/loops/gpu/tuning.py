@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingot.base.errors import ConfigError
-from ingot.loops.gpu.schedule import ACCESS, MOST_COUNTERS, MOST_PARTS, MOST_THREADS
+from ingot.loops.gpu.schedule import ACCESS, MOST_COUNTERS, MOST_SPLITS, MOST_THREADS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,44 +18,44 @@ class CudaTuning:
     access: int = ACCESS
     """Bytes that a thread takes at a time, where neighbouring elements lie so that it can."""
     most_threads: int = MOST_THREADS
-    """Of a block."""
+    """Threads of a block at most."""
     enough_threads: int = 1 << 17
-    """That a launch should have, so that there is always enough under way from memory, however large the device."""
+    """Threads that a launch should have, so that enough loads are under way on a device of any size."""
 
     # --- elements that belong to no rows ------------------------------------------------------------------------------
 
     grid_threads: int = 256
-    """Of a block whose elements follow each other in memory."""
+    """Threads of a block whose elements follow each other in memory."""
     line_threads: int = 128
-    """Of a block that has places along several axes to find: a bias and gelu, or rotations by cosines and sines, take 1
-    to 2% less time than with 256 threads. Without such axes it is as much time, or a little more."""
-    most_turns: int = 4
+    """Threads of a block that has positions along several axes to compute: a bias and gelu, or rotations by cosines and
+    sines, take 1 to 2% less time than with 256 threads. Without such axes it is as much time, or a little more."""
+    most_iterations: int = 4
     """How often a thread takes elements where it cannot have a whole access of them together. Where it can, once is
     enough: most cases of the comparison take 1% more time if twice, and making numbers of bytes 3% if four times."""
     few_bytes: int = 8
-    """A unit that reads less than that has time for another, which what is made of a line's values serves, too: images
-    of bytes, with a mean and a deviation for each channel, take 1% more time as float32 if a thread has one unit, and
-    2% if four. As bfloat16, where a unit reads 8 bytes, it is as much time with one, and a third less to assemble;
-    scales and shifts of channels take 0.5 to 3% less with one."""
+    """A thread whose unit reads fewer bytes than this takes another one, which shares the values computed once per
+    line: images of bytes, with a mean and a deviation for each channel, take 1% more time as float32 if a thread has
+    one unit, and 2% if four. As bfloat16, where a unit reads 8 bytes, it is as much time with one, and a third less to
+    assemble; scales and shifts of channels take 0.5 to 3% less with one."""
     much_read: int = 48
     """A unit that reads as much is halved if only arithmetic is done with it: 8 bytes of each of three arrays are
     enough under way. a*b*c and AdamW take 0.4% less time, and AdamW half as much to assemble; with two arrays it is 1%
     more time, and Black-Scholes, with three and functions, takes 10% more."""
     many_functions: int = 16
-    """A unit of which so many functions are computed is halved, too, and where there are enough of them a thread takes
-    `function_turns` in turn, by the same code: Black-Scholes takes a third less time to assemble, and to run as much as
-    float32 and 5% more as bfloat16. With two turns, or with eight or more, it is another 1 to 7% more."""
-    function_turns: int = 4
+    """A unit with this many functions is halved, too, and where there are enough units a thread takes
+    `function_iterations` of them in a loop: Black-Scholes takes a third less time to assemble, and to run as much as
+    float32 and 5% more as bfloat16. With two iterations, or with eight or more, it is another 1 to 7% more."""
+    function_iterations: int = 4
 
-    # --- squares that are turned --------------------------------------------------------------------------------------
+    # --- squares that are transposed ----------------------------------------------------------------------------------
 
     side: int = 64
-    """Of a square, in elements."""
+    """The side of a square, in elements."""
     short_side: int = 32
-    """Of squares of single elements and pairs, so that a thread has few of them."""
+    """The side of squares of single elements and pairs, so that a thread has few of them."""
     shortest_axis: int = 16
-    """Along shorter axes most of a square would be empty."""
-    tile_lanes: int = 4
+    """The shortest axis that squares are used for: along shorter ones most of a square would be empty."""
+    tile_vector_width: int = 4
     """Elements that a thread takes together, or more where they take no more than `tile_bytes`. With 8 x 8 of bfloat16
     in a thread, instead of 4 x 4, a + b.T takes 1% more time and twice as long to assemble; with 2 x 2 of float32,
     instead of 4 x 4, it takes 1% more time."""
@@ -71,67 +71,67 @@ class CudaTuning:
     the row, which saves the barrier, and where a block has no more threads."""
     most_elements: int = 32
     few_units: int = 2
-    """What arithmetic alone needs a thread to take of a row of float32, or of narrower elements, if threads come out
-    even: layer_norm of 8192 columns takes 1 to 2% less time than with four units, and a third less to assemble. With
-    functions softmax takes 2% more, or a fifth where rows are few, and logsumexp a quarter; with one unit 30%, and with
-    threads to spare 26%."""
-    turns_at_once: int = 4
-    """Steps of a long row that run side by side."""
+    """How many units of a row of float32, or of narrower elements, a thread takes where only arithmetic is done and
+    threads come out even: layer_norm of 8192 columns takes 1 to 2% less time than with four units, and a third less to
+    assemble. With functions softmax takes 2% more, or a fifth where rows are few, and logsumexp a quarter; with one
+    unit 30%, and with threads to spare 26%."""
+    iterations_at_once: int = 4
+    """Iterations of a long row that run side by side."""
     few_rows: int = 132
-    """With more rows there is enough to do without parts of them."""
-    part_threads: int = 1024
-    """Of a block that has part of a row."""
-    parts: int = 264
-    """How many blocks share rows in parts at most: an H200 has room for so many at once, where threads have at most 32
+    """Rows are split only where there are at most this many: more rows keep all threads busy."""
+    split_threads: int = 1024
+    """Threads of a block that has part of a row."""
+    splits: int = 264
+    """How many blocks share split rows at most: an H200 has room for so many at once, where threads have at most 32
     registers. Fewer of them leave room, more wait for others to end, and each has something to combine at its end: a
     variance of all elements takes 2 to 4% more time with twice as many blocks. Smaller blocks that fill the device take
     as long, unless their threads come to have a few more registers; then some wait."""
-    function_part_threads: int = 256
+    function_split_threads: int = 256
     """The same where functions are computed of elements, which take more registers."""
-    function_parts: int = 1024
-    part_bytes: int = 32
-    """What a thread that has part of a row asks for before it waits."""
-    part_doubles: int = 8
-    """How many elements that may be if each becomes a float64: more of them take more registers."""
+    function_splits: int = 1024
+    split_bytes: int = 32
+    """Bytes that a thread with part of a row loads before it waits."""
+    split_doubles: int = 8
+    """How many elements that may be if each becomes a float64, which takes more registers."""
 
-    # --- rows that lie across memory ----------------------------------------------------------------------------------
+    # --- strided rows -------------------------------------------------------------------------------------------------
 
     column_threads: int = 256
-    """Of a block, if they are enough."""
-    column_lanes: int = 4
-    """Neighbouring rows of a thread: with eight, a sum of bfloat16 takes a fifth longer to compile, and rows in parts
-    take a tenth to a fifth more time. With half as much to an access, whole rows take twice as many turns
+    """Threads of a block, if there are enough blocks."""
+    column_vector_width: int = 4
+    """Neighbouring rows of a thread: with eight, a sum of bfloat16 takes a fifth longer to compile, and split rows
+    take a tenth to a fifth more time. With half as much to an access, whole rows take twice as many iterations
     together, so that as much is under way."""
     column_bytes: int = 128
     """What threads side by side should at least read of each of their rows' elements."""
-    most_gathered: int = 8
-    """What a thread may gather at a time for neighbouring rows, each of which takes registers."""
+    most_accumulated: int = 8
+    """How many values a thread may accumulate at a time for neighbouring rows; each takes registers."""
     enough_blocks: int = 256
-    """Of threads that go side by side; with more of them less is left over for the last ones."""
-    few_turns: int = 8
-    """How often a thread should at least take elements before others below it are worth combining with."""
-    column_part_threads: int = 512
-    """Of a block that has part of such rows. The last one to be done waits for what all others have left: many threads
+    """Blocks of threads side by side that are enough: with more blocks, less is left over for the last ones."""
+    few_iterations: int = 8
+    """The fewest iterations of a thread that make threads below it worth combining with."""
+    column_split_threads: int = 512
+    """Threads of a block that has part of such rows. The last block waits for the values of all others: many threads
     below each other, with few parts each, wait together. Sums of 8192 x 512 bfloat16 take 6 or 7 us, and some 17 where
     eight threads have 32 parts each."""
-    column_parts: int = 264
-    """How many blocks share them at most."""
+    column_splits: int = 264
+    """How many blocks share such rows at most."""
     worth_a_launch: int = 1 << 19
     """Bytes that a block may read before it takes longer than another launch."""
 
-    # --- what blocks leave to each other ------------------------------------------------------------------------------
+    # --- values that blocks combine -----------------------------------------------------------------------------------
 
     most_counters: int = MOST_COUNTERS
-    """Groups of blocks that are counted each by a number of its own."""
+    """How many groups of blocks have a counter of their own."""
     most_counted: int = 1 << 14
     """Blocks whose values the last one may combine: with more of them a launch of its own, of more threads, is sooner
     done, and counting, of one block at a time, would hold them up."""
     total_threads: int = 1024
-    """Of the one block that combines what all others have left, if that is a launch."""
+    """Threads of the one block that combines the values of all others, if that is a launch."""
 
     def __post_init__(self) -> None:
-        """What kernels and their launcher count on."""
-        if max(self.parts, self.function_parts, self.column_parts) > MOST_PARTS:
-            raise ConfigError(f"rows go in at most {MOST_PARTS} parts")
+        """Refuse values that kernels and their launcher cannot handle."""
+        if max(self.splits, self.function_splits, self.column_splits) > MOST_SPLITS:
+            raise ConfigError(f"split reductions have at most {MOST_SPLITS} parts")
         if self.most_counters > MOST_COUNTERS:
             raise ConfigError(f"there are {MOST_COUNTERS} numbers to count blocks by")

@@ -70,7 +70,7 @@ class KernelCall:
 
     prepared: Prepared
     step: Callable[[Words, tuple[Patch, ...]], AnyStep]
-    """What a record has of it, once there are words and patches."""
+    """Makes the step of a record, given words and patches."""
     is_long: bool
     """Whether other Python threads should run meanwhile."""
     keeps: Any
@@ -98,13 +98,13 @@ class NativeSite:
     alignment: int
     """What places of intermediate values are multiples of."""
     overwrites: bool
-    """Whether kernels may write over inputs: what has begun cannot fail."""
+    """Whether kernels may write over inputs: a record that has begun cannot fail."""
     copies: bool
     """Whether kernels also copy views and constants that lie in memory of this process; else PyTorch does it."""
     site: Site | None = None
-    """What records have of it, if it is not the CPU."""
+    """The site that records name, if it is not the CPU."""
     counting_site: Site | None = None
-    """The same for those whose blocks of threads are counted."""
+    """The same for records whose blocks of threads are counted."""
 
 
 class Stopwatch(Protocol):

@@ -12,18 +12,18 @@ from contextlib import contextmanager
 
 import torch
 
-from ingot.base.environment import environment
+from ingot.base.environment_variables import environment
 from ingot.base.errors import ConfigError
 from ingot.runtime.backends.interface import Backend
 from ingot.runtime.cpu.backend import CpuBackend
 from ingot.runtime.cuda.backend import CudaBackend
 
 _registered: dict[str, Backend] = {each.name: each for each in (CpuBackend(), CudaBackend())}
-"""Those of ingot; of several for one kind of device the first that is available is used."""
+"""All backends; of several for one kind of device the first that is available is used."""
 _chosen: dict[str, Backend | None] = {}
-"""By the kind of device, what has been decided."""
+"""The backend that was chosen for each kind of device."""
 _preferred: list[Backend] = []
-"""What `using` has put before all others, the last one first."""
+"""Backends that `using` prefers to all others, the last one first."""
 
 
 def register(backend: Backend) -> None:
@@ -69,7 +69,7 @@ def _choose(device_type: str) -> Backend | None:
 
 
 def _named() -> tuple[Backend, ...]:
-    """Those that INGOT_BACKEND names, in its order, or all there are."""
+    """The backends that INGOT_BACKEND names, in its order, or all there are."""
     names = environment().backend
     if not names:
         return registered()

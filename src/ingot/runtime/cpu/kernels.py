@@ -20,17 +20,17 @@ from weakref import WeakValueDictionary
 import torch
 
 from ingot.base.dumping import dump_stage
-from ingot.base.environment import environment
+from ingot.base.environment_variables import environment
 from ingot.base.errors import CodegenError
 from ingot.base.numbers import Number
 from ingot.base.once import OncePerKey
 from ingot.codegen.cpu.nests import CompiledKernel, compile_kernel
 from ingot.ir.torch_types import to_torch
-from ingot.loops.arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.cpu.bounds import check_bounds
 from ingot.loops.cpu.schedule import Schedule
-from ingot.loops.cpu.scheduling import ALIGNED, Call, schedule_call
+from ingot.loops.cpu.scheduling import ALIGNED, CpuCall, schedule_call
 from ingot.loops.cpu.tuning import CpuTuning
+from ingot.loops.kernel_arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.program import Program
 from ingot.runtime.kernels import Kernel, KernelFault, OutputTypes, address_of, extents, laid_out, word_of, words_of
 from ingot.runtime.native.memory.pool import empty
@@ -44,7 +44,7 @@ MOST_RECENT = 256
 class KernelCache:
     """Compiled kernels of the process, by what they compute and how they move. Thread-safe.
 
-    They live as long as those who have asked for them, and records of their calls; the latest ones a little longer.
+    They live as long as the programs that asked for them, and records of their calls; the latest ones a little longer.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ def _compiled(program: Program, schedule: Schedule) -> CompiledKernel:
     bind_openmp()
     try:
         made = compile_kernel(program, schedule)
-    except Exception as error:  # whatever LLVM has to say
+    except Exception as error:  # LLVM raises errors of several classes
         raise CodegenError(f"no machine code for this kernel: {error}\n{program.text}") from error
     for stage, text in CPU_STAGES.items():
         dump_stage(stage, partial(text, made))
@@ -151,13 +151,13 @@ def scheduled(
     bound: Mapping[str, int],
     targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
     tuning: CpuTuning = _TUNING,
-) -> tuple[Call, OutputTypes]:
+) -> tuple[CpuCall, OutputTypes]:
     """How a kernel is called for tensors, and shape and type of its results."""
     space, strides, outputs = laid_out(kernel, tensors, bound, targets)
     # New memory is aligned; what is written in place may begin anywhere.
     is_aligned = all(_is_aligned(target) for target in targets.values())
-    counted = kernel.lowered.counted
-    call = schedule_call(kernel.program, space, strides, kernel.cluster.reduced, counted, is_aligned, tuning)
+    index_axes = kernel.lowered.index_axes
+    call = schedule_call(kernel.program, space, strides, kernel.cluster.reduced, index_axes, is_aligned, tuning)
     return call, outputs
 
 
@@ -196,7 +196,7 @@ _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 """Calls through it release the GIL."""
 
 
-def _words(call: Call, layout: WordLayout, buffers: int) -> tuple[int, ...]:
+def _words(call: CpuCall, layout: WordLayout, buffers: int) -> tuple[int, ...]:
     words = words_of(call, layout, buffers)
     words[THREADS], words[GRAIN] = 1, call.grain
     return tuple(words)

@@ -37,7 +37,7 @@ from ingot.runtime.native.cuda.device_launching import device_launcher
 from ingot.runtime.native.cuda.device_records import DeviceSite, DeviceStep
 
 DEVICE_ALIGNMENT = 256
-"""What addresses of new memory on a GPU are multiples of, and parts of it should be."""
+"""Addresses of new memory on a GPU are multiples of this; addresses of its parts should be."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class CudaBackend(Backend):
             return None
         try:
             context = driver().context(device.index)
-        except CudaError:  # which the next launch from Python will find, and word
+        except CudaError:  # the next launch from Python fails, too, and words the error
             return None
 
         def call(kernel: Kernel, tensors: Tensors, bound: Bound, targets: Targets) -> KernelCall:

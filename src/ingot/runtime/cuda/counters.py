@@ -1,9 +1,9 @@
-"""Numbers by which blocks of threads count themselves, so that the last one of a launch knows that it is.
+"""Counters of blocks of threads, by which the last block of a launch knows that it is the last.
 
-In: a device and a stream. Out: where enough of them lie. They are 0 before every launch and after it, since the last
-block to be counted makes them that. Launches of one stream follow each other, so all of them share its numbers. A call
-that is captured in a CUDA graph has some of its own for ever: graphs run on any stream, several at a time, and nothing
-says when one is gone. That is 4 bytes, or a few hundred, for each captured call.
+In: a device and a stream. Out: the address of enough of them. They are 0 before every launch and after it, since the
+last block resets them. Launches of one stream follow each other, so all of them share its counters. A call that is
+captured in a CUDA graph keeps counters of its own for ever: graphs run on any stream, several at a time, and CUDA does
+not tell when one is gone. That is 4 bytes, or a few hundred, for each captured call.
 
 Memory for them is the driver's, not torch's: what torch allocates while a graph is being captured belongs to the graph.
 """
@@ -26,7 +26,7 @@ _NON_BLOCKING = 1
 
 
 class Counters:
-    """Those of a device. Thread-safe."""
+    """The counters of a device. Thread-safe."""
 
     def __init__(self, device: int):
         self._device = device
@@ -87,5 +87,5 @@ _of_devices: OncePerKey[int, Counters] = OncePerKey()
 
 
 def counters_of(device: int) -> Counters:
-    """Those of the device of a number."""
+    """The counters of the device with this number."""
     return _of_devices.get(device, lambda: Counters(device))

@@ -2,7 +2,7 @@
 
 The library is loaded at first use, never at import. Every call goes through `Driver.call`, where its code is checked:
 what fails is a `CudaError` that names the function and has the driver's own words. A device's context is the primary
-one, which is torch's too, so memory and streams are shared with it; whatever context was current stays so.
+one, which is torch's too, so memory and streams are shared with it; the context that was current stays current.
 
 Once a process has initialised the driver its forked children cannot use it, which `driver` says in each of them.
 """
@@ -70,11 +70,11 @@ _SYMBOLS = {
 }
 """Names in the library where they differ from the documented ones: without the suffix these are functions of old."""
 PER_THREAD_STREAM = 2
-"""The handle that stands for a stream of whichever thread uses it."""
+"""The handle of the per-thread default stream: it stands for another stream in every thread."""
 _MAJOR, _MINOR = 75, 76
 """The numbers under which the driver is asked for what a `Device` says."""
 _RELAXED_CAPTURE = 2
-_MAY_BE_OLDER = "it may be the fault of a kernel launched earlier: run with CUDA_LAUNCH_BLOCKING=1 to see of which"
+_MAY_BE_OLDER = "it may be the fault of a kernel launched earlier: run with CUDA_LAUNCH_BLOCKING=1 to see which one"
 _ADVICE = {
     2: "free memory of the device, for example with torch.cuda.empty_cache()",
     3: "a forked process cannot use CUDA if its parent has: start processes by spawning them",
@@ -187,7 +187,7 @@ class Driver:
     @contextmanager
     def unseen_by_capture(self) -> Iterator[None]:
         """A block whose calls do not spoil a CUDA graph that is being captured, here or in another thread: a capture
-        forbids to allocate, unless told that it is none of its business."""
+        forbids allocation, unless the thread declares that its calls are no part of it."""
         mode = c_int(_RELAXED_CAPTURE)
         self.call("cuThreadExchangeStreamCaptureMode", byref(mode))
         try:

@@ -22,12 +22,12 @@ from ingot.codegen.llvm.host import Host
 from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
 from ingot.codegen.ptx.target import OLDEST, gpu
 from ingot.ir.torch_types import to_torch
-from ingot.loops.arguments import PARTS, WordLayout
 from ingot.loops.gpu.dividing import divisor_along, divisor_word
 from ingot.loops.gpu.launches import GpuLaunch, gpu_layout, launches_of, left_by_launches, workspace_share
 from ingot.loops.gpu.schedule import GpuSchedule
 from ingot.loops.gpu.scheduling import GpuCall, schedule_gpu_call
 from ingot.loops.gpu.tuning import CudaTuning
+from ingot.loops.kernel_arguments import SPLITS, WordLayout
 from ingot.loops.program import Program
 from ingot.runtime.cuda.counters import counters_of
 from ingot.runtime.cuda.disassembly import disassembled
@@ -59,7 +59,7 @@ class GpuKernelCache:
 def _compiled(program: Program, schedule: GpuSchedule, host: Host) -> GpuKernel:
     try:
         made = compile_gpu_kernel(program, schedule, host)
-    except Exception as error:  # whatever LLVM has to say
+    except Exception as error:  # LLVM raises errors of several classes
         raise CodegenError(f"no PTX for this kernel: {error}\n{program.text}") from error
     for stage, text in GPU_STAGES.items():
         dump_stage(stage, partial(text, made))
@@ -118,7 +118,7 @@ def prepare(
 def gpu_words(call: GpuCall, layout: WordLayout, buffers: int) -> list[int]:
     """The words that follow from sizes and strides."""
     words = words_of(call, layout, buffers)
-    words[PARTS] = call.parts
+    words[SPLITS] = call.splits
     if layout.has_workspace:
         words[layout.workspace_share] = workspace_share(call)
     for axis in layout.divided:
@@ -153,8 +153,8 @@ def scheduled(
     addresses = [address_of(targets[number]) if number in targets else 0 for number in range(len(outputs))]
     addresses += map(address_of, tensors)
     lowered = kernel.lowered
-    reduced, counted = kernel.cluster.reduced, lowered.counted
-    call = schedule_gpu_call(lowered.program, space, strides, reduced, counted, addresses, tuning)
+    reduced, index_axes = kernel.cluster.reduced, lowered.index_axes
+    call = schedule_gpu_call(lowered.program, space, strides, reduced, index_axes, addresses, tuning)
     return call, outputs
 
 

@@ -39,7 +39,7 @@ class LoadedFunction:
     """An entry of a kernel, in the context of one device."""
 
     handle: int
-    """By which the driver knows it."""
+    """The driver's handle of the function."""
     entry: str
     name: str
     """The kernel's name, for people."""
@@ -47,13 +47,13 @@ class LoadedFunction:
     context: int
     ptx: str = field(repr=False)
     registers: int
-    """Of each thread."""
+    """Registers of each thread."""
     local_bytes: int
-    """Of each thread, in the device's memory: registers that did not fit."""
+    """Bytes of each thread in the device's memory: registers that did not fit."""
     shared_bytes: int
-    """Of each block: what the kernel declares, for launches ask for no more."""
+    """Bytes of shared memory of each block: what the kernel declares, for launches ask for no more."""
     threads: int
-    """The most that a block can have, with the registers it needs."""
+    """The most threads that a block can have, with the registers it needs."""
     overlaps: bool
     """Whether it waits for the launch before it by itself, so that it may be on its way while that one ends."""
 
@@ -64,7 +64,7 @@ class Modules:
     def __init__(self) -> None:
         self._loaded: OncePerKey[tuple[str, int, tuple[str, ...]], tuple[LoadedFunction, ...]] = OncePerKey()
         self._functions: dict[int, LoadedFunction] = {}
-        self._turn = new_lock()
+        self._lock = new_lock()
         """The driver assembles one module at a time, and takes half as long again where several threads ask at once."""
 
     def load(self, ptx: str, entries: Sequence[str], device: int, name: str) -> tuple[LoadedFunction, ...]:
@@ -73,7 +73,7 @@ class Modules:
         return self._loaded.get(key, lambda: self._load(ptx, entries, device, name))
 
     def _load(self, ptx: str, entries: Sequence[str], device: int, name: str) -> tuple[LoadedFunction, ...]:
-        with self._turn:
+        with self._lock:
             functions = _load(driver(), ptx, entries, device, name)
         self._functions.update((function.handle, function) for function in functions)
         return functions
@@ -146,7 +146,7 @@ def _function(driver: Driver, module: c_void_p, ptx: str, entry: str, device: in
 
 
 def _about(error: CudaError, name: str, device: int, ptx: str) -> CudaError:
-    """The same error, which also says of which kernel it is and where that one's PTX is kept."""
+    """The same error, with the name of the kernel and the file that keeps its PTX."""
     error.within(f"kernel {name} on cuda:{device}, {_kept(ptx, name)}")
     return error
 

@@ -49,7 +49,7 @@ class PreparedLaunches:
     """What each buffer's address must be a multiple of, outputs first; new memory always is. A launch with any other
     address would fail, and take the device's context with it: the launcher checks."""
     workspace_bytes: int = 0
-    """Memory that the launches share, whose content means nothing before and after them."""
+    """Bytes of memory that the launches share; its content is of no use before and after them."""
     workspace_word: int | None = None
     """The word for its address; None if they need none."""
     counters: int = 0

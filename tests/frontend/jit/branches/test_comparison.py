@@ -38,7 +38,7 @@ def _call(compiled: Any, calls: int) -> None:
 def test_both_paths_are_measured_though_they_take_turns():
     compiled: Any = jit(_decides)
     _call(compiled, 7)
-    assert all(path.trial.eager for path in _paths(compiled).paths)
+    assert all(path.eager_comparison.eager for path in _paths(compiled).paths)
 
 
 @pytest.mark.usefixtures("with_rounds")
@@ -47,8 +47,8 @@ def test_the_verdict_is_over_all_paths(eager: float, tier: str):
     compiled: Any = jit(_decides)
     _call(compiled, 4)
     for path in _paths(compiled).paths:
-        path.calls, path.trial.is_warm = 3, True
-        path.trial.program, path.trial.eager = [1e-3] * 5, [eager] * 5
+        path.calls, path.eager_comparison.is_warm = 3, True
+        path.eager_comparison.program, path.eager_comparison.eager = [1e-3] * 5, [eager] * 5
     _call(compiled, 2)
     assert compiled.tier in ((tier,) if tier == "skipping" else ("following", "eager"))
     if tier != "skipping":

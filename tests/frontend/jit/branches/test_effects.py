@@ -142,7 +142,7 @@ def test_a_global_that_decides_which_path_there_is():
         torch.testing.assert_close(compiled(x), function(x))
 
 
-def test_an_operation_of_somebody_elses_before_a_decision():
+def test_an_operation_of_another_package_before_a_decision():
     calls: list[int] = []
     with contextlib.suppress(AttributeError):
         library = torch.library.Library("ingot_branches", "DEF")

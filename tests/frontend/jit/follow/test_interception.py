@@ -1,4 +1,4 @@
-"""Functions of torch that native code answers before torch does: they stay what they are to everybody else."""
+"""Functions of torch that native code answers before torch does: they stay what they are to all other code."""
 
 import threading
 from typing import Any, ClassVar

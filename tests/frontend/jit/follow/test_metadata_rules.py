@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 
 from ingot.frontend.jit.follow import following
-from ingot.frontend.jit.follow.metadata_rules import foretell
-from ingot.frontend.jit.follow.observing import observe
-from ingot.frontend.jit.follow.steps import Outcome, Wait, metadata_of
+from ingot.frontend.jit.follow.steps.metadata_rules import foretell
+from ingot.frontend.jit.follow.steps.observing import observe
+from ingot.frontend.jit.follow.steps.step_tree import Outcome, Wait, metadata_of
 from ingot.frontend.jit.trace.trace import all_of
 
 UNARY = [(), (1,), (5,), (0,), (2, 3), (1, 3), (3, 1), (0, 3), (2, 0), (2, 3, 4), (1, 3, 1), (2, 1, 4), (4, 1, 1)]

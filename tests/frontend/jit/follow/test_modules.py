@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from ingot.frontend.jit.follow import following
-from ingot.frontend.jit.follow.observing import ALONE
+from ingot.frontend.jit.follow.steps.observing import ALONE
 from tests.frontend.jit.follow.following_checks import followed, nothing_is_left, outcome, same
 
 MOST = 1 if int(os.environ.get("INGOT_TEST_EXAMPLES", "60")) <= 100 else 1000

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 
 from ingot.frontend.jit.follow.following import Following
-from ingot.frontend.jit.follow.native_steps import NativeTree
-from ingot.frontend.jit.follow.steps import Node
-from ingot.runtime.native.following.table import MOST_STEPS, NativeNode
+from ingot.frontend.jit.follow.steps.native_steps import NativeTree
+from ingot.frontend.jit.follow.steps.step_tree import StepNode
+from ingot.runtime.native.following.native_following import MOST_STEPS, NativeNode
 from tests.frontend.jit.follow.following_checks import check, followed, same
 
 _X = torch.linspace(-2, 3, 24).reshape(4, 6)
@@ -180,10 +180,10 @@ def test_native_code_takes_no_step_that_an_interrupt_kept_from_being_noted():
             raise KeyboardInterrupt
 
     tree = NativeTree()
-    root = tree.add_root(Node(None, None))
+    root = tree.add_root(StepNode(None, None))
     node = tree._nodes[root][0]
     step: Any = SimpleNamespace(target=NativeNode(), address=1, lead_to=lambda following: None)
     tree._nodes = Interrupting(tree._nodes)
     with pytest.raises(KeyboardInterrupt):
-        tree.add_step(root, step, Node(None, None))
+        tree.add_step(root, step, StepNode(None, None))
     assert not node.steps and not node._words.first

@@ -1,4 +1,4 @@
-"""Whoever reads a tensor whose value is pending finds it: through Python, C++, TorchScript, threads and libraries."""
+"""All code that reads a tensor whose value is pending finds it: Python, C++, TorchScript, threads and libraries."""
 
 import copy
 import io

@@ -11,7 +11,7 @@ import sys
 import pytest
 import torch
 
-from ingot.frontend.jit.follow.steps import MOST_BRANCHES, Node
+from ingot.frontend.jit.follow.steps.step_tree import MOST_BRANCHES, StepNode
 from tests.frontend.jit import interrupting
 from tests.frontend.jit.follow.following_checks import followed, nothing_is_left
 
@@ -33,7 +33,7 @@ def test_interrupts_at_chosen_points_leave_nothing_behind(subject: str, step: in
     assert interrupting.run(subject, max(step * 60 // INTERRUPTS, 1), warm=interrupting.STEADY) > 20
 
 
-def _nodes(node: Node) -> int:
+def _nodes(node: StepNode) -> int:
     return 1 + sum(map(_nodes, node.children.values()))
 
 
@@ -78,7 +78,7 @@ def test_calls_that_settle_are_followed_again():
 def test_memory_is_flat_where_everything_changes():
     """INGOT_TEST_EXAMPLES is how many calls, 100,000 in a long run: nothing is left of what was dropped."""
     count = int(os.environ.get("INGOT_TEST_EXAMPLES", "500"))
-    command = [sys.executable, "-m", "tests.frontend.jit.everything_changes", str(count)]
+    command = [sys.executable, "-m", "tests.frontend.jit.follow.everything_changes", str(count)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300 + count // 10)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ingot.frontend.jit.follow import following
-from ingot.frontend.jit.follow.selecting import FEWEST
+from ingot.frontend.jit.follow.rules.selecting import FEWEST
 from tests.frontend.jit.follow.following_checks import check, followed
 
 MANY = 2 * FEWEST

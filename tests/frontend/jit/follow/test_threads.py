@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from ingot.frontend.jit.follow.following import ACTIVE, Following
-from ingot.runtime.native.following.table import CallState
+from ingot.runtime.native.following.native_following import CallState
 from tests.frontend.jit.follow.following_checks import CALLS, followed, nothing_is_left
 
 ROUNDS = int(os.environ.get("INGOT_TEST_EXAMPLES", "200"))

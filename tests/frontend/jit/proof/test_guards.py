@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ingot.frontend.jit.proof import Proof, prove
-from ingot.frontend.jit.proof.guards import is_same
+from ingot.frontend.jit.proof.domain.place_guards import is_same
 from tests.frontend.jit.proof.cases import Case, Cases, tensor
 
 stateful = Cases()

@@ -14,8 +14,19 @@ from typing import Any
 
 import pytest
 
-from ingot.frontend.jit.proof.values import MIXED, Determined, Fresh, Known, Raised, Refused, Tuple, Union, Value, known
-from ingot.frontend.jit.proof.walker import Walker
+from ingot.frontend.jit.proof.domain.abstract_values import (
+    MIXED,
+    AbstractValue,
+    Determined,
+    Fresh,
+    Known,
+    Raised,
+    Refused,
+    Tuple,
+    Union,
+    known,
+)
+from ingot.frontend.jit.proof.walk.walker import Walker
 
 PROGRAMS = int(os.environ.get("INGOT_TEST_EXAMPLES", "300"))
 NUMBERS, LISTS = ("a", "b", "c"), ("p", "q")
@@ -153,7 +164,7 @@ def _function(seed: int) -> tuple[Any, str]:
     return names["program"], text
 
 
-def _covers(walker: Walker, value: Value, found: Any) -> bool:
+def _covers(walker: Walker, value: AbstractValue, found: Any) -> bool:
     """Whether an abstract value may stand for what a run gave."""
     match value:
         case Known():

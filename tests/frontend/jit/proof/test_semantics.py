@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Tuple, Value, View, known
-from ingot.frontend.jit.proof.walker import Walker
+from ingot.frontend.jit.proof.domain.abstract_values import AbstractValue, Fresh, Known, Raised, Tuple, View, known
+from ingot.frontend.jit.proof.walk.walker import Walker
 from tests.frontend.jit.proof.cases import Case, Cases
 from tests.frontend.jit.proof.examples import Bag, Base, Both, Color, Frozen, Left, Point, Record, Right
 
@@ -390,7 +390,7 @@ def nested_functions():
     return outer(5), (lambda *args, **kwargs: (args, kwargs))(1, a=2)
 
 
-def _concrete(walker: Walker, value: Value) -> Any:
+def _concrete(walker: Walker, value: AbstractValue) -> Any:
     """What an abstract value stands for."""
     match value:
         case Known():
@@ -429,7 +429,7 @@ def _typed(value: Any) -> Any:
     return type(value).__name__, value
 
 
-def test_an_exception_that_nobody_catches_leaves_the_walk():
+def test_an_uncaught_exception_leaves_the_walk():
     def raises(values):
         return values["missing"]
 

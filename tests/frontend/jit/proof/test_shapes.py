@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ingot.frontend.jit.proof.shapes import result_of
+from ingot.frontend.jit.proof.semantics.result_shapes import result_of
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool, torch.complex64)
 OPERANDS = [torch.ones(shape, dtype=dtype) for shape in ((), (3,), (2, 3), (2, 1)) for dtype in DTYPES]

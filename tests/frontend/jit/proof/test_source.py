@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ingot.frontend.jit.proof.source import dataclass_initialiser, source_of
+from ingot.frontend.jit.proof.walk.source import dataclass_initialiser, source_of
 
 # fmt: off
 PAIR = (lambda x: x + 1, lambda x: x + 2); NESTED = lambda x: (lambda y: x * y)  # noqa: E702

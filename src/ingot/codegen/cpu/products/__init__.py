@@ -1,5 +1,8 @@
 """Products of matrices: rows times weights, plus a bias; and attention, which is two of them.
 
+In: the vectors and registers of a processor. Out: functions for all sizes, compiled once per process. What always
+holds: every element is summed in one order, for any number of threads.
+
     panels    a matrix in the order in which a product reads it: some columns, for each step along the inner axis side
               by side, then the next columns
 
@@ -14,10 +17,10 @@ from functools import lru_cache
 
 from ingot.codegen.cpu.common import provide
 from ingot.codegen.cpu.products.attention import Attention, AttentionWord, scratch_floats
-from ingot.codegen.cpu.products.multiplying import Word, emit_multiply, emit_pack
+from ingot.codegen.cpu.products.multiplying import ProductWord, emit_multiply, emit_pack
 from ingot.codegen.cpu.products.packing import emit_packing
-from ingot.codegen.cpu.products.region import Tile
-from ingot.codegen.cpu.products.tiles import emit_tiles
+from ingot.codegen.cpu.products.parallel_functions import ProductTile
+from ingot.codegen.cpu.products.product_tiles import emit_tiles
 from ingot.codegen.llvm.host import Compiled, Host, HostModule, host
 
 
@@ -25,28 +28,28 @@ from ingot.codegen.llvm.host import Compiled, Host, HostModule, host
 class CompiledProducts:
     """Addresses of functions that take an array of words."""
 
-    tile: Tile
+    tile: ProductTile
     code: Compiled
     multiply: int
-    pack_turned: int
+    pack_transposed: int
     """For weights with a row for each column of the result, as layers have them."""
     pack_straight: int
     """For weights with a row for each step of the inner axis."""
     attention: int
 
 
-_ENTRIES = ("multiply", "pack_turned", "pack_straight", "attention")
+_ENTRIES = ("multiply", "pack_transposed", "pack_straight", "attention")
 
 
 def products_module(host: Host) -> HostModule:
     """The functions as LLVM has them, for any processor."""
-    module, tile = HostModule(host), Tile.of(host)
+    module, tile = HostModule(host), ProductTile.of(host)
     tiles = emit_tiles(module, tile)
-    turned, straight = (emit_packing(module, tile, is_turned) for is_turned in (True, False))
+    transposed, straight = (emit_packing(module, tile, is_transposed) for is_transposed in (True, False))
     emit_multiply(module, tile, "multiply", tiles)
-    emit_pack(module, tile, "pack_turned", turned)
+    emit_pack(module, tile, "pack_transposed", transposed)
     emit_pack(module, tile, "pack_straight", straight)
-    Attention(module, tile, tiles, turned, straight).emit()
+    Attention(module, tile, tiles, transposed, straight).emit()
     return module
 
 
@@ -55,14 +58,14 @@ def compiled_products() -> CompiledProducts:
     """Machine code for products on this processor."""
     provide()
     code = Compiled(products_module(host()))
-    return CompiledProducts(Tile.of(host()), code, *map(code.address, _ENTRIES))
+    return CompiledProducts(ProductTile.of(host()), code, *map(code.address, _ENTRIES))
 
 
 __all__ = [
     "AttentionWord",
     "CompiledProducts",
-    "Tile",
-    "Word",
+    "ProductTile",
+    "ProductWord",
     "compiled_products",
     "products_module",
     "scratch_floats",

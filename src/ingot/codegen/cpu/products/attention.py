@@ -4,8 +4,8 @@ A task is a head: its keys and values are packed into panels, and then some quer
 stages, so that their scores never leave the nearer caches. Where it is causal, a query sees the keys up to its own
 place, and no more of the products is computed than some query needs.
 
-What comes of a query whose largest score is not finite is a matter of conventions, so it is a fault: the results are
-void, and the caller has them computed another way.
+The results for a query whose largest score is not finite differ between PyTorch's own versions, so it is a fault: the
+results are void, and the caller leaves them to PyTorch.
 """
 
 from __future__ import annotations
@@ -17,14 +17,21 @@ from enum import IntEnum
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.cpu.frame import counted, minimum
-from ingot.codegen.cpu.products.packing import Source
-from ingot.codegen.cpu.products.region import FLOAT, FLOAT_BYTES, Region, Tile, each_task, in_wholes
-from ingot.codegen.cpu.products.tiles import Operands
+from ingot.codegen.cpu.products.packing import PackingArguments
+from ingot.codegen.cpu.products.parallel_functions import (
+    FLOAT,
+    FLOAT_BYTES,
+    ParallelFunction,
+    ProductTile,
+    each_task,
+    in_wholes,
+)
+from ingot.codegen.cpu.products.product_tiles import Operands
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.combining import halves
 from ingot.codegen.llvm.constants import constant
 from ingot.codegen.llvm.host import HostModule
-from ingot.codegen.llvm.instructions import Value
+from ingot.codegen.llvm.instructions import TypedValue
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.codegen.llvm.storage import WORD
 
@@ -43,7 +50,7 @@ class AttentionWord(IntEnum):
     BATCHES = 16
     HEADS = 17
     HEADS_PER_KEY = 18
-    """So many heads after each other have the same keys and values."""
+    """How many consecutive heads share their keys and values."""
     QUERIES = 19
     KEYS = 20
     WIDTH = 21
@@ -57,10 +64,10 @@ class AttentionWord(IntEnum):
     NEXT_TASK = 27
     NEXT_THREAD = 28
     FAULT = 29
-    """The last three are 0 at the start; then the last is not if the results are void."""
+    """The last three are 0 at the start; the last one is set if the results are void."""
 
 
-def scratch_floats(tile: Tile, keys: int, width: int) -> int:
+def scratch_floats(tile: ProductTile, keys: int, width: int) -> int:
     """What a thread needs of its own: panels of keys, panels of values, scores."""
     scores = TASK_QUERIES * -(-keys // tile.lanes) * tile.lanes
     return tile.panel_floats(keys, width) + tile.panel_floats(width, keys) + scores
@@ -78,10 +85,12 @@ class _Head:
 
 
 class Attention:
-    def __init__(self, module: HostModule, tile: Tile, tiles: ir.Function, turned: ir.Function, straight: ir.Function):
-        self._region = Region(module, tile, "attention")
+    def __init__(
+        self, module: HostModule, tile: ProductTile, tiles: ir.Function, transposed: ir.Function, straight: ir.Function
+    ):
+        self._region = ParallelFunction(module, tile, "attention")
         self._tile = tile
-        self._tiles, self._turned, self._straight = tiles, turned, straight
+        self._tiles, self._transposed, self._straight = tiles, transposed, straight
 
     def emit(self) -> None:
         """Write the function: each thread takes heads until none is left."""
@@ -110,8 +119,14 @@ class Attention:
         after_values = region.further(after_keys, builder.mul(builder.mul(value_panels, WORD(columns)), self._keys))
         key_stride, value_stride = map(self._row_stride, (AttentionWord.KEYS_ADDRESS, AttentionWord.VALUES_ADDRESS))
         for function, source in (
-            (self._turned, Source(keys, key_stride, scratch, self._keys, self._width, WORD(0), key_panels)),
-            (self._straight, Source(values, value_stride, after_keys, self._width, self._keys, WORD(0), value_panels)),
+            (
+                self._transposed,
+                PackingArguments(keys, key_stride, scratch, self._keys, self._width, WORD(0), key_panels),
+            ),
+            (
+                self._straight,
+                PackingArguments(values, value_stride, after_keys, self._width, self._keys, WORD(0), value_panels),
+            ),
         ):
             builder.call(function, source.values)
         queries, results = (
@@ -163,7 +178,7 @@ class Attention:
     # --- softmax ------------------------------------------------------------------------------------------------------
 
     def _softmax(self, scores: ir.Value, keys: ir.Value, seen: ir.Value) -> None:
-        """The softmax of a row of scores, of which the first so many are seen; the others become zeros."""
+        """The softmax of the scores of a row that the query sees, which come first; the others become zeros."""
         region, builder, tile = self._region, self._region.builder, self._tile
         lowest = constant(tile.vector, -_INFINITY)
         builder.store(lowest, self._most)
@@ -207,7 +222,7 @@ class Attention:
         )
 
     def _larger(self, left: ir.Value, right: ir.Value) -> ir.Value:
-        """What is not a number may be passed over: it comes up again in the sum."""
+        """NaN may be passed over here: it shows again in the sum."""
         builder = self._region.builder
         return builder.select(builder.fcmp_ordered(">", left, right), left, right)
 
@@ -216,6 +231,6 @@ class Attention:
         builder, lanes = self._region.builder, self._tile.lanes
         while lanes > 1:
             lanes //= 2
-            low, high = halves(builder, Value(vector, DataType.Float), lanes)
+            low, high = halves(builder, TypedValue(vector, DataType.Float), lanes)
             vector = combine(low.code, high.code)
         return vector

@@ -1,6 +1,6 @@
-"""Rows times weights, plus a bias, by all threads: what to pack, and who multiplies what.
+"""Rows times weights, plus a bias, by all threads: what to pack, and which thread multiplies what.
 
-Threads take tasks of some rows and panels as they become free, so that none waits for one that was held up. Tasks that
+Threads take tasks of some rows and panels as they become free, so that no thread waits for a slower one. Tasks that
 follow each other have the same panels, which then are in a cache.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 from enum import IntEnum
 
 from ingot.codegen.cpu.frame import minimum
-from ingot.codegen.cpu.products.packing import Source
-from ingot.codegen.cpu.products.region import Region, Tile, each_task, in_wholes
-from ingot.codegen.cpu.products.tiles import Operands
+from ingot.codegen.cpu.products.packing import PackingArguments
+from ingot.codegen.cpu.products.parallel_functions import ParallelFunction, ProductTile, each_task, in_wholes
+from ingot.codegen.cpu.products.product_tiles import Operands
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import HostModule
 from ingot.codegen.llvm.storage import WORD
@@ -20,7 +20,7 @@ TASK_ROWS = 48
 TASK_PANELS = 8
 
 
-class Word(IntEnum):
+class ProductWord(IntEnum):
     """The array of words that the functions take; strides are in bytes."""
 
     ROWS_ADDRESS = 0
@@ -40,42 +40,42 @@ class Word(IntEnum):
     """0 at the start."""
 
 
-def emit_pack(module: HostModule, tile: Tile, name: str, packing: ir.Function) -> None:
+def emit_pack(module: HostModule, tile: ProductTile, name: str, packing: ir.Function) -> None:
     """Weights into panels, which threads share."""
-    region = Region(module, tile, name)
+    region = ParallelFunction(module, tile, name)
     _, first, last = region.function.arguments
-    source = Source(
-        matrix=region.pointer(Word.WEIGHTS_ADDRESS),
-        stride=region.word(Word.WEIGHTS_STRIDE),
-        panels=region.pointer(Word.PANELS_ADDRESS),
-        columns=region.word(Word.COLUMNS),
-        inner=region.word(Word.INNER),
+    source = PackingArguments(
+        matrix=region.pointer(ProductWord.WEIGHTS_ADDRESS),
+        stride=region.word(ProductWord.WEIGHTS_STRIDE),
+        panels=region.pointer(ProductWord.PANELS_ADDRESS),
+        columns=region.word(ProductWord.COLUMNS),
+        inner=region.word(ProductWord.INNER),
         panel=first,
         last_panel=last,
     )
     region.builder.call(packing, source.values)
-    region.finish(Word.THREADS, Word.COLUMNS, tile.columns)
+    region.finish(ProductWord.THREADS, ProductWord.COLUMNS, tile.columns)
 
 
-def emit_multiply(module: HostModule, tile: Tile, name: str, tiles: ir.Function) -> None:
+def emit_multiply(module: HostModule, tile: ProductTile, name: str, tiles: ir.Function) -> None:
     """Rows times panels; each thread takes tasks until none is left."""
-    region = Region(module, tile, name)
+    region = ParallelFunction(module, tile, name)
     builder = region.builder
-    rows, columns, inner = map(region.word, (Word.ROWS, Word.COLUMNS, Word.INNER))
+    rows, columns, inner = map(region.word, (ProductWord.ROWS, ProductWord.COLUMNS, ProductWord.INNER))
     panels = in_wholes(builder, columns, tile.columns)
     row_tasks = in_wholes(builder, rows, TASK_ROWS)
     tasks = builder.mul(row_tasks, in_wholes(builder, panels, TASK_PANELS))
-    with each_task(region, Word.NEXT_TASK, tasks) as task:
+    with each_task(region, ProductWord.NEXT_TASK, tasks) as task:
         row, last_row = _bounds(region, builder.urem(task, row_tasks), TASK_ROWS, rows)
         panel, last_panel = _bounds(region, builder.udiv(task, row_tasks), TASK_PANELS, panels)
         operands = Operands(
-            given=region.pointer(Word.ROWS_ADDRESS),
-            given_stride=region.word(Word.ROWS_STRIDE),
-            panels=region.pointer(Word.PANELS_ADDRESS),
+            given=region.pointer(ProductWord.ROWS_ADDRESS),
+            given_stride=region.word(ProductWord.ROWS_STRIDE),
+            panels=region.pointer(ProductWord.PANELS_ADDRESS),
             panel_steps=inner,
-            bias=region.word(Word.BIAS_ADDRESS),
-            results=region.pointer(Word.RESULTS_ADDRESS),
-            results_stride=region.word(Word.RESULTS_STRIDE),
+            bias=region.word(ProductWord.BIAS_ADDRESS),
+            results=region.pointer(ProductWord.RESULTS_ADDRESS),
+            results_stride=region.word(ProductWord.RESULTS_STRIDE),
             columns=columns,
             inner=inner,
             row=row,
@@ -84,9 +84,9 @@ def emit_multiply(module: HostModule, tile: Tile, name: str, tiles: ir.Function)
             last_panel=last_panel,
         )
         builder.call(tiles, operands.values)
-    region.finish(Word.THREADS)
+    region.finish(ProductWord.THREADS)
 
 
-def _bounds(region: Region, task: ir.Value, extent: int, end: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _bounds(region: ParallelFunction, task: ir.Value, extent: int, end: ir.Value) -> tuple[ir.Value, ir.Value]:
     first = region.builder.mul(task, WORD(extent))
     return first, minimum(region.builder, region.builder.add(first, WORD(extent)), end)

@@ -1,9 +1,9 @@
 """A matrix of inner x columns into panels.
 
-One that lies turned, with a row for each column, as layers have their weights, is turned back: a square of as many rows
-as a vector has lanes is loaded, turned in registers and stored as many vectors. One that has a row for each step of the
-inner axis is copied. The last panel may have columns beyond the last: they are the last once more, and nothing looks at
-what comes of them.
+A transposed one, with a row for each column, as layers have their weights, is transposed back: a square of as many rows
+as a vector has lanes is loaded, transposed in registers and stored as that many vectors. One that has a row for each
+step of the inner axis is copied. The last panel may have columns beyond the last: they repeat the last column, and
+their results are not used.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ingot.codegen.cpu.frame import counted, minimum
-from ingot.codegen.cpu.products.region import VECTORS, Tile, Writing, internal_function
+from ingot.codegen.cpu.products.parallel_functions import VECTORS, ProductTile, Writing, internal_function
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import HostModule
 from ingot.codegen.llvm.storage import BYTE_POINTER, WORD
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PackingArguments:
     """What the functions take, in order; the stride is that of the matrix's rows, as they lie, in bytes."""
 
     matrix: ir.Value
@@ -38,29 +38,29 @@ class Source:
 _KINDS = [BYTE_POINTER, WORD, BYTE_POINTER, WORD, WORD, WORD, WORD]
 
 
-def emit_packing(module: HostModule, tile: Tile, is_turned: bool) -> ir.Function:
+def emit_packing(module: HostModule, tile: ProductTile, is_transposed: bool) -> ir.Function:
     """The function that writes some panels of a matrix."""
-    function = internal_function(module, "panels_of_turned" if is_turned else "panels_of_straight", _KINDS)
-    packing = _Packing(ir.IRBuilder(function), tile, Source(*function.arguments), is_turned)
+    function = internal_function(module, "panels_of_transposed" if is_transposed else "panels_of_straight", _KINDS)
+    packing = _Packing(ir.IRBuilder(function), tile, PackingArguments(*function.arguments), is_transposed)
     packing.emit()
     return function
 
 
 class _Packing(Writing):
-    def __init__(self, builder: Any, tile: Tile, source: Source, is_turned: bool):
+    def __init__(self, builder: Any, tile: ProductTile, source: PackingArguments, is_transposed: bool):
         super().__init__(builder, tile)
-        self._source, self._is_turned = source, is_turned
+        self._source, self._is_transposed = source, is_transposed
 
     def emit(self) -> None:
         builder = self.builder
         with counted(builder, self._source.panel, self._source.last_panel) as panel:
             first = builder.mul(panel, WORD(self.tile.columns))
             target = self.further(self._source.panels, builder.mul(first, self._source.inner))
-            done = self._turn_squares(first, target) if self._is_turned else self._copy_rows(first, target)
+            done = self._transpose_squares(first, target) if self._is_transposed else self._copy_rows(first, target)
             self._copy_rest(first, done, target)
         builder.ret_void()
 
-    def _turn_squares(self, first: ir.Value, target: ir.Value) -> ir.Value:
+    def _transpose_squares(self, first: ir.Value, target: ir.Value) -> ir.Value:
         """Write as many steps of a panel as come in squares; how many those are."""
         builder, lanes = self.builder, self.tile.lanes
         whole = builder.sub(self._source.inner, builder.urem(self._source.inner, WORD(lanes)))
@@ -68,7 +68,7 @@ class _Packing(Writing):
             for number in range(VECTORS):
                 columns = [builder.add(first, WORD(number * lanes + lane)) for lane in range(lanes)]
                 loaded = [self.load(self._weight(self._clamped(column), step)) for column in columns]
-                for further, vector in enumerate(_turned(builder, loaded)):
+                for further, vector in enumerate(_transposed(builder, loaded)):
                     self._put(vector, target, builder.add(step, WORD(further)), number)
         return whole
 
@@ -95,7 +95,7 @@ class _Packing(Writing):
 
     def _weight(self, column: ir.Value, step: ir.Value) -> ir.Value:
         """Where an element of the matrix is."""
-        row, along = (column, step) if self._is_turned else (step, column)
+        row, along = (column, step) if self._is_transposed else (step, column)
         return self.further(self.row(self._source.matrix, row, self._source.stride), along)
 
     def _put(self, vector: ir.Value, target: ir.Value, step: ir.Value, number: int) -> None:
@@ -109,15 +109,15 @@ _UNIT = 4
 """Elements of 16 bytes, within which processors move elements by one instruction."""
 
 
-def _turned(builder: Any, rows: list[ir.Value]) -> list[ir.Value]:
-    """The columns of a square: small squares of it are turned within their 16 bytes, then those change places."""
+def _transposed(builder: Any, rows: list[ir.Value]) -> list[ir.Value]:
+    """The columns of a square: small squares of it are transposed within their 16 bytes, then these change places."""
     lanes = len(rows)
-    groups = [_turned_units(builder, rows[first : first + _UNIT]) for first in range(0, lanes, _UNIT)]
+    groups = [_transposed_units(builder, rows[first : first + _UNIT]) for first in range(0, lanes, _UNIT)]
     exchanged = [_exchanged(builder, [group[number] for group in groups]) for number in range(_UNIT)]
     return [exchanged[column % _UNIT][column // _UNIT] for column in range(lanes)]
 
 
-def _turned_units(builder: Any, rows: list[ir.Value]) -> list[ir.Value]:
+def _transposed_units(builder: Any, rows: list[ir.Value]) -> list[ir.Value]:
     """Four rows to four columns, in every unit."""
     lanes = rows[0].type.count
 

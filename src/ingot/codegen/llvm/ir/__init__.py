@@ -1,12 +1,12 @@
 """LLVM's language, written as text while it is built.
 
-A builder appends lines to the blocks of a function; a module's text is those lines, one after another. Instructions are
-no objects: a value is its type and the name it goes by, which is all that those who use it need. Equal expressions of
-one block are written once. Pointers know what they point to, here and not in the text, where they are all alike.
+In: calls of a builder's methods. Out: a module's text, the lines of its functions one after another. What always holds:
+an instruction is a line of text, not an object; a value is its type and its name. Equal expressions of one block are
+written once. Pointers have a type of what they point to in Python, and none in the text.
 """
 
 from ingot.codegen.llvm.ir.builder import IRBuilder
-from ingot.codegen.llvm.ir.functions import Block, Function, Module, Phi
+from ingot.codegen.llvm.ir.functions import BasicBlock, Function, Module, Phi
 from ingot.codegen.llvm.ir.values import (
     BFloatType,
     Constant,
@@ -26,7 +26,7 @@ from ingot.codegen.llvm.ir.values import (
 
 __all__ = [
     "BFloatType",
-    "Block",
+    "BasicBlock",
     "Constant",
     "DoubleType",
     "FloatType",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ingot.codegen.llvm.ir.functions import Block, Function, Module, Phi
+from ingot.codegen.llvm.ir.functions import BasicBlock, Function, Module, Phi
 from ingot.codegen.llvm.ir.values import Constant, IntType, PointerType, Type, Undefined, Value, VectorType
 
 _BIT, _BYTE = IntType(1), IntType(8)
@@ -28,11 +28,12 @@ def _cast(operation: str) -> Callable[[IRBuilder, Any, Any], Value]:
 
 
 class _Elsewhere:
-    """Writing in another block for a while. What `contextmanager` would make takes longer than a line."""
+    """Writing in another block for a while. A class, because a block made by `contextmanager` takes longer than writing
+    a line."""
 
     __slots__ = ("_block", "_builder")
 
-    def __init__(self, builder: IRBuilder, block: Block):
+    def __init__(self, builder: IRBuilder, block: BasicBlock):
         self._builder, self._block = builder, block
 
     def __enter__(self) -> None:
@@ -68,10 +69,10 @@ class IRBuilder:
 
     # --- places -------------------------------------------------------------------------------------------------------
 
-    def append_block(self, name: str = "block") -> Block:
+    def append_block(self, name: str = "block") -> BasicBlock:
         return self.function.append_block(name)
 
-    def position_at_end(self, block: Block) -> None:
+    def position_at_end(self, block: BasicBlock) -> None:
         self.block = block
 
     def at_entry(self) -> _Elsewhere:
@@ -80,10 +81,10 @@ class IRBuilder:
 
     # --- control ------------------------------------------------------------------------------------------------------
 
-    def branch(self, target: Block) -> None:
+    def branch(self, target: BasicBlock) -> None:
         self.block.end = f"  br label %{target.name}"
 
-    def cbranch(self, condition: Value, yes: Block, no: Block, odds: tuple[int, int] | None = None) -> None:
+    def cbranch(self, condition: Value, yes: BasicBlock, no: BasicBlock, odds: tuple[int, int] | None = None) -> None:
         """Go one way or the other; the odds tell LLVM which is rare."""
         weights = ""
         if odds is not None:
@@ -91,7 +92,7 @@ class IRBuilder:
             weights = f", !prof {name}"
         self.block.end = f"  br i1 {condition.reference}, label %{yes.name}, label %{no.name}{weights}"
 
-    def repeat(self, condition: Value, body: Block, after: Block) -> None:
+    def repeat(self, condition: Value, body: BasicBlock, after: BasicBlock) -> None:
         """Go back to where a loop begins, or on. It stays as it is: LLVM does not unroll it."""
         self.cbranch(condition, body, after)
         self.block.end += f", !llvm.loop {self.module.rolled_up_loop()}"

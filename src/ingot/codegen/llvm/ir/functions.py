@@ -16,14 +16,14 @@ class Phi(Value):
         super().__init__(type, reference)
         self._incoming: list[str] = []
 
-    def add_incoming(self, value: Value, block: Block) -> None:
+    def add_incoming(self, value: Value, block: BasicBlock) -> None:
         self._incoming.append(f"[ {value.reference}, %{block.name} ]")
 
     def __str__(self) -> str:
         return f"  {self.reference} = phi {self.type.text} {', '.join(self._incoming)}"
 
 
-class Block:
+class BasicBlock:
     """Instructions one after another. What is appended to a block that has ended comes before its end."""
 
     __slots__ = ("end", "known", "lines", "name")
@@ -62,7 +62,7 @@ class Function(Value):
         self.arguments = [Value(type, f"%a{index}") for index, type in enumerate(kind.arguments)]
         self.attributes = "nounwind"
         self.is_internal = False
-        self.blocks: list[Block] = []
+        self.blocks: list[BasicBlock] = []
         self.names = map("%v{}".format, count(1))
         """One after another, names that nothing else in this function has."""
         self._convention = self._passing = ""
@@ -75,8 +75,8 @@ class Function(Value):
         self._passing = f" byval({argument}) align 8"
         self.attributes += f' "nvvm.maxntid"="{threads}"' + ' "nvvm.minctasm"="1"' * fills_processor
 
-    def append_block(self, name: str = "block") -> Block:
-        block = Block(f"{name}{len(self.blocks)}")
+    def append_block(self, name: str = "block") -> BasicBlock:
+        block = BasicBlock(f"{name}{len(self.blocks)}")
         self.blocks.append(block)
         return block
 

@@ -111,7 +111,7 @@ class Spread(Value):
 
 
 Undefined = object()
-"""Stands for any number whatever."""
+"""An undefined value: LLVM may choose any number."""
 
 
 class Constant(Value):

@@ -1,9 +1,9 @@
 """Vector mathematics, written once for every target: each function is emitted as inline IR for every lane.
 
-Operands are LLVM values of one floating-point type, `float`, `double` or a vector of either. Results are within 2 ulp
-of the exact value in single and 4 ulp in double precision over the whole range (but see lgamma), with the special
-values of C99, and denormals kept. Each function's docstring states its method and bound. In single precision GPUs have
-forms of their own for some, see `gpu`.
+In: LLVM values of one floating-point type, `float`, `double` or a vector of either. Out: values of the same type. What
+always holds: results are within 2 ulp of the exact value in single and 4 ulp in double precision over the whole range
+(but see lgamma), with the special values of C99, and denormals kept. Each function's docstring states its method and
+bound. In single precision GPUs have forms of their own for some, see `gpu`.
 """
 
 from __future__ import annotations

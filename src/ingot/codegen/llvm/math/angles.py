@@ -1,6 +1,6 @@
 """Reduction of angles: x = quadrant * pi/2 + r with |r| <= pi/4, for every finite x.
 
-Three ways, of which the cheap one is taken wherever it will do for all lanes:
+Three ways; the cheapest one that suits all lanes is taken:
 
 - `by_parts`: pi/2 is taken off in three parts (Cody and Waite). Cheap, for moderate angles.
 - `by_turns`: the fraction of x / 2pi, for x of 24 bits held in double precision. 1 / 2pi is a sum of doubles c; for
@@ -17,7 +17,7 @@ from functools import cache
 
 from ingot.codegen.llvm.math.dsl.control import replaced_where_any
 from ingot.codegen.llvm.math.dsl.formats import INFINITY, NAN, PI, parts
-from ingot.codegen.llvm.math.dsl.words import Bits, Number, choose, choose_bits, fma, rounded
+from ingot.codegen.llvm.math.dsl.vocabulary import Bits, Number, choose, choose_bits, fma, rounded
 
 Reduced = tuple[Number, Bits]
 

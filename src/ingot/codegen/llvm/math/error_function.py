@@ -9,7 +9,7 @@ rounded coefficient by coefficient, lowest first, the rest fitted again.
 from __future__ import annotations
 
 from ingot.codegen.llvm.math.dsl.formats import LOG2_E, Coefficients
-from ingot.codegen.llvm.math.dsl.words import Number, at_most, choose, fma, polynomial, with_sign_of
+from ingot.codegen.llvm.math.dsl.vocabulary import Number, at_most, choose, fma, polynomial, with_sign_of
 from ingot.codegen.llvm.math.exponentials import EXP2, exp2_of_moderate, exponential, power_of_two
 
 # erf(x) / x - 1 in powers of x^2 for |x| <= 1; relative error of erf below 2^-29 and 2^-56.

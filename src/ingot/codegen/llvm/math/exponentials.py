@@ -9,7 +9,7 @@ arithmetic; the single-precision coefficients were rounded one by one, lowest fi
 from __future__ import annotations
 
 from ingot.codegen.llvm.math.dsl.formats import LN2, LOG2_E, Coefficients, parts
-from ingot.codegen.llvm.math.dsl.words import Number, at_least, at_most, choose, fma, polynomial
+from ingot.codegen.llvm.math.dsl.vocabulary import Number, at_least, at_most, choose, fma, polynomial
 
 # (e^r - 1 - r) / r^2 on |r| <= ln2 / 2; relative error of e^r - 1 below 2^-26 in single, 2^-59 in double precision.
 _EXPM1 = Coefficients(

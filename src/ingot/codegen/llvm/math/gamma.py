@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ingot.codegen.llvm.math.dsl.formats import INFINITY
-from ingot.codegen.llvm.math.dsl.words import Number, choose, fma, in_double, polynomial, rounded
+from ingot.codegen.llvm.math.dsl.vocabulary import Number, choose, fma, in_double, polynomial, rounded
 from ingot.codegen.llvm.math.logarithms import log
 
 # lgamma(2 + z) / z for -3/4 <= z <= 1/2; relative error below 2^-53, from rounding the coefficients.

@@ -6,7 +6,7 @@ All but the single-precision tanh rest on expm1 and log1p in double precision, w
 from __future__ import annotations
 
 from ingot.codegen.llvm.math.dsl.formats import LN2, LOG2_E, NAN, parts
-from ingot.codegen.llvm.math.dsl.words import (
+from ingot.codegen.llvm.math.dsl.vocabulary import (
     Number,
     at_most,
     choose,

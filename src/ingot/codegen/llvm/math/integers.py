@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingot.codegen.llvm.math.dsl.control import repeated
-from ingot.codegen.llvm.math.dsl.words import Bits, choose_bits
+from ingot.codegen.llvm.math.dsl.vocabulary import Bits, choose_bits
 
 
 def _magnitude(x: Bits) -> Bits:

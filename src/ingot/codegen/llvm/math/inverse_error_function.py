@@ -8,7 +8,7 @@ the values by Halley's iteration on erfc.
 from __future__ import annotations
 
 from ingot.codegen.llvm.math.dsl.formats import INFINITY
-from ingot.codegen.llvm.math.dsl.words import Number, choose, in_double, polynomial, square_root, with_sign_of
+from ingot.codegen.llvm.math.dsl.vocabulary import Number, choose, in_double, polynomial, square_root, with_sign_of
 from ingot.codegen.llvm.math.logarithms import log
 
 # erfinv(x) / x in powers of w - 2.5 for w <= 5; relative error below 2^-53, from rounding the coefficients.

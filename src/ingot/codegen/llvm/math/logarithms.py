@@ -11,7 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ingot.codegen.llvm.math.dsl.formats import INFINITY, LN2, LOG2_E, LOG10_2, LOG10_E, NAN, Format, parts
-from ingot.codegen.llvm.math.dsl.words import Bits, Number, choose, fma, polynomial
+from ingot.codegen.llvm.math.dsl.vocabulary import Bits, Number, choose, fma, polynomial
 
 # (log(1 + f) - f) / f^2; relative error of log(1 + f) below 2^-30.
 _LOG_SINGLE = (

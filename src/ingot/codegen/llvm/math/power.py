@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from ingot.codegen.llvm.math import exponentials, logarithms
 from ingot.codegen.llvm.math.dsl.formats import INFINITY, LN2, LOG2_E, NAN, parts
-from ingot.codegen.llvm.math.dsl.words import (
+from ingot.codegen.llvm.math.dsl.vocabulary import (
     Number,
     at_least,
     at_most,
@@ -97,7 +97,7 @@ def _magnitude_single(x: Number, y: Number) -> Number:
 
 
 def pow(x: Number, y: Number) -> Number:
-    """x^y with C99's special cases: 1 for y = 0 and for x = 1, whatever the other is.
+    """x^y with C99's special cases: 1 for y = 0 and for x = 1, also if the other is NaN.
 
     Error below 1 ulp in single, 2 ulp in double precision.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ingot.codegen.llvm.math.dsl.control import repeated
 from ingot.codegen.llvm.math.dsl.formats import INFINITY, NAN
-from ingot.codegen.llvm.math.dsl.words import Bits, Number, choose, choose_bits, fma, with_sign_of
+from ingot.codegen.llvm.math.dsl.vocabulary import Bits, Number, choose, choose_bits, fma, with_sign_of
 
 
 def _reduced(x: Number, y: Number) -> Number:

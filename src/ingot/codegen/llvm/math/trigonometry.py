@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from ingot.codegen.llvm.math import angles
 from ingot.codegen.llvm.math.dsl.formats import INFINITY, PI, Coefficients, parts
-from ingot.codegen.llvm.math.dsl.words import (
+from ingot.codegen.llvm.math.dsl.vocabulary import (
     Bits,
     Mask,
     Number,

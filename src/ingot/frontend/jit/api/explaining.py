@@ -14,16 +14,16 @@ import torch
 
 from ingot.base.pipeline import STAGE_NAMES, require_stage
 from ingot.frontend.jit.api.function import CompiledFunction
-from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.summary import with_names
+from ingot.frontend.jit.gradients.calls import GradientCalls
 from ingot.frontend.jit.lowering.branches import BranchingProgram
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
-from ingot.frontend.jit.lowering.partition import Call
-from ingot.frontend.jit.lowering.program import Program
+from ingot.frontend.jit.lowering.partition import EagerCall
+from ingot.frontend.jit.lowering.recorded_program import RecordedProgram
 from ingot.frontend.jit.trace.ssa import OperationKind
-from ingot.frontend.jit.trace.trace import CPU, Argument, Trace
+from ingot.frontend.jit.trace.trace import CPU, Trace, TraceArgument
 from ingot.ir.interpreter import clock
 from ingot.runtime.kernels import Kernel
 
@@ -47,7 +47,7 @@ def explain(compiled: CompiledFunction) -> str:
         if compiled.tier == "following" and broken and (broken.reason, broken.place) == compiled.why_followed:
             continue  # it has been said
         lines.append("")
-        is_eager = kind.prefers_eager or not compiled.is_followed
+        is_eager = kind.prefers_eager or kind.needs_gradients or not compiled.is_followed
         lines += _indented(_explain_kind(number, kind, compiled.calls_of(kind), is_eager))
     return "\n".join(lines)
 
@@ -55,7 +55,7 @@ def explain(compiled: CompiledFunction) -> str:
 def inspect(compiled: CompiledFunction, stage: str) -> str:
     """The text of a stage for everything that has been compiled: kinds of calls, and segments of followed ones.
 
-    What shares a text has it once.
+    A text that several kinds of calls or segments share is given once.
     """
     stage = require_stage(stage, INSPECTED)
     if stage == "steps":
@@ -66,11 +66,22 @@ def inspect(compiled: CompiledFunction, stage: str) -> str:
     texts = []
     for recorded in (compiled, *(segment.recorded for segment in segments)):
         for kind in list(recorded.specialisations.values()):
-            if stage == "trace":
-                texts += [kind.trace.text] if kind.trace is not None else []
-            elif kind.program is not None:
-                texts += [kind.program.text] if stage == "program" else [m.inspect(stage) for m in kind.program.modules]
+            texts += _texts_of(kind, stage)
     return "\n\n".join(dict.fromkeys(filter(None, texts)))
+
+
+def _texts_of(kind: Specialisation, stage: str) -> list[str]:
+    """The text of a stage for one kind of calls."""
+    programs = [] if kind.program is None else [kind.program]
+    if kind.gradients is not None:
+        recorded = kind.gradients.programs
+        programs = [] if recorded is None else list(recorded.all)
+    if stage == "trace":
+        traces = [program.steps.versions.trace for program in programs] if kind.gradients is not None else [kind.trace]
+        return [trace.text for trace in traces if trace is not None]
+    if stage == "program":
+        return [program.text for program in programs]
+    return [module.inspect(stage) for program in programs for module in program.modules]
 
 
 def _calls(compiled: CompiledFunction) -> int:
@@ -84,7 +95,7 @@ def _calls(compiled: CompiledFunction) -> int:
 def _why_not_better(compiled: CompiledFunction) -> Iterator[str]:
     """Why Python is not skipped, or not even followed."""
     if compiled.tier == "new":
-        yield "not called yet, or only where calls go to the original"
+        yield "not called yet, or only where compiled functions call their originals"
     if compiled.tier == "eager":
         yield f"not following: {compiled.why_eager}"
     why = compiled.why_followed
@@ -94,20 +105,19 @@ def _why_not_better(compiled: CompiledFunction) -> Iterator[str]:
     for reason, count in compiled.left.items():
         if reason == compiled.why_eager:
             continue
-        is_eager = reason == NEEDS_GRADIENTS or not compiled.is_followed
-        yield f"{_count(count, 'call')} {'ran eagerly' if is_eager else 'followed'}: {reason}"
+        yield f"{_count(count, 'call')} {'followed' if compiled.is_followed else 'ran eagerly'}: {reason}"
 
 
 # --- followed calls ---------------------------------------------------------------------------------------------------
 
 
 def _explain_following(compiled: CompiledFunction) -> Iterator[str]:
-    """Steps, segments and what does not let them wait."""
+    """Steps, segments, and the calls that made pending operations run."""
     found = compiled.follower.summary()
     parts = [_count(found.steps, "step"), _count(len(found.segments), "segment")]
     yield f"{_count(compiled.follower.calls, 'call')} followed: {' in '.join(parts)}"
     for flush in sorted(compiled.follower.flushes.by_line(), key=lambda flush: -flush.count)[:_MOST_SHOWN]:
-        yield f"what is pending runs, {_count(flush.count, 'time')}, for {flush.cause} ({_short(flush.place)})"
+        yield f"pending operations run, {_count(flush.count, 'time')}, for {flush.cause} ({_short(flush.place)})"
     if found.eager:
         more = " ..." if len(found.eager) > _MOST_SHOWN else ""
         yield f"runs at once, as PyTorch's: {', '.join(found.eager[:_MOST_SHOWN])}{more}"
@@ -134,34 +144,60 @@ def readable(segment: Segment) -> str:
 
 
 def _explain_kind(number: int, kind: Specialisation, calls: int, is_eager: bool) -> Iterator[str]:
-    if kind.trace is None:
-        assert kind.broken is not None
-        place = f" ({_short(kind.broken.place)})" if kind.broken.place else ""
+    trace, broken = kind.standing_in, kind.why_broken
+    if trace is None:
+        assert broken is not None
+        place = f" ({_short(broken.place)})" if broken.place else ""
         how = "runs eagerly" if is_eager else "followed"
         yield f"kind {number}, {_count(calls, 'call')} after the recording: {how}"
-        yield f"  because {kind.broken.reason}{place}"
+        yield f"  because {broken.reason}{place}"
         return
     audited = f", audited {_count(kind.audits.count, 'time')}" if kind.audits and kind.audits.count else ""
-    yield f"kind {number}, {_count(calls, 'call')} after the recording{audited}: {_arguments(kind.trace)}"
-    if kind.program is None:
-        yield f"  {_count(len(kind.trace.events), 'operation')} recorded; compiled at the next call like it"
+    yield f"kind {number}, {_count(calls, 'call')} after the recording{audited}: {_arguments(trace)}"
+    if kind.gradients is not None:
+        yield from _indented(_explain_gradients(kind.gradients))
         return
-    yield from _indented(_explain_program(kind, kind.program))
+    if kind.program is None or kind.trace is None:
+        yield f"  {_count(len(trace.events), 'operation')} recorded; compiled at the next call like it"
+        return
+    times = f"recorded in {kind.record_seconds * 1e3:.1f} ms, compiled in {kind.compile_seconds * 1e3:.1f} ms"
+    yield from _indented(_explain_program(kind.program, times))
 
 
-def _explain_program(kind: Specialisation, program: Program) -> Iterator[str]:
+def _explain_gradients(gradients: GradientCalls) -> Iterator[str]:
+    """The two programs of calls that need gradients, and what is kept between them."""
+    programs = gradients.programs
+    if programs is None:
+        yield "with gradients; recorded with its backward pass once that comes, and compiled at the next call like it"
+        return
+    parts = programs.split
+    share = f", {parts.bytes_kept / parts.bytes_eager:.0%} of the {_bytes(parts.bytes_eager)} that eager keeps"
+    yield f"keeps {_bytes(parts.bytes_kept)} for the backward pass{share if parts.bytes_eager else ''}"
+    names = Counter(event.target.overloadpacket.__name__ for event in parts.recomputed)
+    if names:
+        shown = ", ".join(f"{name} x{count}" if count > 1 else name for name, count in names.items())
+        yield f"computed again in the backward pass: {shown}"
+    times = f"compiled, both passes, in {gradients.compile_seconds * 1e3:.1f} ms"
+    yield "forward:"
+    yield from _indented(_explain_program(programs.forward, times))
+    if programs.backward is not None:
+        yield "backward:"
+        yield from _indented(_explain_program(programs.backward, times))
+
+
+def _explain_program(program: RecordedProgram, times: str) -> Iterator[str]:
     if isinstance(program, BranchingProgram):
         yield f"{_count(program.paths, 'path')} by the values of tensors, in {_count(len(program.parts), 'piece')}"
     operations = [operation for part in program.parts for operation in part.steps.versions.operations]
     found = [kernel for module in program.modules for kernel in module.kernels()]
-    calls = [step.operation for part in program.parts for step in part.steps.steps if isinstance(step, Call)]
+    calls = [step.operation for part in program.parts for step in part.steps.steps if isinstance(step, EagerCall)]
     left = [op for op in calls if op.kind is OperationKind.CALL and op not in program.generated]
     made = [_count(len(found), "kernel")]
     kinds = Counter("attention" if "attention" in str(op.target) else "product" for op in program.generated)
     made += [f"{_count(count, kind)} by generated code" for kind, count in kinds.items()]
     became = f"{', '.join(made)} and {_count(len(left), 'call')} of PyTorch's"
     yield f"{_count(len(operations), 'operation')} became {became}"
-    yield f"recorded in {kind.record_seconds * 1e3:.1f} ms, compiled in {kind.compile_seconds * 1e3:.1f} ms"
+    yield times
     if isinstance(program.function, Replayed):
         yield program.function.text
     yield from _savings(found, program.steps.versions.trace.device)
@@ -210,7 +246,7 @@ def memory_speed(device: torch.device = CPU) -> float:
 
 
 def _arguments(trace: Trace) -> str:
-    given = [str(note) for note in trace.tensors if isinstance(note.origin, Argument)]
+    given = [str(note) for note in trace.tensors if isinstance(note.origin, TraceArgument)]
     texts = [f"{text} x{count}" if count > 1 else text for text, count in Counter(given).items()]
     return ", ".join(texts) or "no tensors"
 

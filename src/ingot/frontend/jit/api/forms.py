@@ -232,7 +232,7 @@ class _States:
         self.owner = id(owner)
         """No other object has this identity while there are methods, which hold the owner."""
         self.methods: dict[int, BoundJitted] = {}
-        """By the identity of the compiled function, which each of them holds."""
+        """Methods by the identity of the compiled function, which each of them holds."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _States:
         return _States()

@@ -22,7 +22,6 @@ from ingot.frontend.jit.autotune.timing import is_capturing
 from ingot.frontend.jit.cache.auditing import Audited, audit
 from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.cache.branching_function import BranchingFunction
-from ingot.frontend.jit.cache.recorded_function import NEEDS_GRADIENTS
 from ingot.frontend.jit.cache.settling import unless_off
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.follower import Follower
@@ -38,12 +37,12 @@ from ingot.runtime.compiler import JitCompiler
 
 Tier = Literal["new", "skipping", "following", "eager"]
 _FOR_GOOD = 1 << 62
-"""Calls, more than there will be."""
+"""A number of calls that is never reached."""
 _NO_TRAP = "this version of PyTorch does not allow it: the self-check of the trap failed"
 
 
 def _what_a_proof_lacks(proof: Proof) -> str | None:
-    """What calls would have to be asked that no guard asks, if there is something."""
+    """Why a proven recording may still not stand in for Python; None if it may."""
     if proof.returned:
         return "it returns an object that exists before the call"
     return None
@@ -51,11 +50,11 @@ def _what_a_proof_lacks(proof: Proof) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Demotion:
-    """What an audit has come to that found a difference."""
+    """The result of an audit that found a difference."""
 
     text: str
     calls: int
-    """How many calls recordings had answered."""
+    """How many calls recordings had answered before."""
 
 
 class CompiledFunction(BranchingFunction):
@@ -69,7 +68,7 @@ class CompiledFunction(BranchingFunction):
         self.why_followed = self._asked_for()
         """Why Python runs where calls are followed, and the user's line, "" if none is known."""
         self.demotion: Demotion | None = None
-        """Why no recording stands in for Python any more, once an audit has found that one should not have."""
+        """Why no recording stands in for Python any more, once an audit has found a difference."""
         self.needs_proof = True
         """Whether a recording has to be proven to say all that Python does; graphs of torch.compile have no Python."""
         self._why_original = _why_original(function)
@@ -118,10 +117,10 @@ class CompiledFunction(BranchingFunction):
         if latest is None:
             return "new"
         if isinstance(latest, str) or self.given_up is not None:
-            return "eager" if latest == NEEDS_GRADIENTS else followed
-        if latest.trace is not None:
+            return followed
+        if latest.standing_in is not None:
             return "skipping"
-        return "eager" if latest.prefers_eager else followed
+        return "eager" if latest.prefers_eager or latest.needs_gradients else followed
 
     @property
     def is_followed(self) -> bool:
@@ -136,10 +135,10 @@ class CompiledFunction(BranchingFunction):
         latest = self.latest
         if self._why_original is not None:
             return self._why_original
-        if latest == NEEDS_GRADIENTS:
-            return NEEDS_GRADIENTS
-        if latest is not None and not isinstance(latest, str) and latest.prefers_eager and latest.broken is not None:
-            return latest.broken.reason
+        if isinstance(latest, Specialisation) and (latest.prefers_eager or latest.needs_gradients):
+            broken = latest.why_broken
+            if broken is not None:
+                return broken.reason
         return self.follower.verdict.text or _NO_TRAP
 
     @property
@@ -167,7 +166,7 @@ class CompiledFunction(BranchingFunction):
         if isinstance(proof, Proof):
             reason = _what_a_proof_lacks(proof)
             if reason is None:
-                made.surroundings.watch = ProvenGuards(proof=proof)
+                made.environment.guards = ProvenGuards(proof=proof)
                 made.allow_open_sizes(proof.sizes)
                 return
             if is_promised:

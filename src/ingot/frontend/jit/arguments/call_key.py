@@ -7,6 +7,7 @@ strides and device, plain values by value, all other objects by identity.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 
 from ingot.frontend.jit.arguments.structure import LEAF, Shape, take_apart
-from ingot.frontend.jit.arguments.tensors import refused_tensor
+from ingot.frontend.jit.arguments.supported_tensors import refused_tensor
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, Enum, slice, range, type)
@@ -23,7 +24,7 @@ _VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.S
 
 @dataclass(slots=True)
 class CallKey:
-    """A call's arguments, looked at."""
+    """What is known of a call's arguments."""
 
     key: Hashable
     tensors: list[torch.Tensor]
@@ -37,6 +38,8 @@ class CallKey:
     leaves: list[Any] = field(default_factory=list)
     parts: Sequence[Any] = ()
     """What the key says of each leaf."""
+    started: float = field(default_factory=time.perf_counter)
+    """When the call began, by the clock."""
 
 
 def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallKey:
@@ -52,17 +55,19 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallKey:
             found.refused = found.refused or refused_tensor(leaf)
             if found.refused:
                 return found
-            found.needs_gradients |= grad_mode and leaf.requires_grad
+            needs_gradients = grad_mode and leaf.requires_grad
+            found.needs_gradients |= needs_gradients
             first = identities.setdefault(id(leaf), len(found.tensors))
             found.tensors.append(leaf)
-            is_inference = leaf.is_inference()  # may not be overwritten everywhere
-            state = is_inference, bool(vars(leaf))  # attributes of its own, which code may look for
+            is_inference = leaf.is_inference()  # operations outside inference mode may not overwrite such a tensor
+            has_attributes = bool(vars(leaf))  # of its own, which code may look for
+            state = is_inference, has_attributes, needs_gradients
             keys.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.device, type(leaf), state, first))
         elif type(leaf) in _PLAIN:
             keys.append(plain_key(leaf))
         elif isinstance(leaf, _VALUES):
             keys.append(_hashable(leaf))
-        elif is_watchable(leaf):
+        elif is_guardable(leaf):
             found.objects.append((f"argument {position}", leaf))
             keys.append((type(leaf), id(leaf)))
         else:
@@ -86,7 +91,7 @@ def counts_by_identity(kind: type) -> bool:
     return not issubclass(kind, (*_PLAIN, *_VALUES))
 
 
-def is_watchable(value: Any) -> bool:
+def is_guardable(value: Any) -> bool:
     """Whether an object is one whose attributes can be looked at again: a module, a function, an ordinary object."""
     return isinstance(value, torch.nn.Module) or callable(value) or type(value) is object
 

@@ -23,7 +23,7 @@ class Shape:
     """How leaves are nested: a kind of container, what it knows besides its parts, and the shapes of its parts."""
 
     kind: Any
-    """None for a leaf."""
+    """The class of the container; None for a leaf."""
     context: Any = None
     parts: tuple[Shape, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Which of two ways is quicker: measured, where nothing else tells."""
+"""Which of several strategies is quicker, found out by measuring."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ingot.ir.interpreter import clock
 
 _ROUNDS = 5
 _LONG = 0.002
-"""Seconds after which there are no more rounds: calls that take so long are told apart by few."""
+"""Seconds of a call from which on there are no more rounds: longer calls need few to be told apart."""
 _FAR_AHEAD = 2.0
-"""How many times as quick as all others a way is after which there are no more rounds."""
+"""Rounds end as soon as one strategy is this many times as quick as all others."""
 _CALLS_ON_A_GPU = 20
 """Calls that are timed together: a GPU that is waited for after each would seem slower than it is."""
 CLEARLY = 0.9
-"""Share of the plain way's time that the other must stay below."""
+"""The other strategy is taken if it takes less than this share of the plain one's time."""
 
 
 def seconds_of(*ways: Callable[[], Any], device: torch.device = CPU) -> tuple[float, ...]:
@@ -52,7 +52,8 @@ def is_clearly_quicker(candidate: Callable[[], Any], plain: Callable[[], Any], d
 
 _CLEARLY_QUICKER = 0.95
 """Share of the time of generated code that PyTorch's must stay below to be preferred. In programs generated code is
-quicker than in a race: its threads take what there is to do as they become free, whatever else the machine is doing."""
+quicker than in a benchmark: its threads take the next task as they become free, also when other programs keep some
+cores busy."""
 
 
 def prefers_generated(generated: Callable[[], Any], *others: Callable[[], Any]) -> bool:

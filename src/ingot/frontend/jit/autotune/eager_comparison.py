@@ -1,8 +1,8 @@
-"""A trial: the first calls of a new program take turns with eager ones, and the quicker way is kept.
+"""The comparison with eager: the first calls of a new program take turns with eager ones, and the quicker is kept.
 
-In: how long calls took, one way and the other (timing.py). Out: whose turn it is, and the verdict. Every call runs
-once, in one of the ways, so a trial costs no more than the difference between them. The best of a few calls counts:
-what disturbs a measurement only ever makes it longer. The trial ends as soon as one way is far ahead.
+In: how long calls of the program and eager calls took (timing.py). Out: which of the two runs the next call, and the
+verdict. Every call runs once, so the comparison costs no more than the difference between the two. The best of a few
+calls counts: a disturbance can only make a measurement longer. The comparison ends as soon as one side is far ahead.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ ROUNDS = 5
 CLEARLY = 0.9
 """Share of the program's time that eager's must stay below to be preferred."""
 _FAR_AHEAD = 2.0
-"""How many times as quick a way is that need not be measured again."""
+"""A side that is this many times as quick need not be measured again."""
 _PAIRS_FOR_EAGER = 2
 """Calls each way before eager is taken to be far ahead: a program's first calls find caches cold that eager's left."""
 _SHORT = 1e-4
-"""Seconds of a call that any interrupt of the machine makes twice as long: of such, all calls are measured."""
+"""Calls shorter than this, in seconds, are all measured: an interrupt of the machine makes them twice as long."""
 
 
 @dataclass(slots=True)

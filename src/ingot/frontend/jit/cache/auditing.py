@@ -1,43 +1,33 @@
 """Audits: a call that a recording would answer is recorded again, and the two recordings are compared.
 
-In: a call, and the specialisation that was found for it. Out: eager's own result, for recording runs the function as it
-is, and where the function did something else than what was recorded. Reads and effects of other threads, and guards
-that fail while the call runs, are no differences.
+In: a call, and the specialisation that was found for it. Out: eager's own result, since recording runs the function
+itself, and the first place where the function differs from what was recorded. Reads and effects of other threads, and
+guards that fail while the call runs, are no differences.
 """
 
 from __future__ import annotations
 
 import time
-import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ingot.frontend.jit.arguments.call_key import CallKey
-from ingot.frontend.jit.cache.specialisation import Specialisation, take_results
-from ingot.frontend.jit.guards.environment import Environment
+from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.guards.environment import KnownTensors
 from ingot.frontend.jit.trace.comparing import Difference, first_difference
 from ingot.frontend.jit.trace.places import definition_of
 from ingot.frontend.jit.trace.recorder import Recording
+from ingot.frontend.jit.trace.results import take_results
 from ingot.frontend.jit.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What an audited call has returned, and where it did something else than what was recorded, if it did."""
+    """What an audited call has returned, and the first difference from what was recorded, if there is one."""
 
     result: Any
     difference: Difference | None
-
-
-class _KnownTensors(Environment):
-    """The tensors that a recording has found around the function. Code is not looked through for others: one that is
-    not among these is a difference."""
-
-    __slots__ = ()
-
-    def saw(self, frame: types.FrameType) -> str | None:
-        return None
 
 
 def audit(
@@ -51,12 +41,12 @@ def audit(
 ) -> Audited:
     """Call a function, and compare what it does with what was recorded.
 
-    `numbers` are those that stay open in the recording. `recorded` is the recording itself, where what was found has
-    several paths.
+    `numbers` are those that stay open in the recording. `recorded` is the recording itself, where the specialisation
+    has several paths.
     """
-    start, trace, audits = time.perf_counter(), recorded.trace, found.audits
+    start, trace, audits = time.perf_counter(), recorded.standing_in, found.audits
     assert trace is not None and audits is not None
-    around = _KnownTensors(tensors={id(tensor): tensor for tensor in trace.surroundings})
+    around = KnownTensors(tensors={id(tensor): tensor for tensor in trace.environment_tensors})
     recording = Recording(described.tensors, around, allows_questions=bool(trace.questions))
     try:
         result = recording.run(function, args, kwargs, is_alone=False)
@@ -80,7 +70,7 @@ def _difference(
     if recording.broken is not None:
         return Difference(recording.broken.reason, recording.broken.place)
     if _answers(trace) != _answers(recording.trace):
-        return None  # fused code rounds otherwise: a value at the edge of a decision leads to another path
+        return None  # fused code rounds differently: a value at the edge of a decision may lead to another path
     sizes_are_sure = found.program is None or not found.program.has_guesses
     difference = first_difference(trace, recording.trace, numbers, sizes_are_sure)
     if difference is None and shape != found.result_shape:

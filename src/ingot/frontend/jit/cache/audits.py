@@ -11,15 +11,15 @@ import time
 from dataclasses import dataclass, field
 
 FIRST = 2
-"""The first call after the recording that is audited: whatever changes from call to call shows there."""
+"""The first call after the recording that is audited: everything that changes from call to call shows there."""
 PAUSE = 32
-"""How many times as long as an audit has taken no other of the same recording follows it: apart from the first one,
-those of a recording take this share of a program's time at most."""
+"""After an audit that took t seconds the same recording is not audited for PAUSE * t seconds. So apart from the first
+one, its audits take at most 1 / PAUSE of a program's time."""
 
 
 @dataclass(slots=True)
 class Audits:
-    """Those of one recording."""
+    """The audits of one recording."""
 
     due: int = field(default_factory=lambda: FIRST)
     """The number of the call that is to be audited next."""
@@ -27,7 +27,7 @@ class Audits:
     seconds: float = 0.0
     """How long the last one took."""
     ended: float = 0.0
-    """When it was over."""
+    """When the last one ended, by the clock."""
     is_put_off: bool = False
     """Whether a call that was due has not been audited, and that has not been noted yet."""
 

@@ -24,11 +24,12 @@ from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.trace.recorder import Broken
 
 _MOST_UNPAID = 4
-"""Kinds of calls with paths that may have answered few calls so far."""
+"""How many kinds of calls may have paths that answered few calls so far."""
 _MOST_REFUSED = 8
-"""Paths in a row that could not be recorded, after which no more are tried."""
+"""After this many paths in a row that could not be recorded no more are tried."""
 _REFUSED = 3
-"""What a path that cannot be recorded counts more than one that can: it is met again at the next call like this one."""
+"""The weight of a path that cannot be recorded, beside 1 for one that can: the next call like this one meets it
+again."""
 _ANOTHER_PATH = "a value of a tensor led to another path"
 
 
@@ -36,7 +37,7 @@ class BranchingFunction(RecordedFunction):
     """The specialisations of one function, paths among them."""
 
     refused_paths = 0
-    """Paths in a row of which no proof was found."""
+    """How many paths in a row could not be proven."""
 
     @property
     def allows_questions(self) -> bool:
@@ -85,7 +86,7 @@ class BranchingFunction(RecordedFunction):
         if found.take_unseen():
             return self._run_unseen(key, found, args, kwargs, described)
         try:
-            ending = program.find(described.tensors, found.trace.surroundings)
+            ending = program.find(described.tensors, found.trace.environment_tensors)
         except UnseenAnswer:
             return self._run_unseen(key, found, args, kwargs, described)
         except IngotError as error:
@@ -94,10 +95,10 @@ class BranchingFunction(RecordedFunction):
         path.calls += 1
         if found.is_compared and (audited := self._audit(found, (), args, kwargs, described, path)) is not None:
             return audited.result  # nothing has happened yet
-        trial, watch = path.trial, stopwatch(found.trace.device)
-        if trial.is_eagers_turn and not found.is_compared:
+        comparison, watch = path.eager_comparison, stopwatch(found.trace.device)
+        if comparison.is_eagers_turn and not found.is_compared:
             result = self.function(*args, **kwargs)
-            trial.eager.append(watch.stop())
+            comparison.eager.append(watch.stop())
             return result
         try:
             result = ending.run()
@@ -105,7 +106,7 @@ class BranchingFunction(RecordedFunction):
             if program.has_effects:
                 raise
             return self._abandon(found, error, args, kwargs)
-        trial.note_program(float(watch.stop()) + ending.seconds)
+        comparison.note_program(float(watch.stop()) + ending.seconds)
         self._settle(key, found, args, kwargs, described)
         return result
 

@@ -5,7 +5,7 @@ In: a specialisation and a call that it has answered. Out: what the launcher nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,11 +16,12 @@ from ingot.base.sizes import SizeExpression
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.gradients.calls import Call
 from ingot.frontend.jit.lowering.branches import UnseenAnswer
 from ingot.frontend.jit.lowering.partition import Region
-from ingot.frontend.jit.lowering.program import Program, ShapeMismatch
+from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, ShapeMismatch
 from ingot.frontend.jit.lowering.regions import build_region
-from ingot.frontend.jit.trace.trace import Argument, Surrounding, TraceValue, Variable, stride_order
+from ingot.frontend.jit.trace.trace import EnvironmentTensor, TraceArgument, TraceValue, Variable, stride_order
 from ingot.runtime.native.dispatch.call_records import (
     DECLINED,
     CallFunction,
@@ -39,7 +40,7 @@ def variables_of(general: Generalised) -> Sequence[int]:
 
 def run_kernels(
     found: Specialisation,
-    program: Program,
+    program: RecordedProgram,
     described: CallKey,
     general: Generalised | None,
     variables: dict[int, VariableArgument],
@@ -50,9 +51,9 @@ def run_kernels(
         return None
     (region,) = program.steps.steps
     assert isinstance(region, Region) and found.trace is not None
-    if not all(isinstance(version.note.origin, Argument | Surrounding) for version in region.inputs):
+    if not all(isinstance(version.note.origin, TraceArgument | EnvironmentTensor) for version in region.inputs):
         return None
-    sources, inputs = _sources(region, program, found.trace.surroundings, described, general)
+    sources, inputs = _sources(region, program, found.trace.environment_tensors, described, general)
     if not region.names_device or any(version.note.device != region.device for version in region.inputs):
         return None  # a record's inputs are all on the device where it runs
     record = program.modules[0].record_for(inputs)
@@ -66,7 +67,7 @@ def run_kernels(
     return RunKernels(record, tuple(sources), convention)
 
 
-def _convention(found: Specialisation, program: Program) -> Convention | None:
+def _convention(found: Specialisation, program: RecordedProgram) -> Convention | None:
     """How results are returned, if they are those of a program's only region as they come."""
     shape, results = found.result_shape, program.steps.versions.trace.results
     if not program.is_single_region or not isinstance(program.steps.steps[0], Region) or shape is None:
@@ -88,8 +89,8 @@ def _convention(found: Specialisation, program: Program) -> Convention | None:
 
 def _sources(
     region: Region,
-    program: Program,
-    surroundings: Sequence[torch.Tensor],
+    program: RecordedProgram,
+    environment_tensors: Sequence[torch.Tensor],
     described: CallKey,
     general: Generalised | None,
 ) -> tuple[list[tuple[int | None, int]], list[Any]]:
@@ -100,10 +101,10 @@ def _sources(
     inputs: list[Any] = []
     for version in region.inputs:
         origin = version.note.origin
-        assert isinstance(origin, Argument | Surrounding)
-        is_argument = isinstance(origin, Argument)
+        assert isinstance(origin, TraceArgument | EnvironmentTensor)
+        is_argument = isinstance(origin, TraceArgument)
         sources.append((leaves[origin.position] if is_argument else len(described.leaves) + origin.position, 0))
-        inputs.append((described.tensors if is_argument else surroundings)[origin.position])
+        inputs.append((described.tensors if is_argument else environment_tensors)[origin.position])
     is_open = len(program.modules[0].graph.inputs) > len(inputs)
     for number in build_region(region).numbers if is_open else ():
         if isinstance(number, Variable):
@@ -119,14 +120,29 @@ def _sources(
     return sources, inputs
 
 
+def call_gradients(found: Specialisation, function: Callable[..., Any], described: CallKey) -> CallFunction:
+    """A call of the two programs of calls that need gradients."""
+    gradients, shape = found.gradients, described.shape
+    assert gradients is not None
+    places = [leaf for leaf, value in enumerate(described.leaves) if isinstance(value, torch.Tensor)]
+
+    def run(leaves: tuple[Any, ...]) -> Any:
+        tensors = [leaves[place] for place in places]
+        if gradients.refused is not None or (gradients.written and found.shares_memory_anew(tensors)):
+            return DECLINED
+        return gradients(Call(function, shape, leaves, tensors))
+
+    return CallFunction(run, tuple(range(len(described.leaves))))
+
+
 def call_program(
-    found: Specialisation, program: Program, tensors: Sequence[TensorArgument], general: Generalised | None
+    found: Specialisation, program: RecordedProgram, tensors: Sequence[TensorArgument], general: Generalised | None
 ) -> CallFunction:
     """A call of the program, with what has to be done around it."""
     trace, build, function, count = found.trace, found.build_result, program.function, len(tensors)
     assert trace is not None and build is not None
     mutates = program.mutates_leaves
-    has_effects, surroundings = program.has_effects, trace.surroundings
+    has_effects, environment_tensors = program.has_effects, trace.environment_tensors
     errors = IngotError if general is None else (IngotError, ShapeMismatch, RuntimeError, ValueError, TypeError)
 
     def run(leaves: tuple[Any, ...]) -> Any:
@@ -134,14 +150,14 @@ def call_program(
         if mutates and found.shares_memory_anew(given):
             return DECLINED
         try:
-            results = function(given, surroundings, leaves[count:])
+            results = function(given, environment_tensors, leaves[count:])
         except UnseenAnswer:
             found.note_unseen()
             return DECLINED
         except errors:
             if has_effects:
                 raise
-            return DECLINED  # the way through Python meets the error again, and knows what to do
+            return DECLINED  # Python repeats the call, meets the error again and handles it
         return build(results)
 
     return CallFunction(run, (*(one.leaf for one in tensors), *(() if general is None else variables_of(general))))

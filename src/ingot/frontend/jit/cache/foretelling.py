@@ -1,7 +1,7 @@
-"""What would be recorded if other numbers were passed, told from one recording.
+"""The trace that other numbers would give, derived from one recording.
 
-In: a trace, and numbers of its call with what is passed instead. Out: the trace of that call, or None where one
-recording does not tell. It tells where operators that do nothing but calculate take the numbers as they were passed:
+In: a trace, and numbers of its call with those that are passed instead. Out: the trace of the other call, or None where
+it cannot be derived. It can where operators that only do arithmetic take the numbers as they were passed:
 
     aten.mul_.Tensor(%0, 0.1)  # number 3, which was 0.1 and is now 0.2
 ->  aten.mul_.Tensor(%0, 0.2)
@@ -19,7 +19,7 @@ from typing import Any
 from ingot.frontend.jit.trace.trace import Trace, TraceOp
 
 _CALCULATING = frozenset({"add", "sub", "rsub", "mul", "div", "addcmul", "addcdiv", "lerp", "clamp", "masked_fill"})
-"""Operators, in place or not, of which numbers decide nothing but the values of elements."""
+"""Operators, in place or not, whose numbers decide only the values of elements."""
 
 Change = tuple[int | float, int | float]
 """What a number was, and what it is to be."""

@@ -27,16 +27,16 @@ from ingot.base.sizes import Size
 from ingot.frontend.jit.cache.size_facts import Contradiction, ReadSizes
 from ingot.frontend.jit.proof import SizeFacts
 from ingot.frontend.jit.trace.indexing import part_of_axis
-from ingot.frontend.jit.trace.trace import Argument, TensorMeta, Trace, TraceOp, TraceValue, Variable, stride_order
+from ingot.frontend.jit.trace.trace import TensorMeta, Trace, TraceArgument, TraceOp, TraceValue, Variable, stride_order
 
 _aten: Any = torch.ops.aten
 Values = tuple[Any, ...]
-"""What one place holds, trace by trace."""
+"""What one place of a trace holds in each of the traces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unified:
-    """A trace for many calls, and for which."""
+    """A trace that holds for many calls, and the conditions for them."""
 
     trace: Trace
     """The last of the traces, with expressions and variables in it."""
@@ -45,7 +45,7 @@ class Unified:
     divisors: tuple[tuple[str, int], ...]
     """Symbols and what they must be multiples of."""
     ranges: tuple[SizeRange, ...] = ()
-    """Between what expressions must lie."""
+    """The ranges that expressions must lie in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +101,19 @@ class _Unifier:
         last = self.traces[-1]
         if any(trace.reads_constants for trace in self.traces):
             raise CannotGeneralise("Python read the value of a tensor that was made of sizes and numbers")
-        for what in ("tensors", "events", "surroundings"):
+        for what in ("tensors", "events", "environment_tensors"):
             self._require_equal([len(getattr(trace, what)) for trace in self.traces], f"the number of {what}")
         varying = self._find_variables()
         for index in range(len(last.tensors)):
-            if isinstance(last.tensors[index].origin, Argument):
+            if isinstance(last.tensors[index].origin, TraceArgument):
                 self._find_symbols(index)
         notes = [self._read_note(index) for index in range(len(last.tensors))]
         self.reads.check(self._bound())
         events = [self._event(index) for index in range(len(last.events))]
-        for values in zip(*(trace.surroundings for trace in self.traces), strict=True):
+        for values in zip(*(trace.environment_tensors for trace in self.traces), strict=True):
             _require_equal_tensors(values)
         results = self._value([trace.results for trace in self.traces], "a result", allow=False)
-        trace = Trace(notes, events, results, last.surroundings, casts=last.casts, symbols=self.origins)
+        trace = Trace(notes, events, results, last.environment_tensors, casts=last.casts, symbols=self.origins)
         ranges = dict.fromkeys([*self._ranges(notes), *_ranges_of_parts(trace), *_ranges_of_views(trace)])
         return Unified(trace, tuple(varying), tuple(self.divisors), tuple(ranges))
 
@@ -148,7 +148,7 @@ class _Unifier:
 
     def _find_symbols(self, index: int) -> None:
         origin = self.traces[-1].tensors[index].origin
-        assert isinstance(origin, Argument)
+        assert isinstance(origin, TraceArgument)
         shapes = [trace.tensors[index].shape for trace in self.traces]
         self._require_equal(list(map(len, shapes)), "the rank of an argument")
         for axis, values in enumerate(zip(*shapes, strict=True)):
@@ -160,9 +160,9 @@ class _Unifier:
     # --- places -------------------------------------------------------------------------------------------------------
 
     def _read_note(self, index: int) -> TensorMeta:
-        """A tensor of which Python may have read the sizes: then each has one expression."""
+        """A tensor whose sizes Python may have read: then each size has exactly one expression."""
         note = self._note(index)
-        if index in self.reads.registers and not isinstance(note.origin, Argument):
+        if index in self.reads.registers and not isinstance(note.origin, TraceArgument):
             for values in zip(*(trace.tensors[index].shape for trace in self.traces), strict=True):
                 if len(set(values)) > 1 and len(self._explanations(values)) > 1:
                     raise CannotGeneralise(f"a size that Python reads is {_listed(values)}, for more than one reason")

@@ -1,6 +1,6 @@
 """From a call that was answered in Python to a record with which machine code answers calls like it.
 
-In: the arguments of a call, the specialisation that answered it and its watch. Out: a record in the table of the
+In: the arguments of a call, the specialisation that answered it and its guards. Out: a record in the table of the
 compiled function, or none where a part of the call needs Python: arguments that are nested deeply, places that cannot
 be read natively.
 A record stands for exactly the calls that its specialisation would be found for; every other call takes the way through
@@ -20,15 +20,15 @@ import torch
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.structure import Shape
-from ingot.frontend.jit.cache.executors import call_program, run_kernels, variables_of
+from ingot.frontend.jit.cache.executors import call_gradients, call_program, run_kernels, variables_of
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.runtime.native.dispatch.call_records import (
-    Arguments,
+    ArgumentGuards,
+    CallCounter,
     CallOriginal,
     CallRecord,
-    Count,
     OtherArgument,
     TensorArgument,
     VariableArgument,
@@ -40,14 +40,15 @@ from ingot.runtime.native.launch.records import NumberGuard, TensorGuard
 from ingot.runtime.torch_state import WATCHERS, ModuleEntry
 
 MOST_ATTEMPTS = 4
-"""Records that are made for one kind of call before it rests; objects that are new at every call would need one each
+"""How many records are made for one kind of call before a rest: objects that are new at every call would need one each
 time."""
 _FIRST_REST = 64
-"""Calls of a kind that get no record then; each time four times as many: what changed may have come to rest."""
+"""How many calls of a kind get no record during a rest, four times as many at each next rest. What changed may be
+stable afterwards."""
 _MOST_COMPARED = 32
-"""Arguments that are compared to find out that the original is to be called."""
+"""How many arguments a record compares that only says that the original is to be called."""
 _MOST_KINDS = 1024
-"""Kinds of calls whose attempts are counted."""
+"""For how many kinds of calls attempts are counted."""
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class _Attempts:
     made: int = 0
     rest: float = _FIRST_REST
     calls: float = 0
-    """That get no record before another is made."""
+    """How many calls get no record before another one is made."""
 
     def may_try(self) -> bool:
         if self.made >= MOST_ATTEMPTS:
@@ -79,9 +80,9 @@ class _Answered:
     """What records do for one specialisation."""
 
     specialisation: Specialisation
-    calls: Count = field(default_factory=Count)
+    calls: CallCounter = field(default_factory=CallCounter)
     attempts: dict[Hashable, _Attempts] = field(default_factory=dict)
-    """By kind of call."""
+    """Attempts by kind of call."""
 
     def may_try(self, key: Hashable) -> bool:
         """Whether to make another record for a kind of call; if so, that is counted."""
@@ -101,14 +102,14 @@ class NativeCalls:
         """Whether tensors that are passed may have no attributes of their own, which code may look for."""
         self._table: DispatchTable | None = None
         self._answered: dict[int, _Answered] = {}
-        """By the identity of the specialisation."""
+        """What records do, by the identity of the specialisation."""
         self._earlier = 0
         """Calls answered by records that are gone."""
         self._is_closed = False
         self._lock = new_lock()
 
     def belong_to(self, owner: NativeCallable) -> None:
-        """Answer calls of another object, which has been called in none of the recorded ways yet."""
+        """Answer calls of another object, for which no records exist yet."""
         self._owner = weakref.ref(owner)
 
     @property
@@ -136,18 +137,18 @@ class NativeCalls:
         owner, native = self._owner(), dispatcher()
         if owner is None or native is None:
             return False
-        if found.trace is None and len(described.leaves) > _MOST_COMPARED:
+        if found.standing_in is None and len(described.leaves) > _MOST_COMPARED:
             return False  # the original may be called without comparing anything
         with self._lock:
             if self._is_closed:
                 return False
             if found.audits is not None and found.audits.is_put_off:
                 found.audits.is_put_off = False
-                return True  # the record is there, and has left this call to Python for nothing
+                return True  # the record exists, and has left this call to Python although there was nothing to do
             answered = self._answered.setdefault(id(found), _Answered(found))
             if not answered.may_try(key):
                 return False
-            original = self._function if found.prefers_eager else self.otherwise
+            original = self._function if found.prefers_eager or found.gradients is not None else self.otherwise
             counted, forbids = answered.calls, self.forbids_attributes
             record = _record(native, key, found, original, described, args, kwargs, general, counted, forbids)
             if record is None:
@@ -161,11 +162,12 @@ class NativeCalls:
             return True
 
     def pause(self, found: Specialisation) -> None:
-        """Leave the call of a specialisation to Python that is to be audited next, or recorded again."""
+        """Have native code leave the next call of a specialisation that is to be audited, or recorded again, to
+        Python."""
         answered = self._answered.get(id(found))
         if answered is None:
             return
-        if found.audits is not None and found.trace is not None:
+        if found.audits is not None and found.standing_in is not None:
             answered.calls.pause_at(found.audits.due - found.calls - 1)
         elif found.calls_until_another < math.inf:
             answered.calls.pause_at(int(found.calls_until_another) - found.calls)
@@ -230,23 +232,25 @@ def _record(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     general: Generalised | None,
-    count: Count,
+    count: CallCounter,
     forbids_attributes: bool,
 ) -> CallRecord | None:
     settings, program = native.settings(), found.program
-    surroundings = [] if found.trace is None else found.trace.surroundings
+    environment_tensors = [] if found.standing_in is None else found.standing_in.environment_tensors
     nesting = _nesting(described.shape)
     if settings < 0 or nesting is None:
         return None
-    places = _places(found.surroundings.watch)
+    places = _places(found.environment.guards)
     tensors = _tensor_arguments(described)
-    guards = [one.guard for one in tensors] + [TensorGuard.like(tensor) for tensor in surroundings]
-    if places is None or not can_hold(guards, len(described.leaves) + len(surroundings)):
+    guards = [one.guard for one in tensors] + [TensorGuard.like(tensor) for tensor in environment_tensors]
+    if places is None or not can_hold(guards, len(described.leaves) + len(environment_tensors)):
         return None
-    if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in surroundings):
+    if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in environment_tensors):
         return None
     variables = {} if general is None else {leaf: _variable(leaf, described, general) for leaf in variables_of(general)}
-    if program is None or found.trace is None:
+    if found.gradients is not None and found.gradients.is_settled:
+        answer = call_gradients(found, function, described)
+    elif program is None or found.trace is None:
         answer = CallOriginal(function)
     else:
         answer = run_kernels(found, program, described, general, variables) or call_program(
@@ -257,10 +261,10 @@ def _record(
         for leaf, value in enumerate(described.leaves)
         if not isinstance(value, torch.Tensor)
     ]
-    arguments = Arguments(len(args), tuple(kwargs), tuple(tensors), tuple(others), nesting)
+    arguments = ArgumentGuards(len(args), tuple(kwargs), tuple(tensors), tuple(others), nesting)
     is_counted = torch.is_grad_enabled()
     return CallRecord(
-        key, found, settings, is_counted, arguments, surroundings, places, answer, count, forbids_attributes
+        key, found, settings, is_counted, arguments, environment_tensors, places, answer, count, forbids_attributes
     )
 
 
@@ -282,10 +286,12 @@ def _is_flat(shape: Shape) -> bool:
 def _tensor_arguments(described: CallKey) -> list[TensorArgument]:
     found: list[TensorArgument] = []
     first: dict[int, int] = {}
+    grad_mode = torch.is_grad_enabled()
     for leaf, value in enumerate(described.leaves):
         if isinstance(value, torch.Tensor):
             same = first.setdefault(id(value), leaf)
-            found.append(TensorArgument(leaf, same, type(value), TensorGuard.like(value, is_strict=True)))
+            guard, needs_gradients = TensorGuard.like(value, is_strict=True), grad_mode and value.requires_grad
+            found.append(TensorArgument(leaf, same, type(value), guard, needs_gradients))
     return found
 
 
@@ -294,12 +300,12 @@ def _variable(leaf: int, described: CallKey, general: Generalised) -> VariableAr
     return VariableArgument(leaf, NumberGuard(float) if isinstance(value, float) else NumberGuard(int, *general.range))
 
 
-def _places(watch: Guards) -> Places | None:
-    """Everything a watch looks at, and what `is_off` asks of Python; None if some of it cannot be read natively."""
+def _places(guards: Guards) -> Places | None:
+    """Everything that guards look at, and what `is_off` asks of Python; None if some of it cannot be read natively."""
     found = Places()
     for entry in (watcher.native for watcher in WATCHERS):
         if isinstance(entry, ModuleEntry):
             if entry.table.get(entry.name) is not entry.idle:
                 return None
             found.dictionary_holds(entry.table, entry.name, entry.idle)
-    return found if watch.add_to(found) else None
+    return found if guards.add_to(found) else None

@@ -1,7 +1,7 @@
-"""Paths: recordings of one kind of call that differ in what tensors answered where Python decided by them.
+"""Paths: recordings of one kind of call that differ in what Python decided by the values of tensors.
 
-In: recorded paths. Out: one specialisation for all of them, whose program goes the way that values lead. What always
-holds: it answers calls only while the guards of all its paths hold.
+In: recorded paths. Out: one specialisation for all of them, whose program takes the path that the values of a call
+decide. What always holds: it answers calls only while the guards of all its paths hold.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.frontend.jit.guards.proven import ProvenGuards
 from ingot.frontend.jit.lowering.branches import BranchingProgram, branching_program
-from ingot.frontend.jit.lowering.pieces import Piece, tree_of, with_common_surroundings
+from ingot.frontend.jit.lowering.pieces import Piece, tree_of, with_common_environment
 from ingot.frontend.jit.proof import Proof
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.dispatch.conditions import Places
@@ -29,9 +29,9 @@ from ingot.runtime.native.dispatch.conditions import Places
 MOST_PATHS = 16
 """Paths that are recorded for one kind of call; where there are more, its Python runs."""
 _MOST_UNSEEN = 0.25
-"""Share of calls that may take other paths than those recorded, once no more are."""
+"""The largest share of calls that may take paths which are not recorded, once no more paths are recorded."""
 _LONG_ENOUGH = 16
-"""Calls after which the comparison with eager calls ends, though some paths were hardly ever taken."""
+"""After this many calls the comparison with eager ends, even if some paths were hardly ever taken."""
 
 
 @dataclass(slots=True)
@@ -80,13 +80,13 @@ class Paths(Specialisation):
         """The specialisation for these paths, the latest of which is the last; DifferentPaths where they contradict
         each other."""
         latest = paths[-1]
-        traces = with_common_surroundings([path.trace for path in paths if path.trace is not None])
+        traces = with_common_environment([path.trace for path in paths if path.trace is not None])
         types = {}
         for path in reversed(paths):
             assert path.trace is not None
-            types |= {id(tensor): one for tensor, one in zip(path.trace.surroundings, path._surrounding_types)}  # noqa: B905
+            types |= {id(tensor): one for tensor, one in zip(path.trace.environment_tensors, path._environment_types)}  # noqa: B905
         made = Paths(
-            Environment(watch=joined([path.surroundings.watch for path in paths])),
+            Environment(guards=joined([path.environment.guards for path in paths])),
             latest.objects,
             trace=traces[-1],
             result_shape=latest.result_shape,
@@ -101,10 +101,10 @@ class Paths(Specialisation):
             attempts=attempts,
             tree=tree_of(traces, latest.passed),
         )
-        made._surrounding_types = [types[id(tensor)] for tensor in traces[-1].surroundings]
+        made._environment_types = [types[id(tensor)] for tensor in traces[-1].environment_tensors]
         for path in paths:
-            made.surroundings.names |= path.surroundings.names
-        made.trial.rounds, made.trial.is_warm = 0, True  # paths are compared one by one
+            made.environment.names |= path.environment.names
+        made.eager_comparison.rounds, made.eager_comparison.is_warm = 0, True  # paths are compared one by one
         return made
 
     def prepare(self, compiler: JitCompiler, is_frozen: bool = False, is_replayed: bool = False) -> BranchingProgram:
@@ -148,7 +148,7 @@ class Paths(Specialisation):
     @property
     def is_compared(self) -> bool:
         """Whether there is nothing left to measure, or not soon."""
-        return self.calls >= _LONG_ENOUGH or all(path.trial.is_settled for path in self.paths)
+        return self.calls >= _LONG_ENOUGH or all(path.eager_comparison.is_settled for path in self.paths)
 
     @property
     def prefers_python(self) -> bool:
@@ -158,9 +158,13 @@ class Paths(Specialisation):
 
     @property
     def _seconds(self) -> tuple[float, float]:
-        trials = [(path.calls, path.trial) for path in self.paths if path.trial.eager and path.trial.program]
-        eager = sum(calls * min(map(float, trial.eager)) for calls, trial in trials)
-        return eager, sum(calls * min(map(float, trial.program)) for calls, trial in trials)
+        comparisons = [
+            (path.calls, path.eager_comparison)
+            for path in self.paths
+            if path.eager_comparison.eager and path.eager_comparison.program
+        ]
+        eager = sum(calls * min(map(float, comparison.eager)) for calls, comparison in comparisons)
+        return eager, sum(calls * min(map(float, comparison.program)) for calls, comparison in comparisons)
 
     @property
     def comparison(self) -> str:

@@ -17,17 +17,18 @@ from ingot.base.errors import CaptureError, IngotError, InternalError
 from ingot.base.forks import new_lock
 from ingot.base.warning import warn
 from ingot.frontend.jit.arguments.call_key import CallKey, describe
-from ingot.frontend.jit.arguments.numbers import MarkedArguments
+from ingot.frontend.jit.arguments.variable_numbers import MarkedArguments
 from ingot.frontend.jit.autotune.timing import is_capturing, stopwatch
 from ingot.frontend.jit.cache.auditing import Audited
 from ingot.frontend.jit.cache.native_calls import NativeCalls
 from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, Payoff, numbers_in_a_row, unless_off
 from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, ShapeFamilies
 from ingot.frontend.jit.cache.specialisation import RESULT_NEEDS_GRADIENTS, Specialisation, record
+from ingot.frontend.jit.gradients.calls import Call, GradientCalls
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.guards import Outdated
 from ingot.frontend.jit.guards.recompile_reasons import difference
-from ingot.frontend.jit.lowering.program import ShapeMismatch
+from ingot.frontend.jit.lowering.recorded_program import ShapeMismatch
 from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import EVERYTHING, is_off
@@ -39,11 +40,11 @@ from ingot.runtime.native.dispatch.dispatcher import NativeCallable
 from ingot.runtime.torch_state import state_of_torch
 
 MOST_SPECIALISATIONS = 64
-"""Of more, the one not used for the longest time goes."""
+"""How many specialisations a function keeps; beyond that the least recently used one goes."""
 NEEDS_GRADIENTS = "its arguments need gradients"
 """Why calls are left to PyTorch that would need a backward pass."""
 MOST_ASIDE = 3
-"""Recordings of one kind of call that are kept while they do not hold."""
+"""How many recordings of one kind of call are kept while their guards fail."""
 
 
 class RecordedFunction(NativeCallable):
@@ -109,7 +110,7 @@ class RecordedFunction(NativeCallable):
         if self.given_up is not None and not self._may_look_again():
             return self.otherwise(*args, **kwargs)
         described = describe(args, kwargs)
-        if described.refused is not None or described.needs_gradients:
+        if described.refused is not None or (described.needs_gradients and self.is_segment):
             self._leave(described.refused)
             return self._in_vain(self.function if described.refused is None else self.otherwise)(*args, **kwargs)
         key = (described.key, state_of_torch())
@@ -126,17 +127,17 @@ class RecordedFunction(NativeCallable):
             self._payoff.note_gone(calls)
             return self._record(key, args, kwargs, described, f"{changed} has changed")
         general = self._families.find(described, key[1]) or self._foretell(described, key[1])
-        if general is not None:
+        if general is not None and not described.needs_gradients:
             return self._run_general(key, *general, args, kwargs, described)
         return self._record(key, args, kwargs, described, difference(key, tuple(self._recorded), self.function))
 
     def _look_again(
         self, found: Specialisation, calls: int, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> str | None:
-        """Whether a call like one that ran in Python is to be recorded after all: what may be other than it was."""
+        """Whether to record a call like one that ran in Python: what kept it from being recorded may have changed."""
         if self._may_stand_in(args, kwargs):
-            found.surroundings.watch = Outdated()
-            return found.surroundings.watch.changed()
+            found.environment.guards = Outdated()
+            return found.environment.guards.changed()
         found.calls_until_another = calls + self._payoff.next_look()
         self.native.pause(found)
         return None
@@ -170,7 +171,7 @@ class RecordedFunction(NativeCallable):
         return found.calls + self.native.of(found)
 
     def forget(self) -> None:
-        """Be as if never called."""
+        """Forget everything, as if the function had never been called."""
         with self._lock:
             self.native.forget()
             self._forget_recordings()
@@ -223,19 +224,48 @@ class RecordedFunction(NativeCallable):
         found.calls += 1
         self.latest = found
         trace = found.trace
+        if found.gradients is not None and found.gradients.refused is None:
+            return self._run_with_gradients(key, found, found.gradients, args, kwargs, described)
         if trace is None:
-            target = self.function if found.prefers_eager else self.otherwise
+            is_eagers = found.prefers_eager or found.gradients is not None
+            target = self.function if is_eagers else self.otherwise
             is_native = self.native.add(key, found, described, args, kwargs)
             return (target if is_native else self._in_vain(target))(*args, **kwargs)
         self._patience.reset()
-        if not found.trial.is_settled and is_capturing():
+        if not found.eager_comparison.is_settled and is_capturing():
             return self.function(*args, **kwargs)
-        if found.trial.is_settled and (audited := self._audit(found, (), args, kwargs, described)) is not None:
+        if (
+            found.eager_comparison.is_settled
+            and (audited := self._audit(found, (), args, kwargs, described)) is not None
+        ):
             return audited.result
-        if found.trial.is_warm:
+        if found.eager_comparison.is_warm:
             return self._run_program(key, found, trace, args, kwargs, described)
         with collecting_later():  # kernels are compiled when they are first called
             return self._run_program(key, found, trace, args, kwargs, described)
+
+    def _run_with_gradients(
+        self,
+        key: Hashable,
+        found: Specialisation,
+        gradients: GradientCalls,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        described: CallKey,
+    ) -> Any:
+        if gradients.is_idle:
+            gradients.calls += 1
+            return self._in_vain(self.function)(*args, **kwargs)
+        self._patience.reset()
+        if gradients.written and found.shares_memory_anew(described.tensors):
+            return self.function(*args, **kwargs)
+        if gradients.is_settled and (audited := self._audit(found, (), args, kwargs, described)) is not None:
+            return audited.result
+        given = described.shape, described.leaves, described.tensors, described.started
+        result = gradients(Call(self.function, *given))
+        if gradients.is_settled or gradients.refused is not None:
+            self.native.add(key, found, described, args, kwargs)
+        return result
 
     def _run_program(
         self,
@@ -246,7 +276,7 @@ class RecordedFunction(NativeCallable):
         kwargs: Mapping[str, Any],
         described: CallKey,
     ) -> Any:
-        program, trial = found.program, found.trial
+        program, comparison = found.program, found.eager_comparison
         if program is None:
             try:
                 program = found.prepare(self.compiler, self.options.freeze, self.options.is_replayed)
@@ -255,27 +285,27 @@ class RecordedFunction(NativeCallable):
         if program.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         start = time.perf_counter()
-        watch = None if trial.is_settled else stopwatch(trace.device)
-        if watch is not None and trial.is_eagers_turn:
+        watch = None if comparison.is_settled else stopwatch(trace.device)
+        if watch is not None and comparison.is_eagers_turn:
             result = self.function(*args, **kwargs)
-            trial.eager.append(watch.stop())
+            comparison.eager.append(watch.stop())
             return result
         try:
-            results = program.function(described.tensors, trace.surroundings, ())
+            results = program.function(described.tensors, trace.environment_tensors, ())
         except IngotError as error:
             if program.has_effects:
                 raise
             return self._abandon(found, error, args, kwargs)
         assert found.build_result is not None
         result = found.build_result(results)
-        if not trial.is_warm:
+        if not comparison.is_warm:
             found.compile_seconds += time.perf_counter() - start
         if watch is not None:
-            trial.note_program(watch.stop())
-        if trial.prefers_eager:
-            found.trace, found.broken, found.prefers_eager = None, Broken(trial.text, ""), True
-            log("fallbacks", f"{self.name} runs eagerly: {trial.text}")
-        elif trial.is_over:
+            comparison.note_program(watch.stop())
+        if comparison.prefers_eager:
+            found.trace, found.broken, found.prefers_eager = None, Broken(comparison.text, ""), True
+            log("fallbacks", f"{self.name} runs eagerly: {comparison.text}")
+        elif comparison.is_over:
             self.native.add(key, found, described, args, kwargs)
         return result
 
@@ -301,7 +331,7 @@ class RecordedFunction(NativeCallable):
         if (audited := self._audit(found, general.values(numbers), args, kwargs, described)) is not None:
             return audited.result
         try:
-            results = program.function(described.tensors, trace.surroundings, general.values(numbers))
+            results = program.function(described.tensors, trace.environment_tensors, general.values(numbers))
         except (IngotError, ShapeMismatch, RuntimeError, ValueError, TypeError) as error:
             if program.has_effects:
                 raise
@@ -357,14 +387,16 @@ class RecordedFunction(NativeCallable):
         self._payoff.seconds += made.record_seconds
         made.checks_overlap = self.checks_overlap
         if self.is_segment:
-            made.trial.rounds = 0  # whether following pays is measured for whole calls
+            made.eager_comparison.rounds = 0  # whether following pays is measured for whole calls
         made.looked_at = frozenset(given.looked_at)
         self.latest = made
         if made.broken is None:
             self._approve(made, args, kwargs)
-        if made.broken is not None:
+        if made.broken is None and made.needs_gradients:
+            made.differentiate(self.compiler, self.name)
+        if made.broken is not None and made.gradients is None:
             made.let_go(self.outermost)
-            if made.broken.reason != RESULT_NEEDS_GRADIENTS:
+            if not made.needs_gradients:
                 made.calls_until_another = self._payoff.next_look()
             self._hand_over(made.broken.reason, made.broken.place)
         with self._lock:
@@ -375,11 +407,11 @@ class RecordedFunction(NativeCallable):
         return result
 
     def _take_path(self, key: Hashable, made: Specialisation) -> Specialisation:
-        """What stands for calls like the one that was recorded, now that this recording is there: itself."""
+        """The specialisation for calls like the recorded one: here the recording itself."""
         return made
 
     def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Decide whether a recording may stand in for Python; here it may."""
+        """Decide whether a recording may stand in for Python; here it always may."""
 
     def _audit(
         self,
@@ -390,7 +422,7 @@ class RecordedFunction(NativeCallable):
         described: CallKey,
         path: Specialisation | None = None,
     ) -> Audited | None:
-        """Let Python run at a call that a recording would answer, and compare the two; here never."""
+        """Run Python for a call that a recording would answer, and compare the two; never done here."""
 
     def _take_general(self, general: Generalised | None) -> None:
         """What was generalised takes the place of recordings that have no program yet."""
@@ -413,8 +445,8 @@ class RecordedFunction(NativeCallable):
     # --- calls that are handed on unseen ------------------------------------------------------------------------------
 
     def _in_vain(self, target: Callable[..., Any]) -> Callable[..., Any]:
-        """Note that a call was looked at and is left to a function, which is given back: after a few such calls the
-        next ones go there at once."""
+        """Note that a call was looked at and is left to a function, which is returned. After a few such calls native
+        code hands the next ones to that function at once."""
         settings = self.native.settings()
         calls = self._patience.note(target, settings)
         if calls and settings >= 0:
@@ -465,7 +497,7 @@ class RecordedFunction(NativeCallable):
         self._families.clear()
         self.latest = reason
         self.native.hand_on(unless_off(self.function, self.otherwise), self._payoff.next_rest())
-        if subject == "full" or not self._warned:  # otherwise it has been said why
+        if subject == "full" or not self._warned:  # otherwise the reason has been logged
             self._hand_over(reason, None, subject)
 
     def _drop(self, key: Hashable) -> None:
@@ -517,13 +549,13 @@ class RecordedFunction(NativeCallable):
         """Say once that calls run eagerly, and why; once per subject, where there is one."""
         text = self._news("runs eagerly", reason, place, subject)
         if text is not None:
-            if self.is_segment or reason == RESULT_NEEDS_GRADIENTS:
+            if self.is_segment or reason.startswith(RESULT_NEEDS_GRADIENTS):
                 log("fallbacks", text)
             else:
                 warn(text)
 
     def _news(self, what: str, reason: str, place: str | None, subject: str | None) -> str | None:
-        """What is to be said of calls that are not recorded, unless it has been; an error with fullgraph=True."""
+        """What to log of calls that are not recorded, unless it was logged before; an error with fullgraph=True."""
         reason = f"{reason} ({place})" if place else reason
         if self.options.fullgraph:
             raise CaptureError(f"{self.name} cannot be recorded whole: {reason}")

@@ -1,8 +1,8 @@
-"""When calls are no longer looked at, because looking has not paid off.
+"""When native code hands calls to the original without looking at them, because looking has not paid off.
 
-In: calls that were looked at in vain, and recordings that went before they had answered many calls. Out: for how many
-calls are handed on unseen. A call that is not looked at costs what the original costs; it may have been worth a
-recording, so one is looked at again, more and more seldom.
+In: calls that were looked at in vain, and recordings that were dropped before they had answered many calls. Out: how
+many calls are handed on unseen. A call that is not looked at costs what the original costs. It might have been worth a
+recording, so now and then one is looked at again, more and more rarely.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from ingot.frontend.jit.guards.recompile_reasons import counts_up, differs_in_nu
 from ingot.frontend.jit.trace.questions import writes_leaves
 
 FEW_IN_VAIN = 4
-"""Calls in a row that were looked at in vain, after which some are not."""
+"""After this many calls in a row that were looked at in vain, some are handed on unseen."""
 _FIRST_UNSEEN, _MOST_UNSEEN, _FACTOR = 16, 4096, 4
-"""How many calls are not looked at then: first, at most, and how that grows."""
+"""How many calls are handed on unseen: at first, at most, and the factor by which the number grows."""
 PAID = 8
-"""Calls that a recording answers to be worth its making."""
+"""A recording is worth its making once it has answered this many calls."""
 _MOST_UNPAID = 9
 _WEIGHT_UNUSED = 3
-"""What a recording that never answered a call counts, where one that answered a few counts 1."""
+"""The weight of a recording that never answered a call, beside 1 for one that answered a few."""
 MOST_IN_VAIN = 32
-"""Recordings that may be made while fewer calls than that are answered by them."""
+"""How many recordings may be made while they have answered fewer calls than there are recordings."""
 _FEW_AGAIN = 4
-"""The same, when recording is tried again."""
+"""The same limit when recording is tried again."""
 _MOST_SECONDS = 1.0
-"""What these recordings may cost, if there are more than a few."""
+"""How many seconds these recordings may take together, if there are more than `_FEW_AGAIN`."""
 MOST_OF_NUMBERS = 3
-"""Recordings in a row that differ from the one before in numbers alone, after which Python runs at every call: numbers
-are then taken as Python hands them over."""
+"""After this many recordings in a row that differ from the one before in numbers alone, Python runs at every call and
+its numbers are taken as they come."""
 _FIRST_REST = 4096
 """Calls that are not recorded once recording has not paid off."""
 _FIRST_LOOK, _LATER_LOOK = 1, 256
-"""Calls of a kind that run in Python because nothing may stand in for it, before another one is recorded: the first
-call often fills caches, later it is seldom that anything changes."""
+"""How many calls of a kind run in Python, because no recording may stand in for it, before another one is recorded. The
+first call often fills caches, so the second is recorded; later changes are rare."""
 
 
 @dataclass(slots=True)
@@ -91,11 +91,11 @@ class Payoff:
 
     @property
     def is_unstable(self) -> bool:
-        """Whether recordings keep going before they have paid off."""
+        """Whether recordings keep being dropped before they have paid off."""
         return self.unpaid >= _MOST_UNPAID
 
     def is_in_vain(self, recorded: int, answered: int, most: int) -> bool:
-        """Whether so many recordings were made for calls that did not come again."""
+        """Whether recordings are made for calls that do not come again."""
         made = recorded - self.recorded
         is_much = made >= min(self.allowed, most) or (made >= _FEW_AGAIN and self.seconds > _MOST_SECONDS)
         return is_much and answered - self.answered < made
@@ -129,7 +129,7 @@ def numbers_in_a_row(so_far: int, recorded: Sequence[Any], key: Any, latest: Spe
 
 def unless_off(function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
     """What native code hands calls on to: `otherwise`, except while compiled functions are to call their originals.
-    Native code has seen to all reasons for that but these two."""
+    Native code has checked all reasons for that but these two."""
     if otherwise is function:
         return function
 

@@ -2,7 +2,7 @@
 
 In: recordings, as they are made. Out: for a call that was not recorded, a specialisation that holds for it all the same
 and the numbers to run it with. Two recordings that differ in numbers are enough; for sizes it takes three, or two where
-the user says that sizes vary. Whatever cannot be unified stays as it was recorded.
+the user says that sizes vary. Recordings that cannot be generalised stay as they are.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ingot.base.errors import IngotError
 from ingot.base.forks import new_lock
 from ingot.base.sizes import Size
 from ingot.frontend.jit.arguments.call_key import CallKey
-from ingot.frontend.jit.arguments.numbers import arithmetic_parameters, positions_of
 from ingot.frontend.jit.arguments.structure import Shape
+from ingot.frontend.jit.arguments.variable_numbers import arithmetic_parameters, positions_of
 from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.cache.foretelling import foretold, is_same
 from ingot.frontend.jit.cache.generalisation import CannotGeneralise, Unified, generalise
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.settings.logs import log
-from ingot.frontend.jit.trace.trace import Argument, Trace
+from ingot.frontend.jit.trace.trace import Trace, TraceArgument
 from ingot.runtime.compiler import JitCompiler
 
 MOST_MEMBERS = 8
 """Recordings that a family compares; the oldest goes first."""
 MOST_FAILURES = 4
-"""Times that recordings of a family could not be unified, after which it is not tried again."""
+"""After this many failures to generalise the recordings of a family it is not tried again."""
 _MOST_FAMILIES = 128
 """Families of one function; the oldest goes first."""
 _SHAPES_NEEDED = {None: 3, True: 2}
@@ -57,12 +57,12 @@ class Recorded:
 
 @dataclass(eq=False, slots=True)
 class Generalised:
-    """What was unified, and for which calls it holds."""
+    """What was generalised from several recordings, and the calls for which it holds."""
 
     specialisation: Specialisation
     unified: Unified
     members: Sequence[Recorded]
-    """What it was unified from."""
+    """The recordings that it was generalised from."""
     fixed: Numbers
     """Numbers that never varied."""
     declared: dict[int, tuple[Size, ...]] = field(init=False)
@@ -70,18 +70,18 @@ class Generalised:
     range: tuple[int, int] = field(init=False)
     """What ints that vary may be: what all integer types of the trace can hold."""
     replaces: list[Generalised] = field(default_factory=list)
-    """Those made earlier of some of the same recordings."""
+    """Earlier generalisations of some of the same recordings."""
     misses: int = 0
-    """Calls that it fitted and that turned out to be something else."""
+    """How many calls fitted it and turned out to differ."""
 
     def __post_init__(self) -> None:
         notes = self.unified.trace.tensors
-        self.declared = {n.origin.position: n.sizes for n in notes if isinstance(n.origin, Argument)}
+        self.declared = {n.origin.position: n.sizes for n in notes if isinstance(n.origin, TraceArgument)}
         held = [torch.iinfo(dtype) for dtype in (torch.int64, *(note.dtype for note in notes)) if dtype in _INTEGERS]
         self.range = (max(info.min for info in held), min(info.max for info in held))
 
     def fits(self, shapes: Sequence[Sequence[int]], numbers: Numbers) -> bool:
-        """Whether sizes and numbers are such as were unified; sizes that stay open are at least 2."""
+        """Whether sizes and numbers are in the ranges of this generalisation; open sizes are at least 2."""
         bound: dict[str, int] = {}
         for position, declared in self.declared.items():
             for size, actual in zip(declared, shapes[position], strict=True):
@@ -269,7 +269,7 @@ class ShapeFamilies:
         return general
 
     def _groups(self, members: Sequence[Recorded]) -> Iterator[list[Recorded]]:
-        """Members that may be unified, the most promising first; the newest is always among them."""
+        """Groups of members that may be generalised, the most promising first; the newest member is in each."""
         newest = members[-1]
         needed = _SHAPES_NEEDED.get(self.dynamic, MOST_MEMBERS + 1)
         oblivious = [member for member in members if _takes_same_way(member, newest)]
@@ -293,7 +293,7 @@ class ShapeFamilies:
 
 
 def _takes_same_way(member: Recorded, newest: Recorded) -> bool:
-    """Whether Python does the same in two calls, whatever the sizes: it saw none, or it is proven how it uses them."""
+    """Whether Python does the same in two calls for all sizes: it read none, or the proof knows how it uses them."""
     if not member.trace.reads_sizes and not newest.trace.reads_sizes:
         return True
     ours, theirs = member.specialisation.sizes, newest.specialisation.sizes

@@ -1,8 +1,8 @@
-"""What is proven of the sizes that Python read, told in the symbols of a trace that several were unified into.
+"""What is proven of the sizes that Python read, in the symbols of a generalised trace.
 
-In: the facts of several calls that took the same way, the recordings' own reads, and the sizes of the unified trace's
-tensors as they are found. Out: ranges that sizes of later calls must lie in, and the expressions that numbers which
-PyTorch was given stand for. What always holds: an expression gives each call's own number, or nothing is generalised.
+In: the facts of several calls that took the same way, the recordings' own reads, and the sizes of the generalised
+trace's tensors as they are found. Out: ranges that sizes of later calls must lie in, and expressions for the numbers
+that Python handed to PyTorch. What always holds: an expression gives each call's own number, or nothing is generalised.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ingot.base import sizes
 from ingot.base.sizes import Size
-from ingot.frontend.jit.proof.open_sizes import SizeFacts, symbol_of
+from ingot.frontend.jit.proof.domain.open_sizes import SizeFacts, symbol_of
 from ingot.frontend.jit.trace.trace import Trace
 
 Values = tuple[int, ...]
@@ -27,7 +27,7 @@ class ReadSizes:
     """The reads of one way through a function, as far as the sizes that were read are known."""
 
     facts: Sequence[SizeFacts]
-    """By call."""
+    """The facts of each call."""
     registers: frozenset[int] = frozenset()
     """The tensors that were asked for their sizes."""
     replacements: dict[str, Size] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class ReadSizes:
                     raise Contradiction("a size that Python read is not what its expression says")
 
     def ranges(self) -> list[tuple[Size, int, int]]:
-        """Between what expressions over sizes of arguments must lie."""
+        """The ranges that expressions over sizes of arguments must lie in."""
         if not self.facts:
             return []
         wanted = [(guard.size, guard.lowest, guard.highest) for guard in self.facts[0].guards]

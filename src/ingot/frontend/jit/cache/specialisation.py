@@ -1,7 +1,7 @@
-"""One way a function can go: a recorded call, and the program for later calls like it.
+"""One specialisation of a function: a recorded call, and the program for later calls like it.
 
-A specialisation holds for calls with equal keys while its watch sees no change. The first call is eager's own; the
-program is written when a second one comes.
+A specialisation holds for calls with equal keys while its guards hold. The first call is eager's own; the program is
+written when a second one comes.
 """
 
 from __future__ import annotations
@@ -17,42 +17,45 @@ import torch
 
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.call_key import CallKey
-from ingot.frontend.jit.arguments.structure import Shape, builder_of, mutable_containers, take_apart
+from ingot.frontend.jit.arguments.structure import Shape, builder_of, mutable_containers
 from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
 from ingot.frontend.jit.cache.audits import Audits
+from ingot.frontend.jit.gradients.calls import GradientCalls
+from ingot.frontend.jit.gradients.eligibility import why_never
 from ingot.frontend.jit.guards.environment import Environment, environment_of
-from ingot.frontend.jit.lowering.program import Program, compile_trace
+from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
 from ingot.frontend.jit.proof import SizeFacts
 from ingot.frontend.jit.trace.questions import effect_before_questions
 from ingot.frontend.jit.trace.recorder import Broken, Recording
-from ingot.frontend.jit.trace.trace import Argument, Made, Trace
+from ingot.frontend.jit.trace.results import take_results
+from ingot.frontend.jit.trace.trace import Made, Trace, TraceArgument
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.overlaps import addresses_of, are_joined
 
 RESULT_NEEDS_GRADIENTS = "its result needs gradients"
 """Why nothing stands in for Python while gradients are recorded."""
-_TensorType = tuple[torch.dtype, torch.Size, tuple[int, ...], torch.device]
-"""dtype, shape, strides and device"""
+_TensorType = tuple[torch.dtype, torch.Size, tuple[int, ...], torch.device, bool]
+"""dtype, shape, strides, device, and whether it needs gradients"""
 
 
 @dataclass(eq=False, slots=True)
 class Specialisation:
     """A recorded call and what came of it."""
 
-    surroundings: Environment
+    environment: Environment
     objects: list[tuple[str, Any]]
     """The arguments that count by identity, held so that nothing takes their identity."""
     trace: Trace | None = None
     broken: Broken | None = None
     """Why calls like this one run eagerly, if they do."""
     result_shape: Shape | None = None
-    program: Program | None = None
+    program: RecordedProgram | None = None
     compile_seconds: float = 0.0
     record_seconds: float = 0.0
     calls: int = 0
     calls_seen: int = 0
-    """Calls that it had answered when recordings that are not used were last looked for."""
-    trial: EagerComparison = field(default_factory=EagerComparison)
+    """How many calls it had answered when unused recordings were last looked for."""
+    eager_comparison: EagerComparison = field(default_factory=EagerComparison)
     lock: threading.RLock = field(default_factory=new_lock)
     build_result: Callable[[Sequence[Any]], Any] | None = None
     passed: int = 0
@@ -61,6 +64,10 @@ class Specialisation:
     """Numbers among the arguments whose value Python asked for, by their place."""
     checks_overlap: bool = True
     """Whether tensors that are written may share memory with others in some calls and not in others."""
+    needs_gradients: bool = False
+    """Whether results were made in grad mode of tensors that need gradients."""
+    gradients: GradientCalls | None = None
+    """What takes such calls, unless PyTorch does."""
     prefers_eager: bool = False
     """Whether calls like this one are best left to PyTorch as they are."""
     audits: Audits | None = None
@@ -81,24 +88,40 @@ class Specialisation:
             self.sizes = facts
 
     def let_go(self, outermost: torch.nn.Module | None) -> None:
-        """Hold nothing of the user's: this stands for nothing."""
-        self.surroundings.let_go(outermost)
+        """Let go of the user's objects: this recording answers no calls."""
+        self.environment.let_go(outermost)
         self.objects = []
+
+    @property
+    def why_broken(self) -> Broken | None:
+        """Why nothing stands in for Python, if nothing does."""
+        if self.gradients is not None:
+            refused = self.gradients.refused
+            return None if refused is None else Broken(f"{RESULT_NEEDS_GRADIENTS}, and {refused}", "")
+        return self.broken
+
+    @property
+    def standing_in(self) -> Trace | None:
+        """What was recorded and stands in for Python, if anything does."""
+        if self.gradients is not None and self.gradients.refused is None:
+            return self.gradients.trace
+        return self.trace
 
     def changed(self) -> str | None:
         """What has changed around the function since the recording; None if it still holds."""
-        changed = self.surroundings.watch.changed()
-        if changed is not None or self.trace is None:
+        changed = self.environment.guards.changed()
+        trace = self.standing_in
+        if changed is not None or trace is None:
             return changed
         grad_mode = torch.is_grad_enabled()
-        for tensor, (dtype, shape, strides, device) in zip(
-            self.trace.surroundings, self._surrounding_types, strict=True
+        for tensor, (dtype, shape, strides, device, needs_gradients) in zip(
+            trace.environment_tensors, self._environment_types, strict=True
         ):
             is_like_it = tensor.dtype is dtype and tensor.shape == shape and tensor.stride() == strides
             if not is_like_it or tensor.device != device:
-                return self.surroundings.names.get(id(tensor), "a tensor around it")
-            if grad_mode and tensor.requires_grad:
-                return f"{self.surroundings.names.get(id(tensor), 'a tensor around it')}.requires_grad"
+                return self.environment.names.get(id(tensor), "a tensor around it")
+            if grad_mode and tensor.requires_grad is not needs_gradients:
+                return f"{self.environment.names.get(id(tensor), 'a tensor around it')}.requires_grad"
         return None
 
     def note_unseen(self) -> None:
@@ -106,22 +129,33 @@ class Specialisation:
 
     def shares_memory_anew(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether tensors of a call share memory, with each other or with those around, that did not before."""
-        assert self.trace is not None
+        trace = self.standing_in
+        assert trace is not None
         if not self.checks_overlap:
             return False
         memories: list[tuple[range, int]] = []
-        for note in self.trace.tensors:
+        for note in trace.tensors:
             if isinstance(note.origin, Made):
                 continue
-            source = tensors if isinstance(note.origin, Argument) else self.trace.surroundings
+            source = tensors if isinstance(note.origin, TraceArgument) else trace.environment_tensors
             tensor = source[note.origin.position]
             if tensor.numel():
                 memories.append((addresses_of(tensor), note.storage))
         return are_joined(memories)
 
-    _surrounding_types: list[_TensorType] = field(default_factory=list)
+    _environment_types: list[_TensorType] = field(default_factory=list)
 
-    def prepare(self, compiler: JitCompiler, is_frozen: bool = False, is_replayed: bool = False) -> Program:
+    def differentiate(self, compiler: JitCompiler, name: str) -> None:
+        """Have programs answer calls like this one with gradients, if they can, and otherwise PyTorch."""
+        trace, self.trace = self.trace, None
+        assert trace is not None and self.build_result is not None
+        reason = why_never(trace)
+        self.broken = Broken(RESULT_NEEDS_GRADIENTS + (f", and {reason}" if reason else ""), "")
+        if reason is None:
+            still_holds = lambda: self.changed() is None
+            self.gradients = GradientCalls(trace, compiler, self.build_result, still_holds, name)
+
+    def prepare(self, compiler: JitCompiler, is_frozen: bool = False, is_replayed: bool = False) -> RecordedProgram:
         """The program, written at the first need."""
         with self.lock:
             if self.program is None:
@@ -152,57 +186,34 @@ def record(
     recording may be that of one path among several.
     """
     start = time.perf_counter()
-    surroundings = environment_of(function, described.objects) if environment is None else environment
-    made = Specialisation(surroundings, described.objects, passed=len(described.tensors))
-    hooked = surroundings.hooked(outermost)
-    recording = Recording(described.tensors, surroundings, strict, reads_attributes, allows_questions)
+    environment = environment_of(function, described.objects) if environment is None else environment
+    made = Specialisation(environment, described.objects, passed=len(described.tensors))
+    hooked = environment.hooked(outermost)
+    recording = Recording(described.tensors, environment, strict, reads_attributes, allows_questions)
     if hooked is not None:
         recording.stop(f"{hooked} has hooks, which are Python code")
     result = recording.run(function, args, kwargs)
     made.result_shape = take_results(recording, result)
     made.build_result = builder_of(made.result_shape)
-    held = {id(one) for one in mutable_containers((args, kwargs))} | surroundings.seen.keys()
+    held = {id(one) for one in mutable_containers((args, kwargs))} | environment.seen.keys()
     returned = [id(one) for one in mutable_containers(result)]
     if len(set(returned)) < len(returned) or not held.isdisjoint(returned):
         recording.stop("it returns a list, a dictionary or an object that is also held elsewhere")
-    changed = surroundings.watch.changed()
+    changed = environment.guards.changed()
     if changed is not None:
         recording.stop(f"the call changes {changed}, which is not a tensor's value")
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in recording.trace.surroundings):
-        recording.stop(RESULT_NEEDS_GRADIENTS)
+    grad_mode = torch.is_grad_enabled()
+    leaves = (*described.tensors, *recording.trace.environment_tensors)
+    made.needs_gradients = grad_mode and any(tensor.requires_grad for tensor in leaves)
     made.broken = recording.broken
     effect = effect_before_questions(recording.trace)
     if made.broken is None and effect is not None:
         made.broken = Broken(*effect)
     if made.broken is None:
         made.trace = recording.trace
-        made._surrounding_types = [(t.dtype, t.shape, t.stride(), t.device) for t in made.trace.surroundings]
+        made._environment_types = [
+            (one.dtype, one.shape, one.stride(), one.device, grad_mode and one.requires_grad)
+            for one in made.trace.environment_tensors
+        ]
     made.record_seconds = time.perf_counter() - start
     return result, made
-
-
-def take_results(recording: Recording, result: Any) -> Shape:
-    """Note what the function returned, and how it is nested; results must be tensors of the recording and plain
-    values."""
-    leaves: list[Any] = []
-    shape = take_apart(result, leaves)
-    noted: list[Any] = []
-    for leaf in leaves:
-        if isinstance(leaf, torch.Tensor):
-            if leaf.requires_grad:
-                recording.stop(RESULT_NEEDS_GRADIENTS)
-            if vars(leaf):
-                recording.stop("it returns a tensor that has attributes of its own")
-            register = recording.value_of(leaf)
-            if register is None:
-                recording.stop("it returns a tensor that was made outside PyTorch's operators")
-            noted.append(register)
-        elif isinstance(leaf, _PLAIN_RESULTS):
-            noted.append(leaf)
-        else:
-            recording.stop(f"it returns a {type(leaf).__name__}, which would be the same object at every call")
-    recording.trace.results = noted
-    return shape
-
-
-_PLAIN_RESULTS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, slice)

@@ -13,15 +13,15 @@ import torch
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.follow import interrupts, visibility
 from ingot.frontend.jit.follow.following import ACTIVE, Following, take_off
-from ingot.frontend.jit.follow.native_steps import NativeTree
+from ingot.frontend.jit.follow.protection.trap import Trap, trap
 from ingot.frontend.jit.follow.segments import Segment, write_segment
-from ingot.frontend.jit.follow.steps import Node
+from ingot.frontend.jit.follow.steps.native_steps import NativeTree
+from ingot.frontend.jit.follow.steps.step_tree import StepNode
 from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
-from ingot.frontend.jit.follow.trap import Trap, trap
 from ingot.frontend.jit.follow.verdict import Verdict, Way
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
-from ingot.runtime.native.following.table import NativeFollowing, native_following
+from ingot.runtime.native.following.native_following import NativeFollowing, native_following
 from ingot.runtime.torch_state import State
 
 MOST_NATIVE_STEPS = 20_000
@@ -39,23 +39,23 @@ class Follower:
         name: str,
         hand_on: Callable[[int], None],
     ):
-        """`hand_on(calls)` is told that so many calls are best given to the function as they are."""
+        """`hand_on(calls)` is called when that many next calls should go to the function itself."""
         visibility.prepare()
         self._function = function
         self._hand_on = hand_on
         self._verdicts: dict[int, Verdict] = {}
-        """By the amount of data that calls bring: the number of its elements to the next power of four."""
+        """By the number of elements in a call's tensors, rounded up to a power of four."""
         self.verdict = Verdict(hand_on)
-        """The last one that was asked for."""
+        """The verdict that was used last."""
         self._options = options
         self._compiler = compiler
         self._name = name
-        self._roots: dict[State | None, Node] = {}
-        self._starts: dict[tuple[State | None, int], tuple[Node, int, NativeTree]] = {}
+        self._roots: dict[State | None, StepNode] = {}
+        self._starts: dict[tuple[State | None, int], tuple[StepNode, int, NativeTree]] = {}
         """Where calls begin, by torch's state and settings."""
         self._tree = NativeTree()
         self._idle: list[Following] = []
-        """Calls that are over, for those to come."""
+        """Objects of calls that are over, to be used again."""
         self._lock = new_lock()
         self.calls = 0
         self.flushes = Flushes()
@@ -119,29 +119,29 @@ class Follower:
 
     # --- traces -------------------------------------------------------------------------------------------------------
 
-    def start(self, following: Following, state: State | None, settings: int) -> tuple[Node, int, NativeTree]:
+    def start(self, following: Following, state: State | None, settings: int) -> tuple[StepNode, int, NativeTree]:
         """The beginning of all traces in a state of torch, where native code begins, 0 if it takes no steps, and the
-        steps that it knows. The call that is to begin there is nowhere else."""
+        steps that it knows. The call that begins there must not be at another node."""
         if len(self._tree) > MOST_NATIVE_STEPS:
             self._forget_native_steps()
         elif self._tree.lost:
             with self._lock:
-                lost = len(self._tree.lost)  # calls that begin after this do not come there
+                lost = len(self._tree.lost)  # calls that begin after this do not begin there
                 if all(one is following or one.follower is not self for one in list(ACTIVE)):
                     self._tree.forget(lost)
         found = self._starts.get((state, settings))
         if found is None:
-            root = self._roots.setdefault(state, Node(None, None))
+            root = self._roots.setdefault(state, StepNode(None, None))
             found = root, 0 if state is None else self._tree.add_root(root), self._tree
             self._starts[state, settings] = found
         return found
 
     def _forget_native_steps(self) -> None:
-        """Begin anew; calls that are on their way keep the steps that they began with."""
+        """Drop all traces; running calls keep the steps that they began with."""
         self._tree = NativeTree()
         self._starts.clear()
 
-    def segment(self, node: Node, needed: bytes) -> Segment | None:
+    def segment(self, node: StepNode, needed: bytes) -> Segment | None:
         """What runs everything pending at a node, given which tensors are needed; None if there is nothing to run."""
         found = node.segments.get(needed, _MISSING)
         if found is _MISSING:
@@ -160,7 +160,7 @@ class Follower:
         return _armed() is not None
 
     def summary(self) -> Summary:
-        """What following has come to so far."""
+        """A summary of what was followed so far."""
         return summary_of(list(self._roots.values()), self.flushes)
 
     def text(self) -> str:
@@ -168,7 +168,7 @@ class Follower:
         return text_of(list(self._roots.values()))
 
     def forget(self) -> None:
-        """Be as if never called."""
+        """Forget everything, as if the function had never been called."""
         with self._lock:
             self._roots.clear()
             self._forget_native_steps()
@@ -204,7 +204,7 @@ def _arm() -> tuple[Trap, NativeFollowing] | None:
 
 
 def _read(found: Trap, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An operation meets a tensor that is not written yet: it is, now."""
+    """An operation has met a tensor that is not written yet: write it, then run the operation."""
     marked = [tensor for tensor in _tensors_in((*args, *kwargs.values())) if found.is_set(tensor)]
     visibility.flush_all(operator)
     for tensor in marked:

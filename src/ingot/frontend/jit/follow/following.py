@@ -24,23 +24,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ingot.base.forks import new_lock
-from ingot.frontend.jit.arguments.tensors import refused_tensor
-from ingot.frontend.jit.follow import metadata_rules
-from ingot.frontend.jit.follow.functions import Role, is_quiet, may_write, role_of
-from ingot.frontend.jit.follow.live_functions import live
-from ingot.frontend.jit.follow.native_steps import answer_as_step, answer_at_once, give_role, native_step
-from ingot.frontend.jit.follow.observing import observe
-from ingot.frontend.jit.follow.outside import Outside, is_anything_around
-from ingot.frontend.jit.follow.pending import Pending
+from ingot.frontend.jit.arguments.supported_tensors import refused_tensor
+from ingot.frontend.jit.follow.protection.outside import Outside, is_anything_around
+from ingot.frontend.jit.follow.protection.trap import Trap
+from ingot.frontend.jit.follow.rules.live_functions import live
+from ingot.frontend.jit.follow.rules.roles import Role, is_quiet, may_write, role_of
+from ingot.frontend.jit.follow.rules.selecting import is_large_selection
 from ingot.frontend.jit.follow.segments import Segment
-from ingot.frontend.jit.follow.selecting import is_large_selection
-from ingot.frontend.jit.follow.steps import Metadata, Node, Outcome, Skeletons, Unknown, Wait
-from ingot.frontend.jit.follow.trap import Trap
-from ingot.runtime.native.following import words
+from ingot.frontend.jit.follow.steps import metadata_rules
+from ingot.frontend.jit.follow.steps.native_steps import answer_as_step, answer_at_once, give_role, native_step
+from ingot.frontend.jit.follow.steps.observing import observe
+from ingot.frontend.jit.follow.steps.pending import Pending
+from ingot.frontend.jit.follow.steps.step_tree import Metadata, Outcome, Skeletons, StepNode, Unknown, Wait
+from ingot.runtime.native.following import following_structs
 from ingot.runtime.native.following.answering import MOST_BYTES
 from ingot.runtime.native.following.boundaries import MOST_VALUES
 from ingot.runtime.native.following.layouts import NativeMode
-from ingot.runtime.native.following.table import CallState, NativeFollowing
+from ingot.runtime.native.following.native_following import CallState, NativeFollowing
 from ingot.runtime.selection import select
 from ingot.runtime.torch_state import (
     DEFAULT_DTYPE,
@@ -69,7 +69,7 @@ _PLAIN_CALL = object()
 class _Lesson:
     """Instead of a result: a call is to run as PyTorch runs it, and to be observed."""
 
-    child: Node
+    child: StepNode
     metadata: Any
     operands: list[Any]
 
@@ -111,18 +111,18 @@ class Following(NativeMode):
         self.thread = 0
         """Which thread the call is followed on."""
         self.is_orphan = False
-        """Whether this process was forked by another thread than the call's, which is not here."""
-        self._running: tuple[Node, Pending] | None = None
+        """Whether this process was forked by another thread than the call's: the call's thread does not exist here."""
+        self._running: tuple[StepNode, Pending] | None = None
         """What a flush is running."""
-        self._left: tuple[Node, Pending] | None = None
+        self._left: tuple[StepNode, Pending] | None = None
         """What another thread was running when this process was forked."""
         self._begun: list[Segment] = []
-        """The segment that has begun to run in this flush: it is done, however the flush ends."""
+        """The segment that has begun to run in this flush: it runs to its end even if the flush is interrupted."""
         self.is_busy = False
         """Whether something was learned or compiled, which later calls like this one need not repeat."""
         self._lent: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
-        """The tensors whose memory this call has shown to numpy, and where it is; when the arrays are gone it is theirs
-        alone again."""
+        """The tensors whose memory this call has shared with numpy, and the address of that memory. When the arrays are
+        gone the memory belongs to the tensors alone again."""
         native.attach(self, self._call, self._look)
 
     def begin(self) -> None:
@@ -136,7 +136,7 @@ class Following(NativeMode):
 
     def _restart(self) -> None:
         """Nothing is pending."""
-        self._call.node = 0  # native code touches no lists until they are the new ones
+        self._call.node = 0  # native code does not touch the lists before the new ones are set
         root, place, self._tree = self.follower.start(self, self._state, self._settings)
         self._pending = pending = Pending(root)
         self._call.begin(place, pending.values, pending.numbers, self._settings)
@@ -166,7 +166,7 @@ class Following(NativeMode):
                         pending.return_to(*before)
                         self._call.node = place
                     raise
-            # Without the lock: the function may read what another thread's call has pending, and wait for that call.
+            # Without the lock: the function may read a tensor that another thread's call has pending, and wait for it.
             if answer is _PLAIN_CALL:
                 return func(*args, **(kwargs or {}))
             is_way = type(answer) is _Lesson or answer is _SELECTION
@@ -209,7 +209,7 @@ class Following(NativeMode):
             pending.forget_after(known)
             wait = Wait.ALONE if may_write(function, kwargs) else Wait.NOW
             return self._run_now(function, args, kwargs, wait)
-        if not child.operands:  # makes tensors of nothing but numbers: there is nothing to wait for
+        if not child.operands:  # makes tensors from numbers alone: it depends on no pending operation
             return _PLAIN_CALL
         metadata: Any = tuple([pending.metadata[number] for number in child.operands])
         outcome = child.outcomes.get(metadata)
@@ -226,7 +226,7 @@ class Following(NativeMode):
         if result is None and outcome.wait is Wait.NOW and is_large_selection(function, args, kwargs):
             pending.forget_after(known)
             self._run_now(function, args, kwargs, outcome.wait)
-            return _SELECTION  # native code is not shown it: it would have PyTorch select
+            return _SELECTION  # native code must not learn this step: it would leave the selection to PyTorch
         if result is None:
             answer = answer_at_once(child, outcome, len(pending.values) - known)
             self._show(child, answer, function, known, None)
@@ -244,7 +244,7 @@ class Following(NativeMode):
 
     def _take_step(
         self,
-        child: Node,
+        child: StepNode,
         outcome: Outcome,
         function: Any,
         args: tuple[Any, ...],
@@ -275,10 +275,10 @@ class Following(NativeMode):
         self._show(child, answer_as_step(child, outcome), function, known, container)
         return result
 
-    def _show(self, child: Node, answer: Any, function: Any, known: int, container: Any) -> None:
+    def _show(self, child: StepNode, answer: Any, function: Any, known: int, container: Any) -> None:
         """Let native code do what has just been done, from now on: take a step, or run the call."""
         place, pending = self._call.node, self._pending
-        # Native code leaves calls on memory that was lent to Python, which goes on where the last such call led.
+        # Calls on memory that numpy shares stay with Python, which continues at the node where the last such call led.
         is_lent = bool(self._lent) and any(one is not None and self._is_lent(one) for one in pending.values[known:])
         what = (child, tuple([pending.metadata[number] for number in child.operands])) if is_lent else None
         target = self._tree.unmatched(place, what) if is_lent else 0
@@ -290,7 +290,7 @@ class Following(NativeMode):
         if pending.node is child:
             self._call.node = target
 
-    def _begin_lesson(self, child: Node, metadata: Any, known: int) -> _Lesson:
+    def _begin_lesson(self, child: StepNode, metadata: Any, known: int) -> _Lesson:
         """Nothing is pending; the call that led to a node is to be observed."""
         self.is_busy = True
         operands: list[Any] = [self._pending.values[number] for number in child.operands]
@@ -324,7 +324,8 @@ class Following(NativeMode):
     # --- operands -----------------------------------------------------------------------------------------------------
 
     def _number_of(self, tensor: torch.Tensor) -> int:
-        """The number of a tensor; a new one from outside must be such that reading it later gives the same."""
+        """The number of a tensor. A new one from outside must be one that gives the same values when it is read
+        later."""
         number = self._pending.index.get(id(tensor))
         if number is not None and self._pending.values[number] is tensor:  # not one that has taken a dead one's place
             return number
@@ -348,7 +349,7 @@ class Following(NativeMode):
         return lent is not None and lent[0]() is tensor and tensor.untyped_storage().data_ptr() == lent[1]
 
     def _may_write_later(self, number: int) -> bool:
-        """Whether a tensor can be written later than it is said: nothing sees its memory that the trap does not."""
+        """Whether a write into a tensor can wait: every reader of its memory runs into the trap."""
         node = self._pending.node
         if number in node.unwritten:
             return number < len(node.bases) and node.bases[number] in (number, -1)
@@ -360,14 +361,14 @@ class Following(NativeMode):
     # --- running what is pending --------------------------------------------------------------------------------------
 
     def _make_room(self) -> None:
-        """Run what is pending if it takes too much memory, or never ends."""
+        """Flush if pending tensors take too much memory, or there are too many of them."""
         if self._call.bytes > MOST_BYTES or len(self._pending.values) > MOST_VALUES:
             self.flush("the memory of what is pending")
 
     def flush(self, cause: Any = None) -> None:
         """Run everything pending. Afterwards all tensors hold what they should.
 
-        `cause` is the function or the reason that does not let them wait; None if there is none in the user's code.
+        `cause` is the function or the reason that needs the flush; None if it is not in the user's code.
         """
         self._flush(cause, self._restart)
 
@@ -400,7 +401,7 @@ class Following(NativeMode):
                 self._running = None
 
     def note_fork(self) -> None:
-        """The process was forked by this thread, which runs nothing at the moment: others do not go on here."""
+        """The process was forked by this thread, which is running no segment; other threads do not exist here."""
         self.is_orphan = self.thread != threading.get_ident()
         self._left, self._running = self._running, None
 
@@ -411,7 +412,7 @@ class Following(NativeMode):
         if left is not None and not (self._begun and left[0].writes_outside):
             self._run_pending(*left)
 
-    def _run_pending(self, node: Node, pending: Pending) -> None:
+    def _run_pending(self, node: StepNode, pending: Pending) -> None:
         """Do what was pending at a node."""
         values = pending.values
         pending.index.clear()
@@ -427,7 +428,7 @@ class Following(NativeMode):
         given += [values[number] for number in segment.destinations]
         recorded, before = segment.recorded, segment.recorded.python_calls
         try:
-            if _thread._count():  # others could read what is not marked
+            if _thread._count():  # other threads could read tensors that are not marked
                 self._outside().call(self._run_seen, segment, given)
             else:
                 self._native.release(values)
@@ -445,8 +446,8 @@ class Following(NativeMode):
 
     def _run_seen(self, segment: Segment, given: list[Any]) -> None:
         """Run a segment while other threads may read what it writes: they wait, for the marks stay. The segment gets
-        other tensors over the same memory. It waits for no other: what another call has pending for its operands was
-        called later."""
+        other tensors over the same memory. It waits for no other call: operations that are pending on its operands
+        elsewhere were called later."""
         with self.trap.excluded():
             segment.run(self._native, self._native.aliases(given), self._begun)
 
@@ -454,7 +455,7 @@ class Following(NativeMode):
 def _is_quiet(native: NativeFollowing, frame: types.FrameType) -> bool:
     """Whether the code that asks if a mode watches is told of none; native code knows it from now on."""
     found = is_quiet(frame.f_code, frame.f_globals.get("__name__") or "")
-    native.give_role(frame.f_code, words.Role.QUIET if found else words.Role.LOUD)
+    native.give_role(frame.f_code, following_structs.NativeRole.QUIET if found else following_structs.NativeRole.LOUD)
     return found
 
 
@@ -494,7 +495,7 @@ def _contained(container: Any, made: list[Any]) -> Any:
 
 
 _STATES: dict[int, State | None] = {}
-"""By torch's settings in one word, which are read at once."""
+"""States by torch's settings in one word, which native code reads quickly."""
 
 
 def torch_state(settings: int) -> State | None:
@@ -513,7 +514,8 @@ _NOT_SEEN: Any = object()
 
 
 def _state_now() -> State | None:
-    """Without grad mode: what needs gradients is no operand of a step, and nothing else depends on it."""
+    """The state without grad mode: a tensor that needs gradients is never an operand of a step, and nothing else
+    depends on grad mode."""
     if is_anything_around() or FORWARD_GRADIENTS.is_active():
         return None
     return tuple([None if row is GRAD_MODE else value for row, value in zip(STATE, state_of_torch(), strict=True)])

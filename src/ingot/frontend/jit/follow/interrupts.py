@@ -16,7 +16,7 @@ from torch.utils import _python_dispatch
 
 from ingot.frontend.jit.follow import visibility
 from ingot.frontend.jit.follow.following import ACTIVE, Following
-from ingot.frontend.jit.follow.observing import Operators
+from ingot.frontend.jit.follow.steps.observing import OperatorObserver
 
 _FLAGS = tuple(name for name in vars(_python_dispatch) if name.startswith("_is_in_"))
 _tell_flag: Any = getattr(_python_dispatch, "set_is_in_mode_without_ignore_compile_internals", None)
@@ -31,7 +31,7 @@ def clean_up(error: KeyboardInterrupt, height: int, key: Any) -> None:
     _end_blocks_of_torch(error)
     while torch._C._len_torch_function_stack() > height:
         torch._C._pop_torch_function_stack()
-    while torch._C._len_torch_dispatch_stack() and isinstance(_top(), Operators):
+    while torch._C._len_torch_dispatch_stack() and isinstance(_top(), OperatorObserver):
         torch._C._pop_torch_dispatch_stack(None)
     if not torch._C._len_torch_dispatch_stack():
         for name in _FLAGS:

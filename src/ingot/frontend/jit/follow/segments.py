@@ -22,11 +22,18 @@ from itertools import starmap
 from typing import Any
 
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
-from ingot.frontend.jit.follow.steps import Constant, Group, Node, OpenNumber, Reference, Wait
-from ingot.frontend.jit.follow.uninterrupted import uninterrupted
+from ingot.frontend.jit.follow.protection.uninterrupted import uninterrupted
+from ingot.frontend.jit.follow.steps.step_tree import (
+    ConstantArgument,
+    ContainerArgument,
+    OpenNumber,
+    Reference,
+    StepNode,
+    Wait,
+)
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
-from ingot.runtime.native.following.table import NativeFollowing, Writes
+from ingot.runtime.native.following.native_following import NativeFollowing, Writes
 
 
 @dataclass(slots=True)
@@ -44,8 +51,9 @@ class Segment:
     are written in place after they were made."""
 
     def run(self, native: NativeFollowing, given: tuple[Any, ...], begun: list[Segment]) -> None:
-        """Do what is pending, given the inputs, the open numbers and the shells. Once it has `begun` it is done, also
-        where KeyboardInterrupt is raised: native code is not interrupted, and Python that writes inputs holds it."""
+        """Run the pending operations, given the inputs, the open numbers and the shells. Once it has `begun` it runs to
+        its end, even if KeyboardInterrupt is raised: native code is not interrupted, and Python code that writes inputs
+        delays the signal."""
         recorded, thread, done = self.recorded, threading.get_ident(), []
         recorded.ended.discard(thread)
         try:
@@ -67,7 +75,7 @@ class SegmentFunction(RecordedFunction):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.ended: set[int] = set()
-        """The threads whose last such call was done to its end, after which an interrupt was raised or not."""
+        """The threads whose last such call ran to its end, with or without an interrupt raised afterwards."""
 
     def __call__(self, *args: Any) -> Any:
         return uninterrupted(self._to_the_end, *args) if self.writes_inputs else super().__call__(*args)
@@ -90,11 +98,11 @@ class Writer:
     made: set[int] = field(default_factory=set)
     numbers: int = 0
 
-    def step(self, node: Node) -> None:
+    def step(self, node: StepNode) -> None:
         skeleton: Any = node.skeleton
         function = self.bind("f", skeleton[0])
         given = [self.expression(part) for part in skeleton[1:]]
-        if skeleton[1:] and isinstance(skeleton[-1], Group) and skeleton[-1].kind is dict:
+        if skeleton[1:] and isinstance(skeleton[-1], ContainerArgument) and skeleton[-1].kind is dict:
             named = zip(skeleton[-1].keys, map(self.expression, skeleton[-1].parts), strict=True)
             given[-1:] = [f"{name}={text}" for name, text in named]
         call = f"{function}({', '.join(given)})"
@@ -119,9 +127,9 @@ class Writer:
         if isinstance(part, OpenNumber):
             self.numbers += 1
             return f"n{self.numbers - 1}"
-        if isinstance(part, Constant):
+        if isinstance(part, ConstantArgument):
             return self.bind("c", part.value)
-        assert isinstance(part, Group)
+        assert isinstance(part, ContainerArgument)
         if part.kind is dict:
             return ""  # keywords, which `step` writes
         inner = ", ".join(map(self.expression, part.parts))
@@ -139,7 +147,7 @@ class Writer:
 
 
 def write_segment(
-    node: Node, destinations: Sequence[int], options: Options, compiler: JitCompiler, name: str
+    node: StepNode, destinations: Sequence[int], options: Options, compiler: JitCompiler, name: str
 ) -> Segment:
     """The segment of everything up to a node, which fills these shells."""
     writer = Writer()
@@ -155,9 +163,9 @@ def write_segment(
     parameters = [*(f"t{n}" for n in writer.inputs), *numbers, *(f"d{n}" for n in destinations)]
     body = "\n".join(f"    {line}" for line in (*writer.lines, "return ()"))
     text = f"def segment({', '.join(parameters)}):\n{body}\n"
-    exec(compile(text, "<ingot segment>", "exec"), writer.names)  # of what was written above, and nothing else
+    exec(compile(text, "<ingot segment>", "exec"), writer.names)  # the text was written above, not by the user
     recorded = SegmentFunction(writer.names["segment"], options, compiler, f"a segment of {name}", is_segment=True)
-    recorded.checks_overlap = False  # what is written is new, or nothing else shares its memory
+    recorded.checks_overlap = False  # tensors that are written are new, or share their memory with no other
     recorded.open_numbers(frozenset(numbers))
     written, wholes = _writes(path)
     counted = [(place, written[number]) for place, number in enumerate(writer.inputs) if written[number]]
@@ -167,7 +175,7 @@ def write_segment(
     return Segment(recorded, tuple(writer.inputs), tuple(destinations), text, Writes(counted))
 
 
-def _writes(path: Sequence[Node]) -> tuple[Counter[int], dict[int, int]]:
+def _writes(path: Sequence[StepNode]) -> tuple[Counter[int], dict[int, int]]:
     """How often each tensor or a view of it is written in place, and what the views are views of."""
     wholes: dict[int, int] = {}
     written: Counter[int] = Counter()

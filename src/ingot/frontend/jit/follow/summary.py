@@ -1,4 +1,4 @@
-"""What following a function has come to, for people: steps, segments, what ran at once and what made things run.
+"""A summary of following a function, for users: steps, segments, which calls ran at once and which caused flushes.
 
 In: the traces of a follower. Out: a `Summary`. Nothing here is needed to follow; it is gathered for `explain()`.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ingot.frontend.jit.follow.segments import Segment, Writer
-from ingot.frontend.jit.follow.steps import Node, Wait
+from ingot.frontend.jit.follow.steps.step_tree import StepNode, Wait
 from ingot.frontend.jit.trace.places import user_place
 
 MOST_FLUSHES = 256
@@ -33,11 +33,11 @@ class Flush:
 
 @dataclass(slots=True)
 class Flushes:
-    """How often what was pending had to run, by the point of the trace and what asked for it."""
+    """How many flushes there were, by the point of the trace and the cause."""
 
-    found: dict[tuple[Node, Any], Flush] = field(default_factory=dict)
+    found: dict[tuple[StepNode, Any], Flush] = field(default_factory=dict)
 
-    def note(self, node: Node, cause: Any) -> None:
+    def note(self, node: StepNode, cause: Any) -> None:
         """Count one; the user's line is looked for at the first of its kind."""
         known = self.found.get((node, cause))
         if known is None:
@@ -67,9 +67,9 @@ class Summary:
     """The functions of torch whose calls run at once, as far as something was pending or they are part of a trace."""
 
 
-def summary_of(roots: Iterable[Node], flushes: Flushes) -> Summary:
-    """What there is in these traces."""
-    steps: set[Node] = set()
+def summary_of(roots: Iterable[StepNode], flushes: Flushes) -> Summary:
+    """The summary of these traces."""
+    steps: set[StepNode] = set()
     # Functions that never wait have no place in a trace once native code knows them.
     eager = {public_name(cause): None for _, cause in list(flushes.found) if not isinstance(cause, str)}
     segments: list[Segment] = []
@@ -84,7 +84,7 @@ def summary_of(roots: Iterable[Node], flushes: Flushes) -> Summary:
     return Summary(len(steps), tuple(segments), tuple(eager))
 
 
-def _nodes(roots: Iterable[Node]) -> Iterator[Node]:
+def _nodes(roots: Iterable[StepNode]) -> Iterator[StepNode]:
     waiting = list(roots)[::-1]
     while waiting:
         node = waiting.pop()
@@ -92,12 +92,12 @@ def _nodes(roots: Iterable[Node]) -> Iterator[Node]:
         waiting += list(node.children.values())[::-1]
 
 
-def text_of(roots: Iterable[Node]) -> str:
+def text_of(roots: Iterable[StepNode]) -> str:
     """The traces as text: a line for each step, with what it waits for, and branches further in."""
     return "\n\n".join("\n".join(_lines(list(root.children.values()), 0)) for root in roots if root.children)
 
 
-def _lines(nodes: list[Node], numbers: int) -> Iterator[str]:
+def _lines(nodes: list[StepNode], numbers: int) -> Iterator[str]:
     """These nodes and all that come after them; `numbers` says how many open ones there are before."""
     is_branch = len(nodes) > 1
     for index, first in enumerate(nodes):

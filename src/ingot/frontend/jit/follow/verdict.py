@@ -21,14 +21,15 @@ from ingot.runtime.backends.interface import Stopwatch
 QUIET_CALLS = 2
 """Calls in a row in which nothing was learned or compiled, before anything is measured."""
 PATIENCE = 64
-"""Calls after which a function that still learns is taken to go on so for ever, and is measured as it is."""
+"""After this many calls a function that still learns is measured as it is: it may go on learning for ever."""
 SHARE = 0.97
 """Share of the plain function's time that a followed call's must stay below to be preferred."""
 FIRST_REST = {True: 4096, False: 64}
-"""Calls before both ways are measured again, where the plain function won and where following did; each time four
-times as many. Plain calls that are measured cost those who follow little, the other way round it may be a lot."""
+"""Calls before both ways are measured again, where the plain function won and where following did; each time four times
+as many. Measuring plain calls costs a followed function little; measuring followed calls may cost a plain function a
+lot."""
 HANDED_ON = 32
-"""Calls that are given to the plain function at once, before anything looks whether they have become larger."""
+"""How many calls native code gives to the plain function at once, before Python checks whether they bring more data."""
 
 
 class Way(Enum):
@@ -37,14 +38,14 @@ class Way(Enum):
     PLAIN = auto()
     FOLLOWED = auto()
     MEASURED = auto()
-    """In the way whose turn it is."""
+    """Plain or followed in turns, and timed."""
 
 
 class Verdict:
     """The verdict on calls of one function that bring about as much data."""
 
     def __init__(self, hand_on: Callable[[int], None]):
-        """`hand_on(calls)` is told that so many calls are best given to the plain function at once."""
+        """`hand_on(calls)` is called when that many next calls should go to the plain function at once."""
         self._hand_on = hand_on
         self._rests = dict(FIRST_REST)
         self._begin()
@@ -54,12 +55,12 @@ class Verdict:
         self._quiet = self._calls = 0
         self._way = Way.MEASURED
         self._calls_left: float = 0
-        """Until both ways are measured again."""
+        """How many calls are left until both ways are measured again."""
         self.text: str | None = None
         """Why the plain function runs, if it does."""
 
     def way(self) -> Way:
-        """How the call that is about to be made is made."""
+        """How to make the next call."""
         if self._way is Way.MEASURED:
             return Way.MEASURED
         is_plain = self._way is Way.PLAIN

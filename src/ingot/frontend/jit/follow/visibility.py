@@ -1,4 +1,4 @@
-"""Which calls are being followed, and what of torch must not notice.
+"""Which calls are being followed, and which code of torch is not told of the mode.
 
 `nn.TransformerEncoder`, its layer and `nn.MultiheadAttention` ask `torch.overrides.has_torch_function` and take another
 way where a mode is active, with other results; so may the user's code. They are told of no mode. Python functions of
@@ -14,14 +14,14 @@ import threading
 from typing import Any
 
 from ingot.frontend.jit.follow.following import ACTIVE, Following
-from ingot.frontend.jit.follow.unseen import watch
+from ingot.frontend.jit.follow.protection.unseen import watch
 
 
 def flush_all(cause: Any = None) -> None:
-    """Run what is pending in all calls, whatever thread they are followed on."""
+    """Run what is pending in all calls, on all threads."""
     for following in list(ACTIVE):
         following.flush(cause)
-        if following.is_orphan:  # its thread will not end it
+        if following.is_orphan:  # its thread does not exist in this process
             with contextlib.suppress(ValueError):
                 ACTIVE.remove(following)
 
@@ -33,7 +33,7 @@ def _find_orphans() -> None:
 
 
 def prepare() -> None:
-    """See to what is done once: before guards are written, since it changes classes of torch's."""
+    """Do what is done once per process, before guards are written: it changes classes of torch."""
     watch(flush_all)
 
 

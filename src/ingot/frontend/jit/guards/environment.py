@@ -1,7 +1,7 @@
 """What a function finds around itself: closed-over values, globals, and the modules it belongs to or calls.
 
 In: a function and the objects it was bound to, then the code that is seen to run. Out: the tensors it can reach without
-being given them, and a watch over all places whose contents must still be the same objects for a recording to hold.
+being given them, and guards over all places whose contents must still be the same objects for a recording to hold.
 Modules and other objects are looked through wholly (parameters, buffers, submodules, flags, plain attributes, those of
 their classes), functions through the globals and cells their code names.
 """
@@ -27,17 +27,17 @@ import numpy
 import torch
 from torch.nn.modules import module as torch_modules
 
-from ingot.frontend.jit.guards.guards import NOTHING, SIMPLE, Guards, Identities, Items, Slots, contents
+from ingot.frontend.jit.guards.guards import NOTHING, SIMPLE, Guards, Identities, Items, ObjectSlots, contents
 from ingot.frontend.jit.guards.library_code import assigned_names, global_names, is_librarys, methods, with_inner
 
 _DEEPEST = 60
 _MOST_PLACES = 100_000
 _LARGEST_ARRAY = 4096
-"""Bytes of an array that are compared with a copy at every call."""
+"""The largest array, in bytes, that is compared with a copy at every call."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
-_UNWATCHED = frozenset(
+_UNGUARDED = frozenset(
     {
         *_HOOKS,
         *_MODULE_TABLES,
@@ -72,17 +72,17 @@ _MEMBERS = (
 
 @dataclass(slots=True)
 class Environment:
-    """The tensors around a function, its modules, and the watch over all of it."""
+    """The tensors around a function, its modules, and the guards over all of it."""
 
-    watch: Guards = field(default_factory=Guards)
+    guards: Guards = field(default_factory=Guards)
     tensors: dict[int, torch.Tensor] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     """What to call those tensors, by their identity."""
     modules: list[tuple[str, torch.nn.Module]] = field(default_factory=list)
     contexts: list[tuple[ContextVar[Any], Any]] = field(default_factory=list)
     """Context variables that a recorded call has touched, and what they held before it did."""
-    unwatchable: str | None = None
-    """Why no watch can tell whether a recording still holds, if none can."""
+    unguardable: str | None = None
+    """Why no guards can tell whether a recording still holds, if they cannot."""
     seen: dict[int, Any] = field(default_factory=dict)
     """What has been looked at, kept alive so that no other object takes its identity."""
     _codes: set[types.CodeType] = field(default_factory=set)
@@ -117,7 +117,7 @@ class Environment:
         assigned = assigned_names(code) - (set(code.co_freevars) if code in self._inner else set())
         if assigned:
             return f"{code.co_name} assigns to {min(assigned)}, a variable outside of it"
-        return self.unwatchable
+        return self.unguardable
 
     def touch_context(self, variable: ContextVar[Any], is_read: bool) -> None:
         """Take note of a context variable that is about to be read or set; what is set first is not read."""
@@ -125,7 +125,7 @@ class Environment:
             value = variable.get(NOTHING)
             self.contexts.append((variable, value))
             if is_read:
-                self.watch.contexts.append((variable, value, f"the context variable {variable.name}"))
+                self.guards.contexts.append((variable, value, f"the context variable {variable.name}"))
                 self.visit(value, variable.name, 0)
 
     def sets_context(self) -> str | None:
@@ -133,22 +133,22 @@ class Environment:
         return next((variable.name for variable, value in self.contexts if variable.get(NOTHING) is not value), None)
 
     def let_go(self, outermost: torch.nn.Module | None) -> None:
-        """Hold nothing that the user may drop, because the recording stands for nothing: to code that goes on running
-        at every call it would show, by weak references and finalisers.
+        """Let go of the user's objects, because the recording does not stand in for Python: Python code that runs at
+        every call would notice, by weak references and finalisers, that they are kept alive.
 
-        Plain values in modules of Python and in the module whose method is compiled are still watched, and hooks: they
-        are what is switched, and tell that another recording may be worth while.
+        Plain values in modules of Python and in the module whose method is compiled are still guarded, and hooks: a
+        change of one, such as `training`, tells that another recording may be worth while.
         """
         inner = [] if outermost is None else list(outermost.modules())
         attributes = {id(vars(module)) for module in inner}
         hooks = {id(getattr(module, name)) for module in inner for name in _HOOKS}
         hooks |= {id(getattr(torch_modules, name)) for name in _GLOBAL_HOOKS}
-        watch, kept = self.watch, Guards()
-        for table, key, value, name in watch.entries:
+        guards, kept = self.guards, Guards()
+        for table, key, value, name in guards.entries:
             if isinstance(value, SIMPLE) and (id(table) in attributes or _is_of_a_module(table)):
                 kept.entries.append((table, key, value, name))
-        kept.lengths += [one for one in watch.lengths if id(one[0]) in hooks]
-        self.watch = kept
+        kept.lengths += [one for one in guards.lengths if id(one[0]) in hooks]
+        self.guards = kept
         for held in (self.tensors, self.names, self.modules, self.contexts, self.seen):
             held.clear()
         for known in (self._codes, self._inner, self._places):
@@ -159,8 +159,8 @@ class Environment:
     def visit(self, value: Any, name: str, depth: int) -> None:
         if isinstance(value, SIMPLE) or id(value) in self.seen:
             return
-        if depth > _DEEPEST or len(self.watch.entries) > _MOST_PLACES:
-            self.unwatchable = f"there is too much around it to watch (at {name})"
+        if depth > _DEEPEST or len(self.guards.entries) > _MOST_PLACES:
+            self.unguardable = f"there are more objects around it than can be guarded (at {name})"
             return
         self.seen[id(value)] = value
         if isinstance(value, torch.Tensor):
@@ -188,18 +188,18 @@ class Environment:
         elif (wrapped := _wrapped(value)) is not None:
             self.visit(wrapped, name, depth + 1)
         elif isinstance(value, _STATEFUL):
-            self.unwatchable = f"{name} is a {type(value).__name__}, which changes without ingot seeing it"
+            self.unguardable = f"{name} is a {type(value).__name__}, which changes without ingot seeing it"
 
     def _visit_module(self, module: torch.nn.Module, name: str, depth: int) -> None:
         self.modules.append((name or "the module", module))
         for table in _MODULE_TABLES:
             self._visit_table(vars(module).get(table, {}), name, depth)
         for hooks in _HOOKS:
-            self.watch.lengths.append((getattr(module, hooks), len(getattr(module, hooks)), f"{name}.{hooks}"))
-        attributes = {key: value for key, value in vars(module).items() if key not in _UNWATCHED}
-        self._watch(vars(module), attributes, name, depth)
+            self.guards.lengths.append((getattr(module, hooks), len(getattr(module, hooks)), f"{name}.{hooks}"))
+        attributes = {key: value for key, value in vars(module).items() if key not in _UNGUARDED}
+        self._guard(vars(module), attributes, name, depth)
         if not is_librarys(type(module).__module__):
-            self.watch.lengths.append((vars(module), len(vars(module)), f"the attributes of {name or 'the module'}"))
+            self.guards.lengths.append((vars(module), len(vars(module)), f"the attributes of {name or 'the module'}"))
             self.visit(type(module), name, depth + 1)
             for method in methods(type(module), "forward"):
                 self.visit(method, name, depth + 1)
@@ -207,11 +207,11 @@ class Environment:
     def _visit_attributes(self, value: Any, name: str, depth: int) -> None:
         table = getattr(value, "__dict__", None)
         if isinstance(table, dict):
-            self._watch(table, dict(table), name, depth)
-            self.watch.lengths.append((table, len(table), f"the attributes of {name}"))
-        slots = Slots(value)
+            self._guard(table, dict(table), name, depth)
+            self.guards.lengths.append((table, len(table), f"the attributes of {name}"))
+        slots = ObjectSlots(value)
         held = {key: slots.get(key, NOTHING) for base in type(value).__mro__ for key in _slots(base)}
-        self._watch(slots, {key: one for key, one in held.items() if one is not NOTHING}, name, depth)
+        self._guard(slots, {key: one for key, one in held.items() if one is not NOTHING}, name, depth)
         self.visit(type(value), name, depth + 1)
         for method in methods(type(value), "__call__"):
             self.visit(method, name, depth + 1)
@@ -226,9 +226,9 @@ class Environment:
                 plain = {
                     key: value
                     for key, value in vars(base).items()
-                    if not key.startswith("__") and not isinstance(value, _MEMBERS) and key not in _UNWATCHED
+                    if not key.startswith("__") and not isinstance(value, _MEMBERS) and key not in _UNGUARDED
                 }
-                self._watch(vars(base), plain, _join(name, base.__name__), depth)
+                self._guard(vars(base), plain, _join(name, base.__name__), depth)
 
     def _visit_function(self, function: types.FunctionType, depth: int) -> None:
         if is_librarys(function.__module__):
@@ -236,7 +236,7 @@ class Environment:
         self._visit_code(function.__code__, function.__globals__, depth)
         for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             value = contents(cell)
-            self.watch.cells.append((cell, value, key))
+            self.guards.cells.append((cell, value, key))
             self.visit(value, key, depth + 1)
         for value in (function.__defaults__, function.__kwdefaults__):
             self.visit(value, "a default", depth + 1)
@@ -247,7 +247,7 @@ class Environment:
             if inner is not code:
                 self._inner.add(inner)
             if not _READS_ENVIRONMENT.isdisjoint(inner.co_names):
-                self.watch.copies.append((os.environ.copy, os.environ.copy(), "os.environ"))
+                self.guards.copies.append((os.environ.copy, os.environ.copy(), "os.environ"))
             names = [key for key in global_names(inner) if key in globals_ or key not in _BUILTINS]
             self._watch_names(globals_, names, inner, "", depth)
 
@@ -256,7 +256,7 @@ class Environment:
     ) -> None:
         """Guard names in a table of globals; where they are modules of the user's, what the code looks up in them."""
         named = {key: globals_.get(key, NOTHING) for key in names}
-        self._watch(globals_, named, name, depth)
+        self._guard(globals_, named, name, depth)
         for key, module in named.items():
             if isinstance(module, types.ModuleType) and not is_librarys(module.__name__) and depth < _DEEPEST:
                 table = vars(module)
@@ -265,47 +265,57 @@ class Environment:
 
     def _visit_sequence(self, values: Sequence[Any], name: str, depth: int) -> None:
         if isinstance(values, list):
-            self.watch.lengths.append((values, len(values), name))
+            self.guards.lengths.append((values, len(values), name))
             items = Items(values)
-            self.watch.entries += [(items, i, v, f"{name}[{i}]") for i, v in enumerate(values)]
+            self.guards.entries += [(items, i, v, f"{name}[{i}]") for i, v in enumerate(values)]
         for index, value in enumerate(values):
             self.visit(value, f"{name}[{index}]", depth + 1)
 
     def _visit_table(self, table: Any, name: str, depth: int) -> None:
         if not all(map(_is_plain_key, dict.keys(table))):
-            self.unwatchable = f"{name} has keys that run Python code when they are compared"
+            self.unguardable = f"{name} has keys that run Python code when they are compared"
             return
         if type(table).get is not dict.get or type(table).__len__ not in (dict.__len__, OrderedDict.__len__):
-            self.unwatchable = f"{name} is a {type(table).__name__}, which looks up entries in its own way"
+            self.unguardable = f"{name} is a {type(table).__name__}, which looks up entries in its own way"
             return
-        self.watch.lengths.append((table, len(table), name))
-        held = dict(dict.items(table))  # as they are, whatever a subclass makes of them
-        self._watch(table, held, name, depth)
+        self.guards.lengths.append((table, len(table), name))
+        held = dict(dict.items(table))  # read by the base class: a subclass may give something else
+        self._guard(table, held, name, depth)
 
     def _visit_values(self, values: Any, name: str, depth: int) -> None:
         """Containers whose parts have no place of their own."""
         if isinstance(values, numpy.ndarray):
             if values.nbytes > _LARGEST_ARRAY or values.dtype.hasobject:
-                self.unwatchable = f"{name} is a large array of numpy's, which changes without ingot seeing it"
+                self.unguardable = f"{name} is a large array of numpy's, which changes without ingot seeing it"
                 return
             take: Callable[[], Any] = values.tobytes
         elif isinstance(values, deque):
             take = lambda: Identities(values)
         else:
             take = lambda: bytes(values) if isinstance(values, bytearray) else frozenset(values)
-        self.watch.copies.append((take, take(), name))
+        self.guards.copies.append((take, take(), name))
         for value in () if isinstance(values, numpy.ndarray | bytearray) else values:
             self.visit(value, name, depth + 1)
 
-    def _watch(self, table: Mapping[Any, Any], contents_: Mapping[Any, Any], name: str, depth: int) -> None:
+    def _guard(self, table: Mapping[Any, Any], contents_: Mapping[Any, Any], name: str, depth: int) -> None:
         for key, value in contents_.items():
             if (id(table), key) in self._places:
                 continue
             full = _join(name, str(key))
             if not isinstance(table, types.MappingProxyType):  # a new object every time it is asked for
                 self._places.add((id(table), key))
-            self.watch.entries.append((table, key, value, full))
+            self.guards.entries.append((table, key, value, full))
             self.visit(value, full, depth + 1)
+
+
+class KnownTensors(Environment):
+    """The tensors that a recording has found around a function. Code is not looked through for others: one that is not
+    among these is a difference."""
+
+    __slots__ = ()
+
+    def saw(self, frame: types.FrameType) -> str | None:
+        return None
 
 
 def _is_of_a_module(table: Mapping[Any, Any]) -> bool:
@@ -315,11 +325,11 @@ def _is_of_a_module(table: Mapping[Any, Any]) -> bool:
 
 
 def environment_of(function: Callable[..., Any], objects: Iterable[tuple[str, Any]]) -> Environment:
-    """The surroundings of a function; `objects` are what it was bound to or passed that is not a tensor, by name."""
+    """The environment of a function; `objects` are what it was bound to or passed that is not a tensor, by name."""
     found = Environment()
     for hooks in _GLOBAL_HOOKS:
         table = getattr(torch_modules, hooks)
-        found.watch.lengths.append((table, len(table), "hooks of every module"))
+        found.guards.lengths.append((table, len(table), "hooks of every module"))
     for name, value in objects:
         found.visit(value, name, 0)
     found.visit(function, "", 0)

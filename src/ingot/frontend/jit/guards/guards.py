@@ -1,4 +1,4 @@
-"""A watch: places that a recording depends on, and what they held.
+"""Guards: places that a recording depends on, and what they held.
 
 In: dictionaries, objects, cells and containers with what they hold now. Out: the name of the first that holds something
 else later. Places are compared by identity, plain values by value; containers whose parts have no place of their own
@@ -20,11 +20,11 @@ import torch
 from ingot.runtime.native.dispatch.conditions import Places
 
 SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, Enum)
-"""Values of which an equal one is as good."""
+"""Classes whose values are compared by equality, not by identity."""
 
 
 class _Nothing:
-    """Stands for the value of a place that has none: a missing key, an empty cell."""
+    """The content of an empty place: a missing key, an empty cell."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -47,7 +47,7 @@ class Guards:
     contexts: list[tuple[ContextVar[Any], Any, str]] = field(default_factory=list)
 
     def add_to(self, places: Places) -> bool:
-        """Have native code look at the same places; whether it can look at all of them."""
+        """Have native code guard the same places; whether it can read all of them."""
         is_complete = not self.copies
         for container, length, _ in self.lengths:
             is_complete = is_complete and type(container).__len__ in (list.__len__, dict.__len__)
@@ -86,7 +86,7 @@ class Guards:
 
 @dataclass(slots=True)
 class Outdated(Guards):
-    """The guards of a recording that is to be made anew."""
+    """The guards of a recording that is to be made again."""
 
     def changed(self) -> str:
         return "what kept Python from being skipped"
@@ -103,7 +103,7 @@ class Items(dict[int, Any]):
         return self.source[key] if key < len(self.source) else default
 
 
-class Slots(dict[str, Any]):
+class ObjectSlots(dict[str, Any]):
     """The slots of an object as a table."""
 
     def __init__(self, value: Any):
@@ -140,10 +140,10 @@ def contents(cell: types.CellType) -> Any:
 
 
 def _is_same(found: Any, expected: Any) -> bool:
-    """Whether an object that is another one is as good: numbers, texts and the like are, if they are equal."""
+    """Whether another object may take the place of one: numbers, texts and the like may, if they are equal."""
     if type(found) is not type(expected) or not isinstance(found, SIMPLE):
         return False
-    return found == expected and str(found) == str(expected)  # 0.0 is equal to -0.0, but not as good
+    return found == expected and str(found) == str(expected)  # 0.0 == -0.0, but they give different results
 
 
 def _add_entry(places: Places, table: Any, key: Any) -> bool:

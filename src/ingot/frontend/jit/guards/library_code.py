@@ -1,4 +1,4 @@
-"""What code says of itself: the names it looks up and those it assigns to, and whose code it is."""
+"""What a code object tells: the names it looks up, those it assigns to, and the library it belongs to."""
 
 from __future__ import annotations
 

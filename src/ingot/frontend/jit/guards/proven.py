@@ -17,8 +17,8 @@ import torch
 from ingot.base.once import once
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.frontend.jit.proof import Proof
-from ingot.frontend.jit.proof import guards as proven
-from ingot.runtime.native.abi.layout import INLINE_RANK, TYPE_WORD, tensor_layout
+from ingot.frontend.jit.proof.domain import place_guards as proven
+from ingot.runtime.native.abi.object_layout import INLINE_RANK, TYPE_WORD, tensor_layout
 from ingot.runtime.native.assembler.addresses import REQUIRES_GRAD, torch_function
 from ingot.runtime.native.dispatch.conditions import Places
 
@@ -29,11 +29,11 @@ _get_dictionary.restype, _get_dictionary.argtypes = ctypes.c_void_p, [ctypes.py_
 
 @dataclass(slots=True)
 class ProvenGuards(Guards):
-    """What a proof read, and nothing else."""
+    """The guards of what a proof read."""
 
     proof: Proof = field(default_factory=lambda: Proof([], [], [], []))
     versions: dict[type, list[int]] = field(default_factory=dict)
-    """Those that classes had when native code was told to look at them."""
+    """The versions of classes when native code was given their guards."""
 
     def changed(self) -> str | None:
         return self.proof.broken()
@@ -44,7 +44,7 @@ class ProvenGuards(Guards):
 
 
 def _add(places: Places, guard: proven.Guard, versions: dict[type, list[int]], classes: set[int]) -> bool:
-    """Have native code look at what a guard looks at; whether it can."""
+    """Have native code check a guard; whether it can."""
     match guard:
         case proven.DictEntry():
             return _add_entry(places, guard)
@@ -148,12 +148,12 @@ def _halves(cls: type) -> list[int]:
 
 
 _MOST_VERSIONS = 3
-"""With as many versions while a guard held, a class is taken to change all the time, in attributes that do not matter
-here: torch's own compiler counts its calls in attributes of a class."""
+"""A class that had this many versions while a guard held is taken to change all the time, in attributes that do not
+matter here: torch's own compiler counts its calls in attributes of a class."""
 
 
 def _add_class(places: Places, cls: type, versions: dict[type, list[int]], classes: set[int]) -> bool:
-    """The version of a class, which its bases' changes change as well; False if it has none, or ever new ones."""
+    """The version of a class, which its bases' changes change as well; False if it has none, or a new one each time."""
     if id(cls) in classes:
         return True
     half = _version_half()

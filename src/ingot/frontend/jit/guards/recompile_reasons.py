@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from ingot.frontend.jit.arguments.call_key import counts_by_identity
-from ingot.frontend.jit.arguments.numbers import positional_names
 from ingot.frontend.jit.arguments.structure import Shape
+from ingot.frontend.jit.arguments.variable_numbers import positional_names
 from ingot.runtime.torch_state import changes
 
 
@@ -65,7 +65,7 @@ def _change(before: Any, now: Any) -> str:
     if now[0] is slice:
         return f"{slice(*before[1:])} became {slice(*now[1:])}"
     if before[1] == now[1]:
-        return f"is another {_kind(now)} that says the same"
+        return f"is another {_kind(now)} object of the same value"
     return f"{before[1]} became {now[1]}"
 
 

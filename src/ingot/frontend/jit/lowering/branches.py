@@ -1,9 +1,9 @@
-"""Programs that decide: the pieces of recorded paths, and who runs one after the other.
+"""Programs that decide: the pieces of recorded paths, and the function that runs one after the other.
 
 In: a tree of pieces. Out: a program that runs a piece, reads the tensor that Python would have asked, and goes on with
 the piece for that answer. An answer for which there is no piece ends it with `UnseenAnswer`; pieces before the last
-question have no effects, so that the call can be begun again in another way. What always holds: a path of the tree is
-what Python would do with those answers.
+question have no effects, so that the call can begin again with Python. What always holds: a path of the tree is what
+Python would do with those answers.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any
 
 from ingot.frontend.jit.lowering.faults import reporting_faults
 from ingot.frontend.jit.lowering.pieces import Choice, Piece
-from ingot.frontend.jit.lowering.program import Program, compile_trace
-from ingot.frontend.jit.proof.answers import FUNCTIONS
+from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
+from ingot.frontend.jit.proof.domain.answers import FUNCTIONS
 from ingot.frontend.jit.trace.questions import draws, writes_leaves
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 
 Build = Callable[[Sequence[Any]], Any]
-"""Makes what a function returns of its flattened parts."""
+"""Puts the result of a function together from its flattened parts."""
 
 
 class UnseenAnswer(Exception):
-    """A tensor's value leads to a path that was never recorded. Nothing has happened yet that anybody can see."""
+    """A tensor's value leads to a path that was never recorded. Nothing that could be noticed has happened yet."""
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class BranchNode:
     """A piece, compiled, or what is decided after it."""
 
-    after: Node | None = None
+    after: BranchNode | None = None
     """What comes next, where nothing is decided."""
-    program: Program | None = None
+    program: RecordedProgram | None = None
     function: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]] | None = None
     """Runs a piece; None where something is decided."""
     path: int = 0
@@ -48,10 +48,10 @@ class Node:
     text: str = ""
     decide: Callable[[Sequence[Any]], bool] | None = None
     """Decides by the answers so far."""
-    following: dict[bool, Node] = field(default_factory=dict)
+    following: dict[bool, BranchNode] = field(default_factory=dict)
     """What comes next, where something is decided."""
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[BranchNode]:
         yield self
         for node in (*self.following.values(), *([] if self.after is None else [self.after])):
             yield from node.nodes()
@@ -61,22 +61,22 @@ class Node:
 class Ending:
     """A call that knows its path: what remains to be run of it."""
 
-    node: Node
+    node: BranchNode
     given: Sequence[Any]
-    surroundings: Sequence[Any]
+    environment_tensors: Sequence[Any]
     seconds: float
     """What finding the path has cost."""
 
     def run(self) -> Any:
         assert self.node.build is not None and self.node.function is not None
-        return self.node.build(self.node.function(self.given, self.surroundings, ()))
+        return self.node.build(self.node.function(self.given, self.environment_tensors, ()))
 
 
 @dataclass(slots=True)
-class BranchingProgram(Program):
+class BranchingProgram(RecordedProgram):
     """A program whose function gives the result as it is returned, not in parts."""
 
-    root: Node | None = None
+    root: BranchNode | None = None
     paths: int = 0
     writes_leaves: bool = False
     """Whether the end of a path writes into memory that existed before the call."""
@@ -84,7 +84,7 @@ class BranchingProgram(Program):
     """Whether the end of a path draws random numbers."""
 
     @property
-    def parts(self) -> list[Program]:
+    def parts(self) -> list[RecordedProgram]:
         assert self.root is not None
         found = [node.program for node in self.root.nodes() if node.program is not None]
         return list({id(program): program for program in found}.values())
@@ -101,12 +101,12 @@ class BranchingProgram(Program):
     def is_single_region(self) -> bool:
         return False
 
-    def find(self, arguments: Sequence[Any], surroundings: Sequence[Any]) -> Ending:
+    def find(self, arguments: Sequence[Any], environment_tensors: Sequence[Any]) -> Ending:
         """Run all but the last piece of a call."""
         assert self.root is not None
         start = time.perf_counter()
-        node, given = _find(self.root, arguments, surroundings)
-        return Ending(node, given, surroundings, time.perf_counter() - start)
+        node, given = _find(self.root, arguments, environment_tensors)
+        return Ending(node, given, environment_tensors, time.perf_counter() - start)
 
 
 @reporting_faults
@@ -114,25 +114,25 @@ def branching_program(
     tree: Piece, paths: Sequence[Trace], builds: Sequence[Build], compiler: JitCompiler, is_frozen: bool
 ) -> BranchingProgram:
     """The program of paths that were cut into a tree; `builds` make their results."""
-    programs: dict[str, Program] = {}
+    programs: dict[str, RecordedProgram] = {}
 
-    def compiled(trace: Trace) -> Program:
+    def compiled(trace: Trace) -> RecordedProgram:
         key = f"{trace.text}\n{trace.tensors}"
         if key not in programs:
             programs[key] = compile_trace(trace, compiler, is_frozen)
         return programs[key]
 
-    def node_of(piece: Piece | Choice, held: int) -> Node:
+    def node_of(piece: Piece | Choice, held: int) -> BranchNode:
         """The node of a piece that is given so many tensors by earlier ones."""
         if isinstance(piece, Choice):
             following = {outcome: node_of(after, held) for outcome, after in piece.following.items()}
-            return Node(text=piece.text, decide=_decision(piece.text), following=following)
+            return BranchNode(text=piece.text, decide=_decision(piece.text), following=following)
         program = compiled(piece.trace)
         if piece.after is None:
-            return Node(program=program, function=program.function, path=piece.path, build=builds[piece.path])
+            return BranchNode(program=program, function=program.function, path=piece.path, build=builds[piece.path])
         after = node_of(piece.after, len(piece.kept) + len(piece.trace.results) - 1)
         kept = None if len(piece.kept) == held else piece.kept
-        return Node(after, program, program.function, piece.path, kept)
+        return BranchNode(after, program, program.function, piece.path, kept)
 
     root = node_of(tree, 0)
     used = list(programs.values())
@@ -140,9 +140,9 @@ def branching_program(
     modules = [module for part in used for module in part.modules]
     generated = tuple(one for part in used for one in part.generated)
 
-    def function(arguments: Sequence[Any], surroundings: Sequence[Any], numbers: Sequence[Any]) -> Any:
-        node, given = _find(root, arguments, surroundings)
-        return node.build(node.function(given, surroundings, ()))  # type: ignore[misc]
+    def function(arguments: Sequence[Any], environment_tensors: Sequence[Any], numbers: Sequence[Any]) -> Any:
+        node, given = _find(root, arguments, environment_tensors)
+        return node.build(node.function(given, environment_tensors, ()))  # type: ignore[misc]
 
     return BranchingProgram(
         text,
@@ -160,17 +160,19 @@ def branching_program(
 def _decision(text: str) -> Callable[[Sequence[Any]], bool]:
     """An expression of answers r0, r1 ... as a function of the list of them."""
     indexed = re.sub(r"\br(\d+)\b", r"r[\1]", text)
-    return eval(f"lambda r: bool({indexed})", dict(FUNCTIONS))  # of what a proof wrote, and nothing else
+    return eval(f"lambda r: bool({indexed})", dict(FUNCTIONS))  # the text comes from a proof, not from the user
 
 
-def _find(node: Node, arguments: Sequence[Any], surroundings: Sequence[Any]) -> tuple[Node, Sequence[Any]]:
+def _find(
+    node: BranchNode, arguments: Sequence[Any], environment_tensors: Sequence[Any]
+) -> tuple[BranchNode, Sequence[Any]]:
     """The end of the path that the values of tensors lead to, and what its piece is given."""
     given, held, answers = arguments, (), []
     while True:
         if node.decide is not None:
             try:
                 following = node.following.get(node.decide(answers))
-            except Exception:  # Python would have raised it, and will
+            except Exception:  # Python raises the same when the call begins again
                 following = None
             if following is None:
                 raise UnseenAnswer
@@ -178,7 +180,7 @@ def _find(node: Node, arguments: Sequence[Any], surroundings: Sequence[Any]) -> 
             following = node.after
             if following is None:
                 return node, given
-            asked, *made = node.function(given, surroundings, ())  # type: ignore[misc]
+            asked, *made = node.function(given, environment_tensors, ())  # type: ignore[misc]
             answers.append(asked.item())
             kept = node.kept
             held = (*held, *made) if kept is None else (*[held[slot] for slot in kept], *made)
@@ -189,7 +191,7 @@ def _find(node: Node, arguments: Sequence[Any], surroundings: Sequence[Any]) -> 
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def _tree_text(node: Node, programs: Sequence[Program], asked: int = 0, depth: int = 0) -> list[str]:
+def _tree_text(node: BranchNode, programs: Sequence[RecordedProgram], asked: int = 0, depth: int = 0) -> list[str]:
     margin = "    " * depth
     if node.decide is not None:
         lines = []
@@ -204,5 +206,5 @@ def _tree_text(node: Node, programs: Sequence[Program], asked: int = 0, depth: i
     return [f"{margin}r{asked} = {name}", *_tree_text(node.after, programs, asked + 1, depth)]
 
 
-def _named(programs: Sequence[Program], part: Program) -> str:
+def _named(programs: Sequence[RecordedProgram], part: RecordedProgram) -> str:
     return "\n" + part.text.replace("def program(", f"def program_{programs.index(part)}(", 1)

@@ -1,4 +1,4 @@
-"""Programs as CUDA graphs: what a program asks of a GPU is captured once and replayed, which spares asking.
+"""Programs as CUDA graphs: the launches of a program are captured once and replayed, which spares the host each launch.
 
 In: the function of a program, and its calls. Out: a function that is called like it and gives the same. The first calls
 run as they are, so that everything is compiled and loaded; then one is captured for each set of sizes and numbers. A
@@ -21,7 +21,7 @@ from ingot.base.errors import IngotError
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.autotune.timing import is_capturing
 from ingot.frontend.jit.lowering.partition import Partition, Region
-from ingot.frontend.jit.trace.trace import Argument
+from ingot.frontend.jit.trace.trace import TraceArgument
 
 WARM_UP = 2
 """Calls before one is captured."""
@@ -34,7 +34,7 @@ Function = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
 
 
 class _CannotReplay(Exception):
-    """A program whose replay would not be what its run is; the text says why."""
+    """A program whose replay would differ from its run; the text says why."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Replayed:
         self._function = function
         self._device = steps.versions.trace.device
         leaves = [leaf.note.origin for leaf in steps.leaves]
-        self._passed = sorted({origin.position for origin in leaves if isinstance(origin, Argument)})
+        self._passed = sorted({origin.position for origin in leaves if isinstance(origin, TraceArgument)})
         self.why_not = _why_not(steps)
         """Why the program is not captured, if it is not."""
         self._calls: Counter[Hashable] = Counter()
@@ -77,15 +77,17 @@ class Replayed:
         self._captures: Counter[Hashable] = Counter()
         self._lock = new_lock()
 
-    def __call__(self, arguments: Sequence[Any], surroundings: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+    def __call__(
+        self, arguments: Sequence[Any], environment_tensors: Sequence[Any], numbers: Sequence[Any]
+    ) -> list[Any]:
         if self.why_not is not None or is_capturing():
-            return self._function(arguments, surroundings, numbers)
+            return self._function(arguments, environment_tensors, numbers)
         key = (*(arguments[position].shape for position in self._passed), *map(repr, numbers))
         found = self._graphs.get(key)
-        if found is None or found.around != _addresses(surroundings):
-            found = self._capture(key, arguments, surroundings, numbers)
+        if found is None or found.around != _addresses(environment_tensors):
+            found = self._capture(key, arguments, environment_tensors, numbers)
         if found is None:
-            return self._function(arguments, surroundings, numbers)
+            return self._function(arguments, environment_tensors, numbers)
         return found.replay([arguments[position] for position in self._passed], self._device)
 
     @property
@@ -99,7 +101,7 @@ class Replayed:
         )
 
     def _capture(
-        self, key: Hashable, arguments: Sequence[Any], surroundings: Sequence[Any], numbers: Sequence[Any]
+        self, key: Hashable, arguments: Sequence[Any], environment_tensors: Sequence[Any], numbers: Sequence[Any]
     ) -> _Captured | None:
         """The graph for calls like this; None if there is none yet, or never will be."""
         with self._lock:
@@ -110,28 +112,30 @@ class Replayed:
                 return None
             self._captures[key] += 1
             try:
-                made = self._captured(arguments, surroundings, numbers)
+                made = self._captured(arguments, environment_tensors, numbers)
             except (_CannotReplay, RuntimeError, IngotError) as error:
                 self.why_not = str(error).splitlines()[0]
                 return None
             self._graphs[key] = made
             return made
 
-    def _captured(self, arguments: Sequence[Any], surroundings: Sequence[Any], numbers: Sequence[Any]) -> _Captured:
+    def _captured(
+        self, arguments: Sequence[Any], environment_tensors: Sequence[Any], numbers: Sequence[Any]
+    ) -> _Captured:
         given = list(arguments)
         with torch.no_grad():
             for position in self._passed:
                 given[position] = _copy(arguments[position])
-        graph, results = _capture(lambda: self._function(given, surroundings, numbers), self._device)
-        _check_results(results, [*given, *surroundings])
+        graph, results = _capture(lambda: self._function(given, environment_tensors, numbers), self._device)
+        _check_results(results, [*given, *environment_tensors])
         inputs = [given[position] for position in self._passed]
-        return _Captured(graph, inputs, results, _addresses(surroundings))
+        return _Captured(graph, inputs, results, _addresses(environment_tensors))
 
 
 def _why_not(steps: Partition) -> str | None:
     device = steps.versions.trace.device
     if len(steps.steps) < 2:
-        return "it is a single step, which native code takes as soon as a graph would"
+        return "it is a single step, which native code launches as quickly as a graph"
     if steps.versions.mutates_leaves:
         return "it writes into tensors that exist before the call"
     versions = [*steps.leaves, *steps.versions.results]
@@ -150,7 +154,7 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _check_results(results: Sequence[Any], before: Sequence[torch.Tensor]) -> None:
-    """See that copies of the results are as good: laid out alike, and sharing no memory that callers know of."""
+    """Check that copies can stand in for the results: the same layout, and no memory shared that callers know of."""
     taken = {tensor.untyped_storage().data_ptr() for tensor in before}
     for result in results:
         if not isinstance(result, torch.Tensor):

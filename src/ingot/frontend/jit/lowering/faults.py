@@ -27,8 +27,8 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _FORESEEN = (UnsupportedError, CodegenError, CudaError, ExecutionError, InternalError)
-"""What a compiler may say of what it was asked for. Other errors of ours are about graphs and loops, which it makes
-itself."""
+"""Errors by which a compiler refuses what it was given. Other errors of ours are about graphs and loops, which the
+compiler makes itself."""
 
 
 def reporting_faults(compiles: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -50,14 +50,14 @@ INTO_MEMORY = frozenset(
         PACKED_PRODUCT,
     }
 )
-"""Those that take `out=` and write there without a copy."""
+"""Operators that take `out=` and write there without a copy."""
 
 FEWEST_BYTES = 1 << 16
-"""Smaller results come from memory that the C library recycles as well."""
+"""Results below this many bytes come from memory that the C library recycles as well."""
 
 
 def has_proven_sizes(operation: Operation) -> bool:
-    """Whether a call's results must have the sizes that are noted for them, whatever those are that stay open."""
+    """Whether a call's results must have the sizes that are noted for them, for all values of open sizes."""
     noted = [version.note.sizes for version in operation.products]
     given = [value.note.sizes for value in operation.arguments if isinstance(value, Version)]
     varying = all_of(SizeExpression, [*noted, *given, operation.arguments, operation.keywords])

@@ -2,12 +2,13 @@
 
 In: the operations of a trace. Out: steps over real tensors:
 
-    region   pure operations and the views between them, as one graph: what needs them has come up
+    region   pure operations and the views between them, as one graph, run when a real tensor is needed
     call     one operation as PyTorch runs it
 
 Pure operations wait until a real tensor is needed: a call that reads it, the end, or a write into memory that they
-read. A region then takes all that the needed values are made from, and nothing else; values that others still want are
-results of it too. So what a call does not need moves past it, to where it can be fused with its readers.
+read. A region then takes all that the needed values are made from, and nothing else; values that later operations read
+are results of it too. So an operation that a call does not need moves past it, to where it can be fused with its
+readers.
 
 A region is on one device. Tensors of the CPU without dimensions, which PyTorch takes for numbers beside tensors on
 other devices, are inputs of a region, or computed in it once more, if all that they are made of are such numbers, too.
@@ -38,18 +39,18 @@ class Region:
 
     @property
     def names_device(self) -> bool:
-        """Whether its inputs tell where it runs."""
+        """Whether its inputs determine the device."""
         return self.device.type == "cpu" or any(not version.note.is_number for version in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class EagerCall:
     """One operation on real tensors."""
 
     operation: Operation
 
 
-Step = Region | Call
+Step = Region | EagerCall
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class Partition:
     versions: SSA
     steps: list[Step]
     leaves: list[Version]
-    """Versions that exist before the call and are used, arguments and surroundings."""
+    """Versions that exist before the call and are used, arguments and environment tensors."""
     homes: dict[Version, Version]
     """Versions that were written into a leaf's own memory, and that leaf."""
 
@@ -93,7 +94,7 @@ class _Planner:
         written = {version.note.storage for version in _written(operation)}
         self._settle(written)
         self._make_real(operation.operands)
-        self.steps.append(Call(operation))
+        self.steps.append(EagerCall(operation))
         self.done.add(operation)
         self.real.update(operation.products)
 
@@ -129,11 +130,11 @@ class _Planner:
         operation = version.producer
         assert operation is not None and operation.kind is OperationKind.VIEW
         self._make_view_real(operation.operands[0])
-        self.steps.append(Call(operation))
+        self.steps.append(EagerCall(operation))
         self.real.update(operation.products)
 
     def _settle(self, storages: set[int]) -> None:
-        """Compute what waits and reads memory that is about to be overwritten, or is to be written there."""
+        """Run waiting operations that read memory which is about to be overwritten, or that write there."""
         if not storages:
             return
         self._flush(
@@ -221,8 +222,8 @@ class _Planner:
             waiting += operation.operands
 
     def _copies_of(self, taken: set[Operation], device: torch.device) -> list[Operation]:
-        """What waits and only copies what these operations make into memory from before the call: the kernel that
-        computes it can write it there, too."""
+        """Waiting operations that only copy results of these operations into memory from before the call: the kernel
+        that computes a result can write it there, too."""
         return [
             operation
             for operation in self._waiting()
@@ -235,8 +236,8 @@ class _Planner:
         ]
 
     def _copy_of(self, version: Version, taken: set[Operation], writes: list[Version]) -> Version | None:
-        """The leaf in which a copy of a value is written that nothing can tell from it, so that the value needs no
-        memory of its own: it has the same layout, and no value of this trace is returned."""
+        """The leaf into which a copy of a value is written, where the leaf can stand for the value, so that the value
+        needs no memory of its own: both have the same layout, and no value of this trace is returned."""
         for copy in version.consumers if not self.versions.results else ():
             is_copy = copy in taken and copy.target.overloadpacket.__name__ == "copy" and copy.operands[-1] is version
             if not is_copy or copy.products[0] not in writes:
@@ -278,7 +279,7 @@ class _Planner:
         return next(later, None) is None
 
     def _readers(self, writes: list[Version], taken: set[Operation]) -> list[Version]:
-        """What waits and reads memory that these writes will overwrite."""
+        """Waiting operations that read memory which these writes will overwrite."""
         storages = {version.note.storage for version in writes}
         return [
             made

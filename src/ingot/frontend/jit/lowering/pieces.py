@@ -20,12 +20,12 @@ from typing import Any
 
 from ingot.base.errors import IngotError
 from ingot.frontend.jit.trace.trace import (
-    Argument,
+    EnvironmentTensor,
     Made,
     Origin,
-    Surrounding,
     TensorMeta,
     Trace,
+    TraceArgument,
     TraceOp,
     TraceValue,
     replace_values,
@@ -34,7 +34,7 @@ from ingot.frontend.jit.trace.trace import (
 
 
 class DifferentPaths(IngotError):
-    """Two paths differ although all answers were the same."""
+    """Two paths differ although all answers so far were the same."""
 
 
 @dataclass(eq=False, slots=True)
@@ -60,7 +60,7 @@ class Choice:
 
 
 def tree_of(paths: Sequence[Trace], arguments: int) -> Piece:
-    """The pieces of paths whose tensors of the surroundings are numbered alike; `arguments` tensors are passed."""
+    """The pieces of paths whose tensors of the environment are numbered alike; `arguments` tensors are passed."""
     return _Cutter(paths, arguments).cut(range(len(paths)), 0, [])
 
 
@@ -162,30 +162,32 @@ def _trace_of(
         for event in events
     ]
     made = replace_values(results, renamed)
-    return Trace(tensors, renamed_events, made, path.surroundings, casts=path.casts)
+    return Trace(tensors, renamed_events, made, path.environment_tensors, casts=path.casts)
 
 
 def _origin(origin: Origin, slot: int | None, start: int) -> Origin:
     if slot is not None:
-        return Argument(slot)
+        return TraceArgument(slot)
     return Made(origin.event - start) if isinstance(origin, Made) else origin
 
 
-def with_common_surroundings(traces: Sequence[Trace]) -> list[Trace]:
-    """The same traces with one list of surroundings for all of them."""
+def with_common_environment(traces: Sequence[Trace]) -> list[Trace]:
+    """The same traces with one list of environment tensors for all of them."""
     common: list[Any] = []
     places: dict[int, int] = {}
-    for tensor in (tensor for trace in traces for tensor in trace.surroundings):
+    for tensor in (tensor for trace in traces for tensor in trace.environment_tensors):
         if id(tensor) not in places:
             places[id(tensor)] = len(common)
             common.append(tensor)
     found = []
     for trace in traces:
         tensors = [
-            dataclasses.replace(note, origin=Surrounding(places[id(trace.surroundings[note.origin.position])]))
-            if isinstance(note.origin, Surrounding)
+            dataclasses.replace(
+                note, origin=EnvironmentTensor(places[id(trace.environment_tensors[note.origin.position])])
+            )
+            if isinstance(note.origin, EnvironmentTensor)
             else note
             for note in trace.tensors
         ]
-        found.append(dataclasses.replace(trace, tensors=tensors, surroundings=common))
+        found.append(dataclasses.replace(trace, tensors=tensors, environment_tensors=common))
     return found

@@ -2,7 +2,7 @@
 
 In: a region, and sizes that are to stay open. Out: a graph with the region's inputs and outputs, in order. A result
 that eager PyTorch lays out in another order than row-major is computed in that order: the graph's output is the
-permuted tensor, and its layout says how to turn it back, which costs nothing.
+permuted tensor, and its layout says how to permute it back, which costs nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ingot.ir.graph import Graph
 class RegionGraph:
     graph: Graph
     layouts: tuple[tuple[int, ...] | None, ...]
-    """Per output, the order of axes that turns it back to the shape eager gives it; None if it is that already."""
+    """For each output the order of axes that permutes it back to eager's shape; None if it has that shape."""
     numbers: tuple[Variable | Size, ...]
     """What the graph takes after its tensors."""
     conditions: tuple[tuple[Size, Size], ...]
@@ -63,7 +63,8 @@ class _Building:
     def _rename_sizes(self, used: Sequence[Size]) -> dict[str, Size]:
         """Replacements for symbols that no input has alone: numbers of the graph, or other symbols.
 
-        Where operations say nothing about sizes, all that counts of a product is where else it is met.
+        A product of sizes is one unknown size to operations that do not look at sizes: all that counts is where else it
+        occurs.
         """
         declared = [size for version in self.region.inputs for size in version.note.sizes]
         alone = {str(size) for size in declared if sizes.is_symbol(size)}
@@ -99,11 +100,11 @@ class _Building:
         arguments, keywords = self._typed((operation.arguments, operation.keywords))
         graph = lowered_call(operation.target, device, arguments, keywords)
         if graph is None:
-            raise UnsupportedError(f"{operation.target} is not lowered without what is known of its sizes elsewhere")
+            raise UnsupportedError(f"{operation.target} is not lowered: its sizes are not known in this region")
         return graph
 
     def _typed(self, given: Any) -> Any:
-        """The same nested value with types in the place of what is computed."""
+        """The same nested value with types in the place of tensors."""
         if isinstance(given, Version | Variable):
             return self.handles[given].type
         if isinstance(given, SizeExpression):

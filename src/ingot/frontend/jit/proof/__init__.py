@@ -7,7 +7,7 @@ with the line. What always holds: none of the user's code runs, and nothing is c
 
 from __future__ import annotations
 
-from ingot.frontend.jit.proof.open_sizes import SizeFacts
+from ingot.frontend.jit.proof.domain.open_sizes import SizeFacts
 from ingot.frontend.jit.proof.prover import Proof, Refusal, prove
 
 __all__ = ["Proof", "Refusal", "SizeFacts", "prove"]

@@ -17,16 +17,28 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ingot.frontend.grad_mode import without_gradients
-from ingot.frontend.jit.proof import answers, attributes, operations
-from ingot.frontend.jit.proof.answers import Answers, Asked
-from ingot.frontend.jit.proof.guards import Guard, is_plain
-from ingot.frontend.jit.proof.open_sizes import SizeFacts
-from ingot.frontend.jit.proof.values import Fresh, Known, Raised, Read, Refused, Tuple, Union, Value, known, tuple_of
-from ingot.frontend.jit.proof.walker import Walker
+from ingot.frontend.jit.proof.domain import answers
+from ingot.frontend.jit.proof.domain.abstract_values import (
+    AbstractValue,
+    Fresh,
+    Known,
+    Raised,
+    ReadNumber,
+    Refused,
+    Tuple,
+    Union,
+    known,
+    tuple_of,
+)
+from ingot.frontend.jit.proof.domain.answers import Answers, Asked
+from ingot.frontend.jit.proof.domain.open_sizes import SizeFacts
+from ingot.frontend.jit.proof.domain.place_guards import Guard, is_plain
+from ingot.frontend.jit.proof.semantics import attribute_lookup, operations
+from ingot.frontend.jit.proof.walk.walker import Walker
 
 
 @dataclass(frozen=True)
-class Argument:
+class ArgumentIdentity:
     """An object among the arguments that has to be the same one."""
 
     path: tuple[Any, ...]
@@ -37,7 +49,7 @@ class Argument:
 @dataclass(frozen=True)
 class Proof:
     guards: list[Guard]
-    arguments: list[Argument]
+    arguments: list[ArgumentIdentity]
     absent: list[tuple[tuple[Any, ...], str]]
     """Attributes that tensors among the arguments must not have: the path of the tensor, and the name."""
     returned: list[Any]
@@ -46,7 +58,7 @@ class Proof:
     sizes: SizeFacts | None = None
     """How the sizes of tensors were used, if all that was seen of them is known as functions of sizes."""
     keys: list[Hashable] = field(default_factory=list)
-    """Of the guards, in their order: equal ones look at the same place."""
+    """The keys of the guards, in their order: guards with equal keys check the same place."""
     decisions: list[list[tuple[str, bool]]] = field(default_factory=list)
     """For each question of the call, what was decided by the answers: it holds for calls that decide the same."""
 
@@ -70,7 +82,7 @@ def prove(
 ) -> Proof | Refusal:
     """With the questions that the call asked of tensors, the proof holds for calls that take the same path."""
     walker = Walker(Answers(questions))
-    arguments: list[Argument] = []
+    arguments: list[ArgumentIdentity] = []
     try:
         with torch._C.DisableTorchFunction(), _disable_current_modes():
             returned = without_gradients(_walk, walker, function, args, kwargs, arguments)
@@ -80,29 +92,29 @@ def prove(
         return Refusal(f"raises {raised.cls.__name__}: {raised}", walker.place())
     except RecursionError:
         return Refusal("calls are nested too deeply", walker.place())
-    except Exception as error:  # whatever the walk does not foresee is not proven
+    except Exception as error:  # an error of the walk itself is no proof
         return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
     guards, decisions, sizes = walker.guards, walker.answers.decisions, walker.sizes.facts()
     return Proof(list(guards.values()), arguments, list(walker.absent), returned, sizes, list(guards), decisions)
 
 
 def _walk(
-    walker: Walker, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], arguments: list[Argument]
+    walker: Walker, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], arguments: list[ArgumentIdentity]
 ) -> list[Any]:
     values = [_abstract(walker, value, (index,), arguments) for index, value in enumerate(args)]
     named = {name: _abstract(walker, value, (name,), arguments) for name, value in kwargs.items()}
     result = walker.call(known(function, getattr(function, "__name__", "function")), values, named)
-    attributes.check_restored(walker)
+    attribute_lookup.check_restored(walker)
     returned = list(_foreign(walker, result, set()))
     if walker.answers.are_left:
-        walker.refuse("reads values of tensors where none are seen to be read")
+        walker.refuse("reads values of tensors at places that the proof does not see")
     return returned
 
 
-def _foreign(walker: Walker, value: Value, seen: set[int]) -> Iterator[Any]:
+def _foreign(walker: Walker, value: AbstractValue, seen: set[int]) -> Iterator[Any]:
     """Objects inside a result that were not made during the call."""
     match value:
-        case Read():
+        case ReadNumber():
             answers.refuse_read(walker)
         case Known() if not is_plain(value.value) and not isinstance(value.value, torch.Tensor):
             yield value.value
@@ -118,7 +130,7 @@ def _foreign(walker: Walker, value: Value, seen: set[int]) -> Iterator[Any]:
                     yield from _foreign(walker, part, seen)
 
 
-def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list[Argument]) -> Value:
+def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list[ArgumentIdentity]) -> AbstractValue:
     """An argument as a value: what belongs to the call key is known, other objects are known by identity."""
     if isinstance(value, torch.Tensor):
         made = operations.tensor_value(walker, value)
@@ -139,5 +151,5 @@ def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list
         made = walker.new(dict, {key: _abstract(walker, entries[key], (*path, key), arguments) for key in entries})
         made.is_callers = True
         return made
-    arguments.append(Argument(path, value))
+    arguments.append(ArgumentIdentity(path, value))
     return known(value, str(path[0]))

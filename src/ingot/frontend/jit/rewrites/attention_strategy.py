@@ -1,8 +1,8 @@
 """Attention by generated code, where PyTorch's own is not clearly quicker.
 
 In: a call of PyTorch's attention on the CPU. Out: a function that takes the same arguments and gives the same results,
-but for the sums that only gradients need. Without a mask, or causal: what comes of a row that a mask hides completely
-is a matter of conventions.
+but for the sums that only gradients need. Only attention without a mask, or causal: PyTorch's own versions differ in
+the result for a row that a mask hides completely.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ingot.runtime.plan import is_plain
 
 _flash: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _MOST_KEYS = 4096
-"""Keys and values of a head are packed whole; of more they would not stay in any cache."""
+"""The most rows of keys and values: those of a head are packed whole, and more would not stay in any cache."""
 
 
 def attention(
@@ -82,7 +82,7 @@ def _lies_as_pytorchs(result: TensorMeta) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_preferred(shapes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], is_causal: bool, threads: int) -> bool:
-    """By measuring. The last argument tells measurements apart."""
+    """Whether it is quicker, by measuring. The last argument tells measurements apart."""
     query, key, value = (torch.full((span(*shape),), 0.5).as_strided(*shape) for shape in shapes)
     generated = lambda: attention(query, key, value, 0.0, is_causal)
     return prefers_generated(generated, lambda: _flash(query, key, value, 0.0, is_causal))

@@ -1,4 +1,4 @@
-"""Channels last: convolutions with packed weights give tensors in this order, whatever they were given.
+"""Channels last: convolutions with packed weights give tensors in this order, for operands in any order.
 
 The order is kept from one convolution to the next, through everything that works element by element and through
 pooling. What needs the order that was recorded, a view or a result, gets a copy in that order.
@@ -41,8 +41,9 @@ def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
     return torch.empty(shape, device="meta", memory_format=torch.channels_last).stride()
 
 
-def may_be_turned(trace: Trace, register: TraceValue) -> bool:
-    """Whether nothing can tell that a tensor lies in another order: if it is written, then whole, and has no views."""
+def may_change_layout(trace: Trace, register: TraceValue) -> bool:
+    """Whether no operation can tell that a tensor lies in another order: it has no views, and is written only as a
+    whole."""
     storage = trace.note(register).storage
     has_views = sum(note.storage == storage for note in trace.tensors) > 1
     for event in trace.events:
@@ -55,26 +56,26 @@ def may_be_turned(trace: Trace, register: TraceValue) -> bool:
 
 def keep_channels_last(trace: Trace, packed: set[TraceValue]) -> Trace:
     """The trace with the results of packed convolutions, and what follows from them, channels last."""
-    return _Turning(TraceRewriter(trace), packed).turned() if packed else trace
+    return _ChannelsLastRewrite(TraceRewriter(trace), packed).rewritten() if packed else trace
 
 
 @dataclasses.dataclass(slots=True)
-class _Turning:
+class _ChannelsLastRewrite:
     rewriter: TraceRewriter
     packed: set[TraceValue]
-    turned_registers: set[TraceValue] = dataclasses.field(default_factory=set)
-    """Those that lie in another order than was recorded."""
+    changed_registers: set[TraceValue] = dataclasses.field(default_factory=set)
+    """Registers that lie in another order than was recorded."""
     copies: dict[TraceValue, TraceValue] = dataclasses.field(default_factory=dict)
     """Copies in the order that was recorded."""
 
-    def turned(self) -> Trace:
+    def rewritten(self) -> Trace:
         rewriter = self.rewriter
         for index, event in rewriter.operations():
-            is_concerned = not self.turned_registers.isdisjoint(event.operands)
+            is_concerned = not self.changed_registers.isdisjoint(event.operands)
             if self.packed.isdisjoint(event.products) and not is_concerned:
                 continue
-            if name_of(event) in KEEPING and self._may_turn(event):
-                self._turn(event)
+            if name_of(event) in KEEPING and self._may_change(event):
+                self._change(event)
             elif name_of(event) not in _INDIFFERENT:
                 rewriter.put(index, *self._with_copies(event))
         clones: list[TraceOp] = []
@@ -83,17 +84,19 @@ class _Turning:
         rewriter.append(*clones)
         return rewriter.finish().trace
 
-    def _may_turn(self, event: TraceOp) -> bool:
-        return all(one in self.turned_registers or may_be_turned(self.rewriter.trace, one) for one in event.products)
+    def _may_change(self, event: TraceOp) -> bool:
+        return all(
+            one in self.changed_registers or may_change_layout(self.rewriter.trace, one) for one in event.products
+        )
 
-    def _turn(self, event: TraceOp) -> None:
+    def _change(self, event: TraceOp) -> None:
         for register in event.products:
             note = self.rewriter.note(register)
             self.copies.pop(register, None)  # it may just have been written
             is_new = register not in event.operands
             if is_new and len(note.shape) == 4 and note.strides != strides_of(note.shape):
                 self.rewriter.change_note(register, strides=strides_of(note.shape))
-                self.turned_registers.add(register)
+                self.changed_registers.add(register)
 
     def _with_copies(self, event: TraceOp) -> list[TraceOp]:
         """An operation on copies in the order that was recorded, after those that make them."""
@@ -105,7 +108,7 @@ class _Turning:
 
     def _recorded(self, register: TraceValue, place: str, clones: list[TraceOp]) -> TraceValue:
         """A register that lies as it did when it was recorded: a copy, if it does not, which `clones` make."""
-        if register not in self.turned_registers:
+        if register not in self.changed_registers:
             return register
         if register not in self.copies:
             copy = self.copies[register] = self.rewriter.new_value(self.rewriter.trace.note(register))

@@ -76,7 +76,7 @@ def _take_into_product(rewriter: TraceRewriter, index: int, event: TraceOp) -> N
 
 
 def _join_storages(rewriter: TraceRewriter, storage: int, other: int) -> None:
-    """Let all that lies in one memory lie in another."""
+    """Move all registers of one storage to another."""
     for position, note in enumerate(rewriter.tensors):
         if note.storage == other:
             rewriter.change_note(TraceValue(position), storage=storage)
@@ -112,7 +112,7 @@ def _stand_ins(rewriter: TraceRewriter, event: TraceOp) -> tuple[Any, ...]:
 
 
 _MEASURED: dict[Hashable, bool] = {}
-"""By what was measured: layers of a model are often alike."""
+"""Earlier measurements, by everything they depend on: layers of a model are often alike."""
 
 
 def _is_quicker(

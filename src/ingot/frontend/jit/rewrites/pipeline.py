@@ -14,10 +14,10 @@ from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.rewrites.epilogues import TakeInActivations
 from ingot.frontend.jit.rewrites.foreach import ExpandLists
 from ingot.frontend.jit.rewrites.freezing import FoldNormalizations
-from ingot.frontend.jit.rewrites.packing import PackConvolutions, PackProducts
 from ingot.frontend.jit.rewrites.pooling import SimplifyPooling
 from ingot.frontend.jit.rewrites.products import FindLinears, JoinProducts
 from ingot.frontend.jit.rewrites.rewriting import TracePass
+from ingot.frontend.jit.rewrites.weight_packing import PackConvolutions, PackProducts
 from ingot.frontend.jit.trace.trace import Trace
 
 TRACE_PASSES: tuple[TracePass, ...] = declare_passes(

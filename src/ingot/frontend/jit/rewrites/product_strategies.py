@@ -1,4 +1,4 @@
-"""Ways to compute a product of a tensor and a matrix of weights, and which of them is the quickest here.
+"""Strategies for a product of a tensor and a matrix of weights, and the choice of the quickest.
 
     PyTorch's own
     swapped     PyTorch's, with the roles of both matrices swapped: reads large weights at a multiple of the speed where
@@ -7,7 +7,7 @@
     packed      generated code for weights that were packed once, because they are taken as they are
 
 In: a call of linear, addmm or mm, or weights. Out: a function that takes the same arguments, and memory for the result.
-Which way is taken is measured, once for all products of the same sizes.
+The strategy is chosen by measuring, once for all products of the same sizes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ PACKED_PRODUCT: torch._ops.OpOverload = torch.ops.ingot.packed_product.default
 """How a trace says that a product's weights are packed. Programs call `packed_product` themselves."""
 
 _FEWEST_OPERATIONS = 1 << 20
-"""Multiplications; below, calling takes longer than computing."""
+"""The fewest multiplications: with less to compute, the call itself takes longer."""
 _FEWEST_PACKED_ROWS = 24
-"""Below, packing the weights takes longer than reading them as they lie."""
+"""The fewest rows: with fewer, packing the weights takes longer than reading them as they lie."""
 _MOST_PACKED_BYTES = 1 << 26
-"""Of weights that are packed at every call: as much memory is needed once more for their panels."""
+"""The largest weights that are packed at every call: their panels take as much memory again."""
 _MOST_SWAPPED_ROWS = 128
 _FEWEST_SWAPPED_BYTES = 1 << 20
-"""Of weights; smaller ones stay in the caches, where both ways are as quick."""
+"""The smallest weights that are worth swapping: smaller ones stay in the caches, where both orders are as quick."""
 
 
 # --- the ways ---------------------------------------------------------------------------------------------------------
@@ -63,8 +63,8 @@ def linear(
 def swapped_linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor
 ) -> torch.Tensor:
-    turned = torch.mm(weight, x.t()).t()
-    return out.copy_(turned) if bias is None else torch.add(turned, bias, out=out)
+    transposed = torch.mm(weight, x.t()).t()
+    return out.copy_(transposed) if bias is None else torch.add(transposed, bias, out=out)
 
 
 def linear_by_panels(
@@ -107,14 +107,14 @@ _BY_PANELS: dict[torch._ops.OpOverload, Callable[..., torch.Tensor]] = {
 }
 
 GENERATED: frozenset[Callable[..., Any]] = frozenset({*_BY_PANELS.values(), packed_product})
-"""The ways that are generated code."""
+"""The strategies that are generated code."""
 
 
 # --- the choice -------------------------------------------------------------------------------------------------------
 
 
 def quicker_product(operation: Operation) -> Callable[..., Any] | None:
-    """A way that is quicker than PyTorch's own, for a product whose weights may change; None where none is."""
+    """A strategy that is quicker than PyTorch's own, for a product whose weights may change; None if there is none."""
     target, given = operation.event.target, [value for value in operation.arguments if isinstance(value, Version)]
     if target not in _BY_PANELS or operation.keywords or len(given) != len(operation.arguments):
         return None
@@ -152,14 +152,14 @@ def _is_worth_swapping(rows: int, inner: int, columns: int) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _quickest(rows: int, inner: int, columns: int, is_turned: bool, may_swap: bool, threads: int) -> str:
-    """The way that takes the least time, by measuring. The last argument tells measurements apart."""
+def _quickest(rows: int, inner: int, columns: int, is_transposed: bool, may_swap: bool, threads: int) -> str:
+    """The strategy that takes the least time, by measuring. The last argument tells measurements apart."""
     may_pack = rows >= _FEWEST_PACKED_ROWS and rows * inner * columns >= _FEWEST_OPERATIONS
     may_pack = may_pack and inner * columns * torch.float32.itemsize <= _MOST_PACKED_BYTES
     if not may_pack and not may_swap:
         return "torch"
     x, bias, out = torch.ones(rows, inner), torch.ones(columns), torch.empty(rows, columns)
-    matrix = torch.ones(columns, inner).t() if is_turned else torch.ones(inner, columns)
+    matrix = torch.ones(columns, inner).t() if is_transposed else torch.ones(inner, columns)
     own, swapped = _pytorchs_ways(x, matrix, bias, out)
     others = [own, swapped] if may_swap else [own]
     if may_pack and prefers_generated(lambda: multiply(x, matrix, bias, out), *others):
@@ -170,7 +170,7 @@ def _quickest(rows: int, inner: int, columns: int, is_turned: bool, may_swap: bo
 def _pytorchs_ways(
     x: torch.Tensor, matrix: torch.Tensor, bias: torch.Tensor, out: torch.Tensor
 ) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """As it is, and swapped."""
+    """PyTorch's product as it is, and with the matrices swapped."""
     return (
         lambda: torch.addmm(bias, x, matrix, out=out),
         lambda: swapped_linear(x, matrix.t(), bias, out=out),
@@ -181,7 +181,7 @@ def _pytorchs_ways(
 
 
 def packed_if_quicker(x: TensorMeta, matrix: torch.Tensor) -> torch.Tensor | None:
-    """The panels of a matrix that stays as it is, if products with such tensors are quicker by them."""
+    """The panels of a matrix that stays as it is, if panels make products with such tensors quicker."""
     is_float = x.dtype is torch.float32 and matrix.dtype is torch.float32 and x.device.type == "cpu"
     if not is_float or matrix.dim() != 2 or not x.shape or not is_plain(matrix):
         return None
@@ -198,7 +198,7 @@ def packed_if_quicker(x: TensorMeta, matrix: torch.Tensor) -> torch.Tensor | Non
 
 
 _QUICKER_PACKED: dict[Hashable, bool] = {}
-"""By all that decides about it."""
+"""The choices made so far, by everything that they depend on."""
 
 
 def _is_quicker_packed(rows: int, matrix: torch.Tensor, panels: torch.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Matrix products on a trace: written as what they are, and together where they share their weights.
+"""Matrix products on a trace: written as calls of linear, and joined where they share their weights.
 
     before   %2 = aten.view.default(%0, [12, 8])
              %3 = aten.t.default(%weight)
@@ -12,9 +12,9 @@
              [%5, %6, ...] = aten.unbind.int(%9, 1)
 
 PyTorch takes `linear` apart into a product of matrices and views of everything around it. As one call it takes one step
-instead of four; steps between products are slow, because a product leaves nothing of Python in the caches. A loop over
-time that multiplies each step by the same weights does in one product of many rows what it did in many of few.
-The results are the same within rounding.
+instead of four; steps between products are slow, because a product drives Python's data out of the caches. A loop over
+time that multiplies each step by the same weights does in one product of many rows what it did in many of few. The
+results are the same within rounding.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MATRIX_PRODUCTS = frozenset({_aten.addmm.default, _aten.mm.default})
 _VIEWS = frozenset({_aten.view.default, _aten._unsafe_view.default})
 _FEWEST_PARTS = 4
 _MOST_ROWS = 128
-"""Products of more rows are as quick one by one."""
+"""The most rows of a product that is worth joining: larger ones are as quick one by one."""
 
 
 # --- linear -----------------------------------------------------------------------------------------------------------
@@ -58,10 +58,10 @@ class FindLinears:
 
 def _take_linear(rewriter: TraceRewriter, index: int, event: TraceOp) -> None:
     (*bias, source, transposed) = event.arguments
-    turned = rewriter.maker(transposed)
-    if turned is None or turned.target is not _aten.t.default or len(bias) > 1:
+    transpose = rewriter.maker(transposed)
+    if transpose is None or transpose.target is not _aten.t.default or len(bias) > 1:
         return
-    weight = turned.arguments[0]
+    weight = transpose.arguments[0]
     note = rewriter.note(event.results)
     if any(rewriter.note(one).sizes != (note.sizes[1],) for one in bias):
         return

@@ -1,7 +1,7 @@
 """What all trace passes share: their shape, their result, and the one rewriter that they change traces with.
 
-In: a trace. Out: a trace with the same results, or the same trace. What always holds: a pass looks at the trace as it
-was given (who makes and who reads a value, what is written), while its changes gather; they take effect together.
+In: a trace. Out: a trace with the same results, or the same trace. What always holds: a pass sees the trace as it was
+given (which operations make, read and write a value); its changes take effect together at the end.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import torch
 
 from ingot.base.forks import cached_property
 from ingot.frontend.jit.trace.trace import (
+    EnvironmentTensor,
     Made,
-    Surrounding,
     TensorMeta,
     Trace,
     TraceOp,
@@ -126,7 +126,7 @@ class TraceRewriter:
         return None
 
     def rectifier(self, index: int, value: TraceValue) -> int | None:
-        """The relu that is all that happens to a result, or that happens to it in place before anything else."""
+        """The relu that is the only reader of a result, or that is applied to it in place before any other reader."""
         reader = self.next_reader(index, value)
         if reader is None or any(
             note.storage == self.note(value).storage and other != value.index
@@ -143,11 +143,11 @@ class TraceRewriter:
 
     @cached_property
     def weights(self) -> dict[TraceValue, torch.Tensor]:
-        """The surrounding tensors that no operation writes into, and their transposes."""
+        """The environment tensors that no operation writes into, and their transposes."""
         found = {
-            TraceValue(index): self.trace.surroundings[note.origin.position]
+            TraceValue(index): self.trace.environment_tensors[note.origin.position]
             for index, note in enumerate(self.trace.tensors)
-            if isinstance(note.origin, Surrounding) and note.storage not in self.written
+            if isinstance(note.origin, EnvironmentTensor) and note.storage not in self.written
         }
         for event in self.trace.events:
             if event.target is _aten.t.default and event.arguments[0] in found:
@@ -165,7 +165,7 @@ class TraceRewriter:
     # --- changing -----------------------------------------------------------------------------------------------------
 
     def put(self, index: int, *operations: TraceOp) -> None:
-        """Let an operation become others, or nothing."""
+        """Replace an operation by others, or by none."""
         self._operations[index] = operations
         self.changed += 1
 
@@ -187,7 +187,7 @@ class TraceRewriter:
         self.changed += len(operations)
 
     def change_note(self, value: TraceValue, **changes: Any) -> None:
-        """Say something else of a value."""
+        """Replace what is noted of a value."""
         self.tensors[value.index] = dataclasses.replace(self.tensors[value.index], **changes)
         self.changed += 1
 

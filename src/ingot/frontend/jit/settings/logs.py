@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ingot.base.environment import environment
+from ingot.base.environment_variables import environment
 
 
 def log(subject: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What `ingot.jit` can be told, checked when it is told."""
+"""The options of `ingot.jit`, checked when they are given."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ingot.base.errors import ConfigError
 DEFAULT_TUNING_STEPS = 1000
 Mode = Literal["default", "reduce-overhead"]
 Python = Literal["auto", "run", "skip"]
-"""Whether Python runs at every call: "run" always, "skip" never, "auto" unless it is known not to matter."""
+"""Whether Python runs at every call: "run" always, "skip" never, "auto" unless skipping it is proven not to matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Options:
         python: Python = "auto",
         **unknown: Any,
     ) -> Options:
-        """The options that `ingot.jit` was given; what contradicts itself is refused."""
+        """The options that `ingot.jit` was given; options that contradict each other are refused."""
         _refuse(unknown)
         if tuning_steps is not None:
             if isinstance(tuning_steps, bool) or not isinstance(tuning_steps, int) or tuning_steps < 1:

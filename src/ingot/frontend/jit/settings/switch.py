@@ -1,4 +1,5 @@
-"""Whether compiled functions are to call their originals: by wish, or because another tool is watching the call."""
+"""Whether compiled functions call their originals: the user has disabled ingot, or another tool is watching the
+call."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ingot.base.environment import environment
+from ingot.base.environment_variables import environment
 from ingot.runtime.native.abi.settings import suspended
 from ingot.runtime.torch_state import is_watched
 
@@ -43,7 +44,7 @@ def reset() -> None:
 def is_off() -> bool:
     """Whether a call goes to the original: ingot is disabled, or something sees or changes every operation."""
     return (
-        torch.compiler.is_compiling()  # the first, for compilers that read this function take the answer as known
+        torch.compiler.is_compiling()  # asked first: compilers that read this function take the answer for a constant
         or getattr(_thread, "is_disabled", False)
         or environment().is_disabled
         or is_watched()

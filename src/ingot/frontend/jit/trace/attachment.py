@@ -24,12 +24,12 @@ _FLAGS = tuple(name for name in vars(_python_dispatch) if name.startswith("_is_i
 _tell_flag: Callable[[bool], None] | None = getattr(
     _python_dispatch, "set_is_in_mode_without_ignore_compile_internals", None
 )
-"""By which torch's native part learns of one of them."""
+"""The function that tells torch's native part of such a flag."""
 _TOLD_FLAG = "_is_in_any_mode_without_ignore_compile_internals"
 
 
 class Attachment:
-    """Of one recording, on one thread."""
+    """The modes and hooks of one recording, on one thread."""
 
     def __init__(self, monitor: EffectMonitor, questions: TorchFunctionMode, operations: TorchDispatchMode):
         self._monitor = monitor

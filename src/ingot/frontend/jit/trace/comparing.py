@@ -17,11 +17,11 @@ import torch
 from ingot.base import sizes
 from ingot.base.sizes import SizeExpression
 from ingot.frontend.jit.trace.trace import (
-    Argument,
+    EnvironmentTensor,
     Origin,
-    Surrounding,
     TensorMeta,
     Trace,
+    TraceArgument,
     TraceOp,
     Variable,
     stride_order,
@@ -30,7 +30,7 @@ from ingot.frontend.jit.trace.trace import (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a call does otherwise than another, and the line of the user's code, "" if none is known."""
+    """What differs between two calls, and the line of the user's code, "" if none is known."""
 
     text: str
     place: str
@@ -66,7 +66,7 @@ class _Comparison:
         if len(other.events) > len(known.events):
             added = other.events[len(known.events)]
             return Difference(f"{added.target} is called, which was not recorded", added.place)
-        return self._of_surroundings() or self._of_results()
+        return self._of_environment() or self._of_results()
 
     def _of_events(self, known: TraceOp, other: TraceOp) -> str | None:
         if known.target is not other.target:
@@ -123,14 +123,14 @@ class _Comparison:
             return True
         return self._evaluated(tuple(known.sizes)) == other.shape and stride_order(known) == stride_order(other)
 
-    def _of_surroundings(self) -> Difference | None:
-        known, other = self._known.surroundings, self._other.surroundings
+    def _of_environment(self) -> Difference | None:
+        known, other = self._known.environment_tensors, self._other.environment_tensors
         if len(known) != len(other):
             return Difference("it returns another tensor from around it than was recorded", "")
         for position, (before, now) in enumerate(zip(known, other, strict=True)):
             if not _are_same_tensors(before, now):
                 text = "a tensor that it is given from around it, or makes of numbers, is not the one recorded"
-                return Difference(text, self._user_of(Surrounding(position)))
+                return Difference(text, self._user_of(EnvironmentTensor(position)))
         return None
 
     def _user_of(self, origin: Origin) -> str:
@@ -149,7 +149,7 @@ class _Comparison:
 
 def _sizes_in(known: Trace, other: Trace) -> Mapping[str, int]:
     """The open sizes of one trace, as they are in another."""
-    shapes = {note.origin.position: note.shape for note in other.tensors if isinstance(note.origin, Argument)}
+    shapes = {note.origin.position: note.shape for note in other.tensors if isinstance(note.origin, TraceArgument)}
     return {name: shapes[position][axis] for name, (position, axis) in known.symbols.items() if position in shapes}
 
 

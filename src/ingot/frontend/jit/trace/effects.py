@@ -3,7 +3,7 @@
 In: a thread that runs a user's function. Out: every piece of the user's code that begins to run, once, and every effect
 that no operation stands for: printing, reading clocks, drawing or seeding random numbers, waiting for a GPU, and native
 code of other packages, which may read and write tensors unseen. Python's own profiling hook tells of both. Where
-another profiler is set already, nothing is seen, and the search of the surroundings before the call must do.
+another profiler is set already, nothing is seen, and the search of the environment before the call must do.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _STREAMS = frozenset({"_cuda_synchronize", "_cuda_setStream", "_cuda_memoryStats
 _LAUNCHES = frozenset({"_cuda_jiterator_compile_and_launch_kernel"})
 """Functions of torch's own that compute something without an operation."""
 _KNOWN_MODULES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "functorch", "ingot"})
-"""Whose native functions are known to do what they do through operations, or nothing that counts."""
+"""Modules whose native functions work through operations, or have no effect that a recording would miss."""
 _TELLER = "warnings"
-"""The module that prints what is printed once."""
+"""The module whose printing is no effect: it prints each warning once."""
 
 
 _ASKS_FOR_MODES = torch.overrides.has_torch_function
-"""By which functions of torch find out whether anybody watches them."""
+"""The function by which torch's Python code asks whether a mode is active."""
 _STREAM_OBJECTS = (torch.Stream, torch.Event, torch.cuda.Stream, torch.cuda.Event)
 
 
@@ -73,7 +73,7 @@ class EffectMonitor:
         """Whether the call went on after something like KeyboardInterrupt: it does not do so at every call."""
         self._numbers: Any = None
         self._hidden: Any = None
-        """While a module asks for modes that it is not to find."""
+        """The block in which a module does not find the modes of the recording; None outside."""
         self._collecting: types.FrameType | None = None
         self._collectors: set[Any] = set()
 
@@ -103,8 +103,8 @@ class EffectMonitor:
                 self._on_effect("it draws numpy's random numbers")
 
     def paused(self) -> _Paused:
-        """A block that is not watched: the recording itself, or an operation, whatever that does inside. Most of
-        what Python does while a call is recorded is the recording."""
+        """A block that is not watched: the recording itself, or an operation with everything inside it. Most of what
+        Python does while a call is recorded is the recording."""
         return _Paused(self)
 
     def _notice(self, frame: types.FrameType, event: str, called: Any) -> None:
@@ -144,7 +144,7 @@ def _is_a_module(frame: types.FrameType) -> bool:
 
 
 class _Paused:
-    """What `contextmanager` would make takes as long as an operation."""
+    """A class, because a block made by `contextmanager` takes as long as an operation."""
 
     __slots__ = ("_before", "_witness")
 
@@ -154,7 +154,7 @@ class _Paused:
     def __enter__(self) -> None:
         self._before, self._witness._looks_away = self._witness._looks_away, True
         if self._witness._is_watching and not self._before:
-            sys.setprofile(None)  # being told of nothing takes less time than looking away from everything
+            sys.setprofile(None)  # removing the hook takes less time than ignoring what it tells
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         if kind is not None and not issubclass(kind, Exception):
@@ -182,7 +182,7 @@ def _is_native(method: Any) -> bool:
 
 
 def _effect(frame: types.FrameType, called: Any) -> str | None:
-    """What a call of a built-in function does that is not to be left out; None if nothing."""
+    """The effect of a call of a built-in function that later calls would miss; None if it has none."""
     owner = getattr(called, "__self__", None)
     if isinstance(owner, random.Random):
         return "it draws Python's random numbers"
@@ -193,7 +193,7 @@ def _effect(frame: types.FrameType, called: Any) -> str | None:
         return "it waits for a GPU, or deals with its streams, events or memory"
     home = _home(called, owner)
     if name in _LAUNCHES or home.partition(".")[0] not in _KNOWN_MODULES:
-        return f"it calls native code that no operation tells of ({home}.{name})"
+        return f"it calls native code that is no operation of PyTorch's ({home}.{name})"
     if name not in _SUSPECTS:
         return None
     caller = frame.f_globals.get("__name__")

@@ -11,7 +11,7 @@ READS_SIZES = frozenset(
 """Questions whose answer depends on sizes or strides."""
 
 SAYS_SIZES = frozenset({"shape", "size", "numel", "nelement", "__len__", "__getitem__"})
-"""Those whose answer is made of sizes alone, and indexing."""
+"""Questions whose answer is made of sizes alone, and indexing."""
 
 READS_MEMORY = frozenset(
     {

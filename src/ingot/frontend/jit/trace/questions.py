@@ -1,8 +1,8 @@
 """Questions of a recording: where Python decided by the value of a tensor.
 
-In: a trace with questions, which is the trace of one path. Out: whether a call may be begun again when an answer comes
-that was never seen. What always holds: it may be, if nothing shows what was done up to the last question; then nothing
-is ever done twice.
+In: a trace with questions, which is the trace of one path. Out: whether a call may begin again at an answer that was
+never seen. What always holds: it may only if the operations up to the last question have no effect that can be noticed;
+so no effect happens twice.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import torch
 from ingot.frontend.jit.trace.trace import Question, Trace, TraceOp, tags_of, values_in, written_arguments
 
 READS_VALUE: Any = torch.ops.aten._local_scalar_dense.default
-"""The operation by which every value gets to Python."""
+"""The operation that gives a tensor's value to Python."""
 ASKS = frozenset({"__bool__", "item", "__float__", "__int__"})
 """Methods of tensors by which Python may ask for a value while it is recorded."""
 MOST_QUESTIONS = 64
-"""Of one call. More are asked by loops that had better not be unrolled."""
+"""How many questions one call may ask. More are asked by loops that should not be unrolled."""
 _OURS = ("aten", "prim", "prims")
-"""Whose operations have no effects but on the tensors that their schema names."""
+"""Namespaces whose operators affect only the tensors that their schema names."""
 
 
 def effect_before_questions(trace: Trace) -> tuple[str, str] | None:

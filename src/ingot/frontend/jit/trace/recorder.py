@@ -1,6 +1,6 @@
 """Recording a call: the user's function runs eagerly on its own arguments while its operations are noted down.
 
-In: a function, its arguments, and the tensors its surroundings hold. Out: eager's own result, and either a trace or the
+In: a function, its arguments, and the tensors its environment holds. Out: eager's own result, and either a trace or the
 reason why there is none. Nothing runs twice and nothing is simulated: what cannot be recorded has been computed all the
 same. Two modes of torch watch. The dispatch mode sees every operation; the function mode sees what Python asks of
 tensors without an operation: their sizes, their memory, their values as numbers.
@@ -12,7 +12,8 @@ import dataclasses
 import sys
 import types
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +23,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ingot.base.errors import CaptureError
-from ingot.frontend.jit.arguments.numbers import marks_in
 from ingot.frontend.jit.arguments.structure import take_apart
-from ingot.frontend.jit.arguments.tensors import refused_tensor
+from ingot.frontend.jit.arguments.supported_tensors import refused_tensor
+from ingot.frontend.jit.arguments.variable_numbers import marks_in
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.library_code import is_librarys
 from ingot.frontend.jit.trace.attachment import Attachment, mode_counts
@@ -35,14 +36,14 @@ from ingot.frontend.jit.trace.queries import READS_MEMORY, READS_SIZES, SAYS_SIZ
 from ingot.frontend.jit.trace.questions import ASKS, READS_VALUE
 from ingot.frontend.jit.trace.refusals import refusal, turned_view
 from ingot.frontend.jit.trace.trace import (
-    Argument,
+    EnvironmentTensor,
     Made,
     Origin,
     Question,
     SizeQuery,
-    Surrounding,
     TensorMeta,
     Trace,
+    TraceArgument,
     TraceOp,
     TraceValue,
     all_of,
@@ -75,7 +76,7 @@ _CASTS_WITHIN = frozenset(
 )
 """Functions of several operations that a mode sees as one, so that autocast finds none of them."""
 _KNOWN = ("aten", "prim", "prims", "profiler")
-"""What the names of operations begin with that are made of no others, apart from those above."""
+"""Namespaces whose operations are not made of others, apart from those above."""
 _PUT_OFF = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative, torch._C.DispatchKey.ZeroTensor)
 
 
@@ -107,7 +108,7 @@ def as_outside_of_modes() -> Any:
 
 
 def cannot_be_watched(function: Any, kwargs: Mapping[str, Any]) -> str | None:
-    """Why a function of torch gives another result where a mode sees what it is made of, if it does."""
+    """Why a function of torch gives another result under a mode that sees its parts; None if it does not."""
     is_operation = isinstance(function, OpOverload | OpOverloadPacket)
     name = getattr(function.overloadpacket if isinstance(function, OpOverload) else function, "__name__", "")
     if "out" in kwargs and name in _LOSES_OUT:
@@ -153,7 +154,7 @@ class Recording:
     def __init__(
         self,
         arguments: Sequence[torch.Tensor],
-        surroundings: Environment,
+        environment: Environment,
         strict: bool = False,
         reads_attributes: bool = True,
         allows_questions: bool = False,
@@ -163,7 +164,7 @@ class Recording:
         Python has decided by a tensor's value: it is then the recording of one path of several."""
         self.trace = Trace(casts=torch._C._is_any_autocast_enabled())
         self.broken: Broken | None = None
-        self._surroundings = surroundings
+        self._environment = environment
         self._strict = strict
         self._reads_attributes = reads_attributes
         self._allows_questions = allows_questions
@@ -182,7 +183,7 @@ class Recording:
         """Registers that hold the same at every call like this: nothing that they are made of was passed or found."""
         for position, tensor in enumerate(arguments):
             if self._find(tensor) is None:
-                self._add_leaf(tensor, Argument(position))
+                self._add_leaf(tensor, TraceArgument(position))
 
     def run(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], is_alone: bool = True
@@ -194,9 +195,9 @@ class Recording:
         modes_before = mode_counts()
         result = self._run_watched(function, args, kwargs, is_alone)
         if mode_counts() != modes_before:
-            self.stop("it enters or leaves a mode of PyTorch for those who come after it")
+            self.stop("it enters or leaves a mode of PyTorch that stays so after the call")
         self._definition = definition_of(function)
-        left_set = self._surroundings.sets_context()
+        left_set = self._environment.sets_context()
         if left_set is not None:
             self.stop(f"it sets the context variable {left_set}")
         if self._reads_attributes and any(map(_own_attributes, self._arguments)):
@@ -204,30 +205,48 @@ class Recording:
         if _parts(args, kwargs) != parts_before:
             self.stop("it changes a list, a dictionary or an object that it was given")
         if state_of_torch() != before:
-            self.stop("it changes a setting of PyTorch, such as the grad mode, for those who come after it")
+            self.stop("it leaves a setting of PyTorch, such as the grad mode, other than it was")
         return result
+
+    def run_more(self, function: Callable[[], Any]) -> Any:
+        """Call a function that goes on with what was recorded and runs no Python code of the user's, and note down its
+        operations."""
+        monitor = EffectMonitor(self._saw, self._environment.touch_context, self.stop)
+        with self._attached(monitor), monitor.paused(), torch._C.DisableTorchFunction():
+            return function()
+
+    def add_argument(self, tensor: torch.Tensor) -> TraceValue:
+        """Note a tensor that is passed after the others; no other object may be the same tensor."""
+        self._arguments = [*self._arguments, tensor]
+        return self._add_leaf(tensor, TraceArgument(len(self._arguments) - 1))
 
     def _run_watched(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], is_alone: bool
     ) -> Any:
-        monitor = EffectMonitor(self._saw, self._surroundings.touch_context, self.stop)
-        attachment = Attachment(monitor, _IntrospectionMode(self, monitor), _OperationMode(self, monitor))
-        try:
-            attachment.attach()
+        monitor = EffectMonitor(self._saw, self._environment.touch_context, self.stop)
+        with self._attached(monitor):
             result = function(*args, **kwargs)
             if is_alone:
                 monitor.conclude()
+        return result
+
+    @contextmanager
+    def _attached(self, monitor: EffectMonitor) -> Iterator[None]:
+        """A block whose operations and questions are recorded."""
+        attachment = Attachment(monitor, _IntrospectionMode(self, monitor), _OperationMode(self, monitor))
+        try:
+            attachment.attach()
+            yield
         finally:
             try:
                 attachment.detach()
-            except KeyboardInterrupt:  # in the middle of it, or before it began
+            except KeyboardInterrupt:  # an interrupt came in the middle of it, or before it began
                 attachment.detach()
                 raise
-        return result
 
     def _saw(self, frame: types.FrameType) -> None:
         if self.broken is None:
-            reason = self._surroundings.saw(frame)
+            reason = self._environment.saw(frame)
             if reason is not None:
                 self.stop(reason)
 
@@ -239,8 +258,8 @@ class Recording:
                 raise CaptureError(f"{reason} ({self.broken.place})")
 
     def value_of(self, tensor: torch.Tensor) -> TraceValue | None:
-        """The register of a tensor that the function returned; None if it came from nowhere."""
-        return self._find(tensor) or self._surrounding(tensor)
+        """The register of a tensor that the function returned; None if no operation made it."""
+        return self._find(tensor) or self._environment_tensor(tensor)
 
     # --- what the modes see -------------------------------------------------------------------------------------------
 
@@ -266,7 +285,7 @@ class Recording:
             self.trace.has_unseen_queries = True
             return
         register = self._find(tensor)
-        if register is not None and not isinstance(self.trace.note(register).origin, Surrounding):
+        if register is not None and not isinstance(self.trace.note(register).origin, EnvironmentTensor):
             self.trace.size_queries.append(SizeQuery(name, register))
 
     def on_index(self, tensor: Any, index: Any) -> None:
@@ -349,8 +368,8 @@ class Recording:
             self.stop("a tensor is made of memory that is not PyTorch's")
             return tensor
         constant = tensor.clone()
-        self.trace.surroundings.append(constant)
-        source = self._add_leaf(constant, Surrounding(len(self.trace.surroundings) - 1))
+        self.trace.environment_tensors.append(constant)
+        source = self._add_leaf(constant, EnvironmentTensor(len(self.trace.environment_tensors) - 1))
         made = self._add_made(tensor, {})
         self._constant.update((source, made))
         self.trace.events.append(TraceOp(torch.ops.aten.clone.default, (source,), {}, made, user_place()))
@@ -380,11 +399,11 @@ class Recording:
         entry = self._registers.get(id(tensor))
         return entry[1] if entry is not None and entry[0]() is tensor else None
 
-    def _surrounding(self, tensor: torch.Tensor) -> TraceValue | None:
-        if id(tensor) not in self._surroundings.tensors:
+    def _environment_tensor(self, tensor: torch.Tensor) -> TraceValue | None:
+        if id(tensor) not in self._environment.tensors:
             return None
-        self.trace.surroundings.append(tensor)
-        return self._add_leaf(tensor, Surrounding(len(self.trace.surroundings) - 1))
+        self.trace.environment_tensors.append(tensor)
+        return self._add_leaf(tensor, EnvironmentTensor(len(self.trace.environment_tensors) - 1))
 
     def _operand(self, tensor: torch.Tensor) -> TraceValue | None:
         found = self.value_of(tensor)

@@ -1,14 +1,14 @@
-"""From a trace to operations on values that never change, wherever that can be had.
+"""From a trace to operations on values that never change, wherever that is possible.
 
 In: a trace. Out: operations in program order, each of one kind:
 
     pure   computes new values from old ones and has a meaning in the op table; it may run any time, or never
-    view   gives other names to memory; likewise
+    view   gives other names to memory; it may run any time, or never
     call   everything else: it runs as PyTorch runs it, on real tensors, in program order
 
-An operation that writes in place is pure where nothing can tell: it makes a new version of the register, if no other
-register that shares the memory is used afterwards, and nothing looks at the memory around. A register that existed
-before the call and has a new version at the end is written back. All other writes are calls.
+An operation that writes in place is pure where no other operation can notice: it makes a new version of the register,
+if no other register that shares the memory is used afterwards, and nothing looks at the memory around. A register that
+existed before the call and has a new version at the end is written back. All other writes are calls.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from ingot.ops import Kind
 
 _JOINING = frozenset({"cat", "stack"})
 _WITH_WORKSPACE = frozenset({"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"})
-"""Operators that also join what only their derivatives would read."""
+"""Operators with a further joined result that only their derivatives read."""
 
 
 _LOOKING_AROUND = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
-"""Operators whose result may have elements of the memory that a tensor lies in which are not the tensor's."""
+"""Operators whose result may hold elements of the tensor's memory that the tensor itself does not have."""
 
 
 _PRODUCTS = frozenset({"linear", "addmm", "mm", "bmm", "baddbmm", "convolution", "native_layer_norm"})
@@ -81,7 +81,7 @@ class Version:
 
     @property
     def base(self) -> Version:
-        """What a view is a view of, at the end; the version itself if it is none."""
+        """The version at the end of a chain of views; the version itself if it is no view."""
         producer = self.producer
         if producer is None or producer.kind is not OperationKind.VIEW:
             return self
@@ -126,7 +126,7 @@ class Operation:
     def why_called(self) -> str:
         """Why a call is left to PyTorch."""
         if is_mutable(self.target):
-            return "writes where others can see it"
+            return "writes into memory that other tensors share"
         if torch.Tag.nondeterministic_seeded in tags_of(self.target):
             return "draws random numbers"
         return "a library's" if lowering_for(self.target) is None else "with arguments that have no generated code"
@@ -145,14 +145,14 @@ class SSA:
     written: list[TraceValue] = field(default_factory=list)
     """Registers from before the call that get a new version."""
     mutates_leaves: bool = False
-    """Whether memory that existed before the call is written, in whatever way."""
+    """Whether the call writes into memory that existed before it."""
 
     results: set[Version] = field(default_factory=set)
     """What the function returns."""
 
 
 def to_ssa(trace: Trace, called: frozenset[int] = frozenset()) -> SSA:
-    """The operations of a trace on versions. The events of `called` are to be calls, whatever else they could be."""
+    """The operations of a trace on versions. The events of `called` become calls, even if they could be pure."""
     found = SSA(trace)
     uses = _Uses.of(trace)
     for index, event in enumerate(trace.events):
@@ -282,7 +282,7 @@ class _Called:
 
 
 def _functional(trace: Trace, index: int, event: TraceOp, mutated: Sequence[TraceValue], uses: _Uses) -> _Called | None:
-    """What an event computes, where that is all it does, as far as can be seen; None for what has to be a call."""
+    """What an event computes, if computing is its only visible effect; None for an event that has to be a call."""
     if not mutated:
         is_apart = _is_view(trace, event) or _is_fresh(trace, event)
         return _Called(event.target, event.arguments, event.keywords, event.results) if is_apart else None
@@ -290,7 +290,8 @@ def _functional(trace: Trace, index: int, event: TraceOp, mutated: Sequence[Trac
 
 
 def _unwritten(trace: Trace, index: int, event: TraceOp, target: TraceValue, uses: _Uses) -> _Called | None:
-    """The operation whose result an in-place operation writes, if nothing can tell a new version from a write."""
+    """The operation whose result an in-place operation writes, if no other operation can tell a new version from a
+    write."""
     found = functional_form(event.target)
     if found is None:
         return None
@@ -332,9 +333,9 @@ class _Uses:
     """The last events that use something."""
 
     of_register: Sequence[int]
-    """Those that read or write it; results are read after all events."""
+    """The last event that reads or writes each register; results are read after all events."""
     of_memory_around: Mapping[int, int]
-    """Those that look at all of the memory that a tensor lies in, by the memory's number."""
+    """The last event that looks at all of a piece of memory, by the number of the memory."""
 
     @staticmethod
     def of(trace: Trace) -> _Uses:

@@ -5,8 +5,8 @@
     event  := results = operator(arguments), arguments being registers and plain values
 
 A register is a tensor object of the call, so an operation that works in place gives the register it was called with.
-Registers that share a storage share memory. A trace says nothing of what Python did between the operations. In a trace
-that several were unified into, some sizes are expressions and some numbers variables (unification.py).
+Registers that share a storage share memory. A trace does not contain what Python did between the operations. In a trace
+that was generalised from several, some sizes are expressions and some numbers variables (cache/generalisation.py).
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class TraceValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class TraceArgument:
     """A tensor that was passed to the function, by its position among them."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
-class Surrounding:
-    """A tensor that the function found in its surroundings, by its position among those it used."""
+class EnvironmentTensor:
+    """A tensor that the function found in its environment, by its position among those it used."""
 
     position: int
 
@@ -58,7 +58,7 @@ class Made:
     event: int
 
 
-Origin = Argument | Surrounding | Made
+Origin = TraceArgument | EnvironmentTensor | Made
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ class TraceOp:
 
 @dataclass(frozen=True, slots=True)
 class SliceBounds:
-    """A part that Python took of a tensor along one axis. PyTorch clamps its ends to the size of the axis before any
-    operation is seen, so that other sizes may give other operations."""
+    """A part that Python took of a tensor along one axis. PyTorch clamps its ends to the size of the axis before a mode
+    sees the operation, so that other sizes may give other operations."""
 
     register: TraceValue
     axis: int
@@ -184,8 +184,8 @@ class Trace:
     events: list[TraceOp] = field(default_factory=list)
     results: Any = None
     """What the function returned, flattened: registers and plain values."""
-    surroundings: list[Any] = field(default_factory=list)
-    """The tensors of the surroundings that were used, in the order of first use."""
+    environment_tensors: list[Any] = field(default_factory=list)
+    """The tensors of the environment that were used, in the order of first use."""
     reads_sizes: bool = False
     """Whether Python looked at sizes or strides, so that other sizes might have taken another way."""
     size_queries: list[SizeQuery] = field(default_factory=list)
@@ -302,8 +302,8 @@ def is_mutable(target: torch._ops.OpOverload) -> bool:
 
 
 def written_arguments(target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
-    """Those of an operator's arguments that it writes into: by its schema, or statistics of a normalization that
-    learns, which its schema does not tell."""
+    """The arguments that an operator writes into: by its schema, or the statistics of a normalization in training mode,
+    which its schema does not tell."""
     found: list[Any] = []
     if not is_mutable(target):
         return _statistics(target, arguments, keywords) if _has_statistics(target) else found
@@ -316,7 +316,8 @@ def written_arguments(target: torch._ops.OpOverload, arguments: Sequence[Any], k
 
 @cache
 def _has_statistics(target: torch._ops.OpOverload) -> bool:
-    return any(argument.name == "running_mean" for argument in target._schema.arguments)
+    is_backward = target.overloadpacket.__name__.endswith("_backward")  # which is given the statistics, and leaves them
+    return not is_backward and any(argument.name == "running_mean" for argument in target._schema.arguments)
 
 
 def _statistics(target: torch._ops.OpOverload, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:

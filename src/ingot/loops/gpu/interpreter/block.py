@@ -13,12 +13,12 @@ from typing import Any
 import numpy
 
 from ingot.loops.elements import Element
-from ingot.loops.gpu.schedule import Columns, GpuSchedule, RowSchedule, Teams, Tiles
+from ingot.loops.gpu.schedule import Columns, GpuSchedule, RowSchedule, ThreadGroups, Tiles
 from ingot.loops.nest import Register
 
 
 @dataclass
-class Scope:
+class ThreadScope:
     """What the threads of a block know at a place inside the loops."""
 
     positions: dict[int, Any] = field(default_factory=dict)
@@ -31,16 +31,20 @@ class Scope:
     """Positions in the square."""
     rows: Any = 0
     """Numbers of the rows that each thread is at."""
-    part: int = 0
-    """Of these rows, where they go in parts."""
+    split: int = 0
+    """The part of these rows, where they are split."""
     left: int = 0
-    """How many values launches before have left for each accumulator here."""
-    lanes: int = 1
-    """What a thread takes together."""
+    """How many values earlier launches have left for each accumulator here."""
+    vector_width: int = 1
+    """How many elements a thread takes together."""
 
     def inner(
-        self, positions: dict[int, Any], inside: Any, relative: dict[int, Any] | None = None, lanes: int | None = None
-    ) -> Scope:
+        self,
+        positions: dict[int, Any],
+        inside: Any,
+        relative: dict[int, Any] | None = None,
+        vector_width: int | None = None,
+    ) -> ThreadScope:
         """One loop further in."""
         return replace(
             self,
@@ -48,13 +52,13 @@ class Scope:
             inside=self.inside & inside,
             registers=dict(self.registers),
             relative=relative or self.relative,
-            lanes=lanes or self.lanes,
+            vector_width=vector_width or self.vector_width,
         )
 
 
 @dataclass
 class _Shared:
-    """Shared memory, and who wrote each of its elements when."""
+    """Shared memory, and which thread wrote each of its elements when."""
 
     values: Element
     writer: Any
@@ -62,25 +66,25 @@ class _Shared:
     epoch: Any
 
 
-class Block:
+class ThreadBlock:
     def __init__(self, number: int, schedule: GpuSchedule):
         self.number, self.schedule = number, schedule
         self.thread = numpy.arange(schedule.threads)[:, None]
         match schedule:
-            case Teams():
-                self.team, self.member = numpy.divmod(self.thread, schedule.team)
-            case Columns():  # threads of a team stand below each other
-                self.member, self.team = numpy.divmod(self.thread, schedule.teams)
+            case ThreadGroups():
+                self.thread_group, self.member = numpy.divmod(self.thread, schedule.thread_group_size)
+            case Columns():  # threads of a group stand below each other
+                self.member, self.thread_group = numpy.divmod(self.thread, schedule.thread_groups)
             case _:  # each thread by itself
-                self.team, self.member = self.thread, numpy.zeros_like(self.thread)
+                self.thread_group, self.member = self.thread, numpy.zeros_like(self.thread)
         self.identity = number * schedule.threads + self.thread
         """Numbers of the threads in the whole launch."""
         self.epoch = 0
         """Barriers so far."""
-        self.gathered: dict[int, Element] = {}
+        self.accumulated: dict[int, Element] = {}
         """What each thread has, by accumulator."""
         self._registers: dict[tuple[int, int], tuple[Element, dict[int, Any]]] = {}
-        """By scratch and step: values, and where they belong."""
+        """For each scratch and iteration: the values, and the positions they belong to."""
         self._shared: dict[int, _Shared] = {}
 
     @property
@@ -89,20 +93,20 @@ class Block:
         assert isinstance(self.schedule, RowSchedule)
         return self.schedule
 
-    def keep_in_registers(self, place: tuple[int, int], scope: Scope, value: Element) -> str | None:
+    def keep_in_registers(self, place: tuple[int, int], scope: ThreadScope, value: Element) -> str | None:
         if place in self._registers:
             return "it is written a second time"
         self._registers[place] = value, scope.positions
         return None
 
-    def recall_from_registers(self, place: tuple[int, int], scope: Scope) -> Element | str:
+    def recall_from_registers(self, place: tuple[int, int], scope: ThreadScope) -> Element | str:
         if place not in self._registers:
             return "nothing was kept there"
         value, positions = self._registers[place]
         same = all(numpy.array_equal(positions[axis], position) for axis, position in scope.positions.items())
         return value if same else "threads are not where they were"
 
-    def keep_shared(self, scratch: int, scope: Scope, axes: Sequence[int], value: Element) -> str | None:
+    def keep_shared(self, scratch: int, scope: ThreadScope, axes: Sequence[int], value: Element) -> str | None:
         first, second, inside, thread = self._places(scope, axes)
         if scratch not in self._shared:
             assert isinstance(self.schedule, Tiles)
@@ -119,7 +123,7 @@ class Block:
         written_by = shared.writer[first[inside], second[inside]]
         return None if (written_by == thread[inside]).all() else "two threads write it"
 
-    def recall_shared(self, scratch: int, scope: Scope, axes: Sequence[int]) -> Element | str:
+    def recall_shared(self, scratch: int, scope: ThreadScope, axes: Sequence[int]) -> Element | str:
         if scratch not in self._shared:
             return "nothing was kept there"
         shared = self._shared[scratch]
@@ -131,7 +135,7 @@ class Block:
             return "another thread wrote it, and no barrier was in between"
         return Element(shared.values.array[first, second], shared.values.dtype)
 
-    def _places(self, scope: Scope, axes: Sequence[int]) -> tuple[Any, Any, Any, Any]:
+    def _places(self, scope: ThreadScope, axes: Sequence[int]) -> tuple[Any, Any, Any, Any]:
         """Indices of the elements of all threads, which of them are inside, and whose they are."""
         first, second = (scope.relative[axis] for axis in axes)
         return tuple(numpy.broadcast_arrays(first, second, scope.inside, self.thread))  # type: ignore[return-value]

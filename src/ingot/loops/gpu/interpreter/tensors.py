@@ -14,7 +14,7 @@ import numpy
 from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number
 from ingot.loops.elements import Element, held_as
-from ingot.loops.gpu.interpreter.block import Block, Scope
+from ingot.loops.gpu.interpreter.block import ThreadBlock, ThreadScope
 from ingot.loops.gpu.schedule import ACCESS
 from ingot.loops.interpreting import CallNumbers, Interpretation
 from ingot.loops.nest import Load, Nest, Store
@@ -41,7 +41,7 @@ class TensorAccess(Interpretation):
         for readers in self._readers.values():
             readers[:] = -1
 
-    def _offsets(self, instruction: Load | Store, scope: Scope) -> Any:
+    def _offsets(self, instruction: Load | Store, scope: ThreadScope) -> Any:
         """Where the elements of all threads begin, in bytes, one line each."""
         buffer, length = self.nest.buffers[instruction.buffer], len(self.memory[instruction.buffer])
         strides, width = self.strides[instruction.buffer], buffer.dtype.bytes
@@ -57,7 +57,7 @@ class TensorAccess(Interpretation):
             raise self.fault(instruction, scope.positions, f"{together} bytes at once, not at a multiple of that")
         return offsets
 
-    def load(self, instruction: Load, scope: Scope, block: Block) -> Element:
+    def load(self, instruction: Load, scope: ThreadScope, block: ThreadBlock) -> Element:
         dtype = self.nest.buffers[instruction.buffer].dtype
         offsets = self._offsets(instruction, scope)
         if instruction.buffer in self._readers:
@@ -67,7 +67,7 @@ class TensorAccess(Interpretation):
             return Element(raw[..., 0] != 0, dtype)
         return Element(numpy.ascontiguousarray(raw).view(held_as(dtype))[..., 0], dtype)
 
-    def store(self, instruction: Store, scope: Scope, block: Block) -> None:
+    def store(self, instruction: Store, scope: ThreadScope, block: ThreadBlock) -> None:
         value = self.value(instruction.value, scope.positions, scope.registers)
         offsets = self._offsets(instruction, scope)
         held = numpy.broadcast_to(value.array, offsets.shape).astype(held_as(value.dtype))
@@ -82,8 +82,9 @@ class TensorAccess(Interpretation):
             self._write_over(instruction, scope, overwritten, places - distance, threads)
         self.memory[instruction.buffer][places] = numpy.ascontiguousarray(held[inside]).view(numpy.uint8)
 
-    def _read(self, instruction: Load, scope: Scope, block: Block, offsets: Any) -> None:
-        """Remember who reads bytes that are written over; what threads without elements read is dropped anyway."""
+    def _read(self, instruction: Load, scope: ThreadScope, block: ThreadBlock, offsets: Any) -> None:
+        """Remember which threads read bytes that are written over; values that threads without elements read are
+        dropped anyway."""
         readers, width = self._readers[instruction.buffer], self.nest.buffers[instruction.buffer].dtype.bytes
         inside = numpy.broadcast_to(scope.inside, offsets.shape)
         places = offsets[inside][:, None] + numpy.arange(width)
@@ -99,7 +100,7 @@ class TensorAccess(Interpretation):
         others = (before != -1) & (before != threads) | (readers[places] != threads)
         readers[places[others]] = SEVERAL
 
-    def _write_over(self, instruction: Store, scope: Scope, buffer: int, places: Any, threads: Any) -> None:
+    def _write_over(self, instruction: Store, scope: ThreadScope, buffer: int, places: Any, threads: Any) -> None:
         readers = self._readers[buffer]
         within = (places >= 0) & (places < len(readers))
         found = readers[places[within]]

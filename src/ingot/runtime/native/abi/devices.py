@@ -2,8 +2,8 @@
 
 In: a device. Out: the dispatch keys of its tensors, and the bits by which a tensor says which device it lies on; None
 where they are not known. All CPU tensors are of one kind, which their keys tell. The keys of CUDA tensors say only that
-they are on some GPU: which one stands beside the dtype, in the same word. That place is confirmed by tensors without
-memory that say they are on this or that device; the GPU itself is asked nothing.
+they are on some GPU: which one stands beside the dtype, in the same word. That place is confirmed by meta tensors that
+claim to be on one device or another; the GPU itself is not used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 import torch
 
 from ingot.base.once import once
-from ingot.runtime.native.abi.layout import TensorLayout, dispatch_keys, tensor_layout
+from ingot.runtime.native.abi.object_layout import TensorLayout, dispatch_keys, tensor_layout
 
 _DTYPE_BITS = 16
 _DEVICE_BITS = 24
@@ -29,13 +29,13 @@ class DeviceKind:
     mask: int
     """The bits of the word with a tensor's dtype that say its dtype and device."""
     bits: int
-    """Those that say the device."""
+    """Of `mask`, the bits that say the device, as tensors of this device have them."""
     dtype_shift: int
-    """How far from the end of the word the dtype is."""
+    """How many bits of that word lie below the dtype."""
 
     @property
     def device_mask(self) -> int:
-        """The bits that say the device, or would."""
+        """The bits of the word that are reserved for the device."""
         return self.mask & ~(((1 << _DTYPE_BITS) - 1) << self.dtype_shift)
 
 
@@ -66,7 +66,7 @@ def _plain_keys(device: torch.device) -> tuple[int, int]:
 
 @once
 def _device_shift() -> int | None:
-    """How far from the end of the word with the dtype the device is; None if it is not in that word."""
+    """How many bits of the word with the dtype lie below the device; None if the device is not in that word."""
     layout = tensor_layout()
     assert layout is not None, "asked for where there is a layout"
     samples = {(1, 0): "cuda:0", (1, 1): "cuda:1", (1, 6): "cuda:6", (0, 255): "cpu"}
@@ -79,7 +79,7 @@ def _device_shift() -> int | None:
 
 
 class _Somewhere(torch.Tensor):
-    """A tensor without memory that says it is on some device."""
+    """A tensor without memory that claims to be on a device."""
 
     __torch_dispatch__ = None  # pyright: ignore[reportAssignmentType]
 

@@ -13,12 +13,12 @@ from ingot.runtime.native.assembler.structs import Field, Struct
 
 class PrototypeWords(Struct):
     type: Field
-    """As `type_word` says."""
+    """Rank and dtype, as `type_word` packs them."""
     bytes: Field
     sizes: Field
-    """Where they are."""
+    """The address of the sizes."""
     strides: Field
-    """Where they are."""
+    """The address of the strides."""
 
 
 _KINDS = {torch.bool: 6, torch.bfloat16: 4, torch.uint8: 1}
@@ -60,7 +60,7 @@ class Prototype:
         self.nbytes = math.prod(shape) * dtype.itemsize
         self._extents = (ctypes.c_int64 * (2 * rank))(*shape, *row_major_strides(shape))
         self.sizes = ctypes.addressof(self._extents)
-        """Where they are."""
+        """The address of the sizes."""
         self.strides = self.sizes + rank * 8
         self._words = PrototypeWords(
             type=type_word(dtype, rank), bytes=self.nbytes, sizes=self.sizes, strides=self.strides

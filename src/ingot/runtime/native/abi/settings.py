@@ -33,7 +33,7 @@ from ingot.runtime.torch_state import (
     HoldsPointer,
     IsSet,
     ModuleEntry,
-    Scope,
+    ReadScope,
     StateRow,
     Watcher,
 )
@@ -85,7 +85,7 @@ suspended = Suspension()
 
 
 class GpuCount(Code):
-    """GPUs that are in use, as far as it matters."""
+    """Whether a GPU is in use, and whether there are several."""
 
     NONE = auto()
     ONE = auto()
@@ -93,9 +93,9 @@ class GpuCount(Code):
 
 
 class DevicesInUse:
-    """Whether settings that matter to GPUs alone are looked at. They are from the first moment on that there is one in
-    use; before that nothing may wake it. A forked child has none: asking there is an error. Which device is the current
-    one is asked where there are several: it takes longer than all other settings together."""
+    """Whether the settings of GPUs are read. They are from the moment on that torch has initialised CUDA; reading them
+    earlier would initialise the driver. A forked child reads none: asking there is an error. The current device is read
+    only where there are several, since that takes longer than all other settings together."""
 
     def __init__(self) -> None:
         self._word = (ctypes.c_int64 * 1)()
@@ -131,7 +131,7 @@ class Settings:
 
     @property
     def requires_grad(self) -> Foreign:
-        """Of a tensor."""
+        """The function that tells whether a tensor requires gradients."""
         return self.functions[REQUIRES_GRAD]
 
     def read(self, routine: Routine, row: StateRow) -> Word:
@@ -207,7 +207,7 @@ def emit_settings(library: Library, settings: Settings, *also: Watcher) -> Routi
         with routine.when(routine.compare(found, "<", 0)):
             routine.give_back(WATCHED)
         routine.store(found, cell)
-    rows = (row for row in STATE if row.scope is Scope.ALWAYS)
+    rows = (row for row in STATE if row.scope is ReadScope.ALWAYS)
     routine.give_back(_append(routine, settings, routine.load(cell), rows))
     return routine
 
@@ -216,7 +216,7 @@ def _emit_device_settings(library: Library, settings: Settings) -> Routine:
     """device_settings(): the rows that are read once a GPU is in use, and a bit that says so; or WATCHED."""
     routine = library.routine("device_settings", 0)
     one = routine.add(1, 0)
-    routine.give_back(_append(routine, settings, one, (row for row in STATE if row.scope is Scope.GPU)))
+    routine.give_back(_append(routine, settings, one, (row for row in STATE if row.scope is ReadScope.GPU)))
     return routine
 
 

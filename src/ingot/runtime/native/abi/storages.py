@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import torch
 
-from ingot.runtime.native.abi.layout import TensorLayout
+from ingot.runtime.native.abi.object_layout import TensorLayout
 from ingot.runtime.native.assembler.addresses import torch_function
 from ingot.runtime.native.assembler.routines import Routine, Value
 
 _WORDS = 10
-"""A torch::StorageImpl has at least so many."""
+"""A torch::StorageImpl has at least this many words."""
 _WORD_BYTES = 8
 
 
@@ -50,7 +50,7 @@ class StorageLayout:
 
 
 def make_resizable(routine: Routine, tensor: Value, tensors: TensorLayout, storages: StorageLayout) -> None:
-    """Let a new tensor, of which nobody else knows yet, be resized."""
+    """Let a new tensor be resized. No other code may hold the tensor yet."""
     implementation = routine.load(tensor, tensors.implementation_word)
     storage = routine.load(implementation, tensors.storage_word)
     word, byte = divmod(storages.flag_byte, _WORD_BYTES)

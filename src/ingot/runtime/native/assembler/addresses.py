@@ -24,7 +24,7 @@ class TorchSymbol(NamedTuple):
     name: str
     """As C++ mangles it."""
     bits: int
-    """How many bits of its result mean something."""
+    """How many bits its result has."""
 
 
 REQUIRES_GRAD = TorchSymbol("c10", "_ZNK3c1010TensorImpl13requires_gradEv", 8)

@@ -1,8 +1,9 @@
-"""The clock that native calls are timed by, of which every call reads two moments.
+"""The clock that native calls are timed by. Every call reads it twice.
 
 In: a routine. Out: its moment in ticks, and what ticks are in seconds. On x86 a tick is one of the processor's own
-counter, which is read in less than half the time that asking the system takes; how long it is, the system's clock tells
-when somebody first wants to know. Elsewhere that counter is not for everyone to read, and ticks are nanoseconds.
+counter, which is read in less than half the time that asking the system takes; how long a tick is, is measured with the
+system's clock when a statistic is first read. Other processors do not let every program read such a counter: there
+ticks are nanoseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ingot.runtime.native.assembler.addresses import system_function
 from ingot.runtime.native.assembler.routines import Library, Routine, Word
 
 _COMPARED_NANOSECONDS = 2_000_000
-"""How long both clocks are watched to tell how long a tick is."""
+"""How long both clocks are compared to measure a tick."""
 _TRIES = 20
 
 
@@ -57,7 +58,7 @@ def _tick() -> float:
 
 
 def _moment(read: Callable[[], int]) -> tuple[int, float]:
-    """Both clocks at one moment: of some tries the one that was interrupted least."""
+    """Both clocks at one moment: of several tries the one that took the least time."""
     tries = [(time.perf_counter_ns(), read(), time.perf_counter_ns()) for _ in range(_TRIES)]
     before, ticks, after = min(tries, key=lambda moment: moment[2] - moment[0])
     return ticks, (before + after) / 2

@@ -42,7 +42,7 @@ Value = Word | int
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A C function of this process: where it is, and how many bits of what it returns mean something."""
+    """A C function of this process: where it is, and how many bits its result has."""
 
     address: int
     result_bits: int = 64
@@ -50,12 +50,12 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class Catching:
-    """The functions of the C++ library by which what a C++ function throws is caught."""
+    """The functions of the C++ library that catch an exception of C++."""
 
     begin: Foreign
     end: Foreign
     personality: int
-    """Where the function is that says which calls catch; LLVM knows it by its name."""
+    """The address of the personality function, which LLVM knows by its name."""
 
 
 _PERSONALITY = "__gxx_personality_v0"
@@ -211,7 +211,7 @@ class Routine:
         return self._word(f"bitcast double {self._name(f'sitofp i64 {_text(value)} to double')} to i64")
 
     def cycles(self) -> Word:
-        """The processor's counter of cycles, where everyone may read it."""
+        """The processor's counter of cycles. Only x86 lets every program read it."""
         return self._word("call i64 @llvm.readcyclecounter()")
 
     # --- conditions ---------------------------------------------------------------------------------------------------
@@ -279,8 +279,8 @@ class Routine:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, target: Routine | Foreign | Word, *arguments: Value) -> Word:
-        """The result of another routine, be it at an address found on the way, or of a C function of words; what C
-        returns in fewer bits is widened."""
+        """The result of another routine, of code at an address that the routine has computed, or of a C function of
+        words. A result of fewer bits is widened to a word."""
         listed = ", ".join(f"i64 {_text(argument)}" for argument in arguments)
         if isinstance(target, Routine):
             return self._word(f"call i64 @{target.name}({listed})")
@@ -291,7 +291,7 @@ class Routine:
         return Word(result) if bits == 64 else self._word(f"zext i{bits} {result} to i64")
 
     def throws(self, catching: Catching, target: Foreign, *arguments: Value) -> Condition:
-        """Call a C++ function of words that returns nothing; whether it threw something, which is forgotten."""
+        """Call a C++ function of words that returns nothing; whether it threw an exception, which is dropped."""
         binding.add_symbol(_PERSONALITY, catching.personality)
         self._catches = f" personality ptr @{_PERSONALITY}"
         listed = ", ".join(f"i64 {_text(argument)}" for argument in arguments)
@@ -308,7 +308,7 @@ class Routine:
         return self._condition(f"phi i1 [false, %{before}], [true, %{thrown}]")
 
     def call_address(self, address: Word, argument: Value) -> None:
-        """Call a C function of one word that returns nothing, wherever it turns out to be."""
+        """Call a C function of one word that returns nothing, at an address that the routine has computed."""
         self._write(f"call void {self._pointer(address, 0)}(i64 {_text(argument)})")
 
     # --- text ---------------------------------------------------------------------------------------------------------

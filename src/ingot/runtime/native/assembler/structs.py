@@ -34,7 +34,7 @@ from typing import (
 
 WORD_BYTES = 8
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 64) - 1
-"""A word may be meant with a sign or without."""
+"""A word holds a signed or an unsigned number."""
 
 
 class Code(IntEnum):
@@ -143,7 +143,7 @@ def rows(length: int, *, init: Literal[False] = False) -> Any:
 def _inside(whole: Struct, struct: type[Part], word: int) -> Part:
     """The struct that begins at a word of another one."""
     part = struct.at(whole.address + word * WORD_BYTES)
-    part.owner = whole  # whose memory it is
+    part.owner = whole  # the struct that owns the memory
     return part
 
 

@@ -18,7 +18,7 @@ from enum import auto
 from ingot.base.errors import CudaError
 from ingot.base.once import once
 from ingot.runtime.cuda.driver import address_of, driver
-from ingot.runtime.native.abi.layout import TensorLayout, tensor_layout
+from ingot.runtime.native.abi.object_layout import TensorLayout, tensor_layout
 from ingot.runtime.native.assembler.addresses import TensorExchange, python_function
 from ingot.runtime.native.assembler.routines import Condition, Foreign, Library, Routine, Value, Word
 from ingot.runtime.native.assembler.structs import Code
@@ -72,7 +72,7 @@ class _Way(Code):
 
     AS_GRAPH = auto()
     OVERLAPPING = auto()
-    """With the launch before it, where that can be."""
+    """Overlapping with the launch before it, where the device can."""
     BY_ITSELF = auto()
 
 
@@ -84,14 +84,14 @@ class DeviceFunctions:
     push_context: Foreign
     launch: Foreign
     launch_with: Foreign | None
-    """By which a launch is given attributes, if there is such a function."""
+    """The function that launches with attributes, if the driver has it."""
     captures_attributes: bool
     """Whether a launch that has attributes can be captured."""
     is_capturing: Foreign
     current_stream: Foreign
     tensors: TensorFunctions
     graphs: GraphFunctions | None
-    """By which functions are launched quicker, if there are any."""
+    """The functions that launch graphs of one kernel, if the driver has them."""
 
     @classmethod
     def of_cuda(cls) -> DeviceFunctions | None:

@@ -55,7 +55,7 @@ class DeviceSite:
     run: int
     """The address of the routine that launches them."""
     device: torch.device
-    """With its number."""
+    """The device, with its index."""
     context: int
     """The handle of the context that the functions were loaded in."""
     counters: int = 0

@@ -6,9 +6,9 @@ from ingot.runtime.native.assembler.structs import Field, Inline, Row, Rows, Str
 from ingot.runtime.native.launch.record_structs import StepWords
 
 MOST_STREAMS = 128
-"""Whose counters native code knows; what others launch goes through Python."""
+"""How many streams native code knows the counters of; launches on other streams go through Python."""
 MOST_EXECUTABLES = 4
-"""Of a function; on other streams its launches are plain ones."""
+"""How many executable graphs a function has, one for a stream; on other streams its launches are plain ones."""
 
 
 class SiteWords(Struct):
@@ -19,15 +19,15 @@ class SiteWords(Struct):
     kind: Field
     """The number by which torch's C interface knows such devices."""
     index: Field
-    """Of the device."""
+    """The index of the device."""
     keys: Field
     """Dispatch keys of its ordinary tensors."""
     inference_keys: Field
-    """Of those made in inference mode."""
+    """Dispatch keys of its ordinary tensors made in inference mode."""
     device_mask: Field
     """The bits by which a tensor says which device it lies on."""
     device_bits: Field
-    """What they are for this one."""
+    """The value of these bits for this device."""
     tensor_count: Field
     tensors: Field
     """New tensors: the results, in their order, and one for all intermediate values, if there are any."""
@@ -71,7 +71,7 @@ class LaunchExtentWords(Struct):
     grid_z_and_block_x: Field
     block_y_and_z: Field
     shared_bytes: Field
-    """Beyond those that the kernel declares."""
+    """Shared memory that the launch adds to what the kernel declares."""
 
 
 class LaunchWords(Struct):
@@ -96,7 +96,7 @@ class AttributeWords(Struct):
     number: Field
     value: Field
     rest: Row = row(7)
-    """Values of other attributes are longer."""
+    """Unused: values of other attributes are longer."""
 
 
 class LaunchConfigWords(Struct):
@@ -115,11 +115,11 @@ class KernelNodeWords(Struct):
     extents: Inline[LaunchExtentWords]
     parameters: Field
     extra: Field
-    """Another way to say the same as `parameters`; 0."""
+    """0: the alternative to `parameters` is not used."""
     kernel: Field
-    """Another way to say the same as `function`; 0."""
+    """0: the alternative to `function` is not used."""
     context: Field
-    """That of the function where it is 0."""
+    """0: the function's own context."""
 
 
 class ExecutableWords(Struct):
@@ -131,13 +131,13 @@ class ExecutableWords(Struct):
     node: Field
     """The handle of its node."""
     busy: Field
-    """Whether a thread is using it. Until it is made it is in use."""
+    """Whether a thread is using it; also set until it is made."""
 
 
 class ExecutablesWords(Struct):
-    """Those of a function."""
+    """The executable graphs of a function."""
 
     making: Field
-    """Whether one is being made."""
+    """Whether a thread is making one."""
     count: Field
     each: Rows[ExecutableWords] = rows(MOST_EXECUTABLES)

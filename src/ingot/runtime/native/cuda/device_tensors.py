@@ -20,8 +20,8 @@ from ingot.runtime.native.cuda.device_structs import NewTensorWords, SiteWords
 from ingot.runtime.torch_state import TRANSFORM
 
 _TENSOR_BYTES = 8
-"""A C++ tensor is the address of what it stands for. It may be moved as it is, like any word: nobody knows where it
-lies."""
+"""A C++ tensor is a word, the address of its implementation. It may be moved like any word: nothing refers to the place
+it lies at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class DirectWay:
     """make(where to put the tensor, sizes, rank, strides, rank, allocator, keys, dtype); it may throw."""
     catching: Catching
     settings: Settings
-    """Tells of transforms."""
+    """Tells whether transforms of torch.func are active."""
     allocator: int
     """Where the address of the device's allocator is: it may be exchanged."""
 
     @classmethod
     def through(cls, allocator: int | None) -> DirectWay | None:
-        """With the allocator whose address is there; None where this version of torch lacks a function."""
+        """For the allocator whose address lies there; None where this version of torch lacks a function."""
         types = "EN3c108ArrayRefIlEES3_PNS1_9AllocatorENS1_14DispatchKeySetENS1_10ScalarTypeE"
         make = torch_function("torch_cpu", f"_ZN2at6detail21empty_strided_generic{types}")
         catching, settings = exception_catching(), Settings.find(TRANSFORM)
@@ -62,7 +62,7 @@ class TensorFunctions:
     wrap: Foreign
     """wrap(where a tensor is): a Python object, which shares the tensor; 0 if there is no memory."""
     hand_over: Foreign | None
-    """The same, but the object takes the tensor, and leaves one in its place that stands for nothing."""
+    """The same, but the object takes the tensor over and leaves an undefined one in its place."""
     new: Foreign
     """new(bytes, anything): memory such as a handle is in, or 0."""
     free: Foreign
@@ -113,7 +113,7 @@ def emit_delete_tensors(library: Library, functions: TensorFunctions) -> Routine
     """delete_tensors(tensors, first, end): give up some of the tensors that lie side by side.
 
     torch gives up a tensor together with the memory of its handle, so each is moved to such memory. If there are not
-    even eight bytes, it stays for ever.
+    even eight bytes for the handle, the tensor is leaked.
     """
     routine = library.routine("delete_tensors", 3)
     tensors, first, end = routine.parameters
@@ -127,8 +127,8 @@ def emit_delete_tensors(library: Library, functions: TensorFunctions) -> Routine
 
 
 def wrapped(routine: Routine, functions: TensorFunctions, where: Value, delete: Routine) -> Word:
-    """The Python object of a tensor, which is its own from now on; 0 if there is no memory for it, and then the tensor
-    is as it was."""
+    """The Python object of a tensor, which it takes over; 0 if there is no memory for the object, and then the tensor
+    is unchanged."""
     if functions.hand_over is not None:
         return routine.call(functions.hand_over, where)
     tensor = routine.call(functions.wrap, where)

@@ -13,7 +13,7 @@ from ingot.runtime.native.cuda.device_structs import ExecutablesWords
 
 
 class Executables:
-    """Those of one function, none of them made."""
+    """The executable graphs of one function; none of them is made yet."""
 
     def __init__(self) -> None:
         self._words = ExecutablesWords.zeroed()
@@ -32,6 +32,6 @@ _lock = new_lock()
 
 
 def executables_of(function: int) -> Executables:
-    """Those of a function by its handle, which it has as long as the process lives."""
+    """The executable graphs of a function, by its handle, which is valid as long as the process lives."""
     with _lock:
         return _of_functions.setdefault(function, Executables())

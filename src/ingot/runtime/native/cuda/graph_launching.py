@@ -1,16 +1,16 @@
 """The native routine that launches a function as a graph of one kernel, which takes the host half as long.
 
 In: a launch, its words and a stream. Out: 0 if it is on its way, the code of an error, or `PLAIN` where it has to be
-launched as functions are otherwise. That is so wherever a graph would be something else than a launch, or less sure:
+launched as functions are otherwise. That is so wherever a graph would not behave as a launch does, or might fail:
 
 - A graph waits for itself. So one belongs to a stream, by its handle, and on the stream that has a different one in
   every thread there are none.
 - The kernel of a graph has a priority of its own, so streams that have one get none.
 - Words are set and launched in two calls: a thread that finds another in between does not wait for it.
-- What could not be made, or has failed, is not tried again. There are no more than so many in all: each takes memory
+- What could not be made, or has failed, is not tried again. Their number is bounded (`MOST_IN_ALL`): each takes memory
   of the device.
 
-Whoever calls this has seen that the stream is not being captured. Words that are set hold for later launches alone, so
+The caller has checked that the stream is not being captured. Words that are set hold for later launches alone, so
 launches on their way keep theirs; and a stream does graphs and kernels in the order they came.
 """
 
@@ -32,11 +32,11 @@ from ingot.runtime.native.cuda.device_structs import (
 )
 
 PLAIN = -1
-"""No code of the driver's."""
+"""Launch plainly instead. No code of the driver's is negative."""
 MOST_BYTES = 4 << 20
-"""That a kernel moves which is launched as a graph."""
+"""Kernels that move more bytes than this are launched plainly."""
 MOST_IN_ALL = 256
-"""Executable graphs of the process. Each takes 110 KB of the device."""
+"""How many executable graphs the process makes. Each takes 110 KB of the device."""
 
 _RELAXED_CAPTURE = 2
 """The mode in which a thread may make a graph while another captures one."""
@@ -135,11 +135,12 @@ class GraphLaunchingEmitter:
         return routine
 
     def _launch(self) -> Routine:
-        """launch_executable(executable, stream, node): as the whole does; nobody else is using it."""
+        """launch_executable(executable, stream, node): as `launch_graph`, by an executable that no other thread
+        uses."""
         routine = self._library.routine("launch_executable", 3)
         executable, stream, node = routine.parameters
         handle = routine.load(executable, ExecutableWords.handle)
-        # Only now is what another thread wrote sure to be seen.
+        # The exchange orders what another thread wrote before these reads.
         is_this = routine.compare(routine.load(executable, ExecutableWords.stream), "==", stream)
         with routine.when(routine.opposite(routine.both(is_this, routine.compare(handle, "!=", 0)))):
             routine.give_back(PLAIN)

@@ -1,9 +1,10 @@
-"""The native routines that compare a call of a Python object with a record: arguments, surroundings and places."""
+"""The native routines that compare a call of a Python object with a record: arguments, environment tensors,
+places."""
 
 from __future__ import annotations
 
-from ingot.runtime.native.abi import layout
-from ingot.runtime.native.abi.layout import TensorLayout
+from ingot.runtime.native.abi import object_layout
+from ingot.runtime.native.abi.object_layout import TensorLayout
 from ingot.runtime.native.abi.settings import Settings
 from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.routines import Condition, Library, Routine, Value
@@ -35,7 +36,7 @@ class CallMatchingEmitter:
         return self._matches(self._tensor_fits(), self._other_fits(), self._first_of(), places_hold)
 
     def _matches(self, tensor_fits: Routine, other_fits: Routine, first_of: Routine, places_hold: Routine) -> Routine:
-        """matches(record, call, items, slots): whether a record was made for such a call; the surrounding tensors are
+        """matches(record, call, items, slots): whether a record was made for such a call; the environment tensors are
         put after the arguments, and addresses and numbers into the slots."""
         routine = self._library.routine("matches", 4)
         record, call, items, slots = routine.parameters
@@ -54,11 +55,11 @@ class CallMatchingEmitter:
         with routine.loop(routine.multiply(routine.add(positional, named), NestingWords.words())) as index:
             self._require(routine, routine.compare(routine.load(given, index), "==", routine.load(known, index)))
         self._match_arguments(routine, tensor_fits, other_fits, first_of)
-        surroundings = routine.load(record, CallRecordWords.surroundings)
-        first, count = routine.load(call, CallWords.given), routine.load(record, CallRecordWords.surrounding_count)
+        environment_tensors = routine.load(record, CallRecordWords.environment_tensors)
+        first, count = routine.load(call, CallWords.given), routine.load(record, CallRecordWords.environment_count)
         self._require(routine, routine.compare(routine.add(first, count), "<=", routine.load(call, CallWords.leaves)))
         with routine.loop(count) as index:
-            guard = routine.item(surroundings, index, TensorWords)
+            guard = routine.item(environment_tensors, index, TensorWords)
             object_, leaf = routine.load(guard, TensorWords.source), routine.add(first, index)
             routine.store(object_, items, leaf)
             slot = routine.part(slots, leaf)
@@ -128,7 +129,7 @@ class CallMatchingEmitter:
         with routine.when(routine.compare(place, "!=", 0)):
             attributes = routine.load(place)
             with routine.when(routine.compare(attributes, "!=", 0)):
-                count = routine.load(attributes, layout.LENGTH_WORD)
+                count = routine.load(attributes, object_layout.LENGTH_WORD)
                 self._require(routine, routine.compare(count, "==", 0))
 
     def _require(self, routine: Routine, condition: Condition) -> None:
@@ -142,15 +143,16 @@ class CallMatchingEmitter:
         """tensor_fits(record, guard, object, slot): whether an object is a tensor as the guard says."""
         routine = self._library.routine("tensor_fits", 4)
         record, guard, object_, slot = routine.parameters
-        kind = routine.load(object_, layout.TYPE_WORD)
+        kind = routine.load(object_, object_layout.TYPE_WORD)
         self._require(routine, routine.compare(kind, "==", routine.load(guard, TensorWords.class_)))
         tensor = routine.load(object_, self._layout.implementation_word)
         inner = routine.part(guard, TensorWords.guard)
         is_same = routine.call(self._launcher.tensor_matches, inner, tensor, slot)
         self._require(routine, routine.compare(is_same, "!=", 0))
         with routine.when(routine.compare(routine.load(record, CallRecordWords.gradients_count), "!=", 0)):
-            needs_gradients = routine.call(self._settings.requires_grad, tensor)
-            self._require(routine, routine.compare(needs_gradients, "==", 0))
+            needs_gradients = routine.common_bits(routine.call(self._settings.requires_grad, tensor), 1)
+            expected = routine.load(guard, TensorWords.needs_gradients)
+            self._require(routine, routine.compare(needs_gradients, "==", expected))
         routine.give_back(1)
         return routine
 
@@ -160,7 +162,7 @@ class CallMatchingEmitter:
         guard, object_, slot = routine.parameters
         how = routine.load(guard, OtherWords.kind)
         expected = routine.load(guard, OtherWords.expected)
-        type_ = routine.load(object_, layout.TYPE_WORD)
+        type_ = routine.load(object_, object_layout.TYPE_WORD)
         with routine.when(routine.compare(how, "==", OtherKind.SAME_OBJECT)):
             routine.give_back(routine.choose(routine.compare(object_, "==", expected), 1, 0))
         inner = routine.part(guard, OtherWords.guard)

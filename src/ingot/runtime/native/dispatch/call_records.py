@@ -1,10 +1,10 @@
-"""Records of calls of Python functions: what the arguments and the surroundings must be, and how to answer then.
+"""Records of calls of Python functions: what the arguments and the environment must be, and how to answer then.
 
 In: guards for the arguments in the order of the call, tensors that the function finds around itself, places that must
 hold what they held, and either a record of kernels to run or a Python function to call. Out: a record that a table of
 such calls can hold. It never changes, but for the count of calls that are inside it.
 
-Arguments, with the items of lists and tuples in their place, and surrounding tensors together are the leaves of a call;
+Arguments, with the items of lists and tuples in their place, and environment tensors together are the leaves of a call;
 every leaf has a number.
 """
 
@@ -44,12 +44,13 @@ from ingot.runtime.native.launch.records import (
 )
 
 _FEW_TENSORS = 8
-"""Of which each is compared with all others to see which are the same; more are looked up in a table."""
+"""Up to this many tensors are compared with each other to find those that are the same object; more are looked up in a
+table."""
 MOST_ARGUMENTS = 1024
 """Calls with more go through Python."""
 
 DECLINED = object()
-"""What a function returns that cannot answer a call. Native code knows where it is, so it stays."""
+"""What a function returns that cannot answer a call. Native code holds its address, so it is immortal."""
 make_immortal(DECLINED)
 
 
@@ -60,6 +61,8 @@ class TensorArgument:
     """The first leaf that is the same tensor; usually the leaf itself."""
     type: type
     guard: TensorGuard
+    needs_gradients: bool = False
+    """Whether it must require gradients, where that counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +82,12 @@ class VariableArgument:
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class ArgumentGuards:
     """What the arguments of a call must be."""
 
     positional: int
     names: tuple[str, ...]
-    """Of keyword arguments, which follow the positional ones, in this order."""
+    """The names of keyword arguments, which follow the positional ones, in this order."""
     tensors: tuple[TensorArgument, ...]
     others: tuple[OtherArgument | VariableArgument, ...]
     nesting: tuple[tuple[type | None, int], ...]
@@ -121,9 +124,9 @@ NEVER = 2**62
 """More calls than are ever made."""
 
 
-class Count:
+class CallCounter:
     """A number that native code increases, and at which one call is left to Python. Native code then doubles that
-    number, so that Python may do nothing about it."""
+    number, whether or not Python acts on it."""
 
     def __init__(self) -> None:
         self._words = CountWords(value=0, pause=NEVER)
@@ -147,20 +150,21 @@ class CallRecord(Placed):
         owner: object,
         settings: int,
         counts_gradients: bool,
-        arguments: Arguments,
-        surroundings: Sequence[torch.Tensor],
+        arguments: ArgumentGuards,
+        environment_tensors: Sequence[torch.Tensor],
         places: Places,
         answer: RunKernels | CallFunction | CallOriginal,
-        calls: Count,
+        calls: CallCounter,
         forbids_attributes: bool = False,
     ):
-        """`key` and `owner` are for those who look for the record. Under `counts_gradients` no tensor may require
-        gradients, under `forbids_attributes` no tensor that is passed may have attributes of its own. `calls` counts
-        the calls that were answered."""
+        """`key` and `owner` let Python find the record again. Under `counts_gradients` tensors must require gradients
+        where they do now, and only there; under `forbids_attributes` no tensor that is passed may have attributes of
+        its own. `calls` counts the calls that were answered."""
         super().__init__()
         self.key, self.owner = key, owner
-        self.surroundings = len(surroundings)
-        self.keep(arguments, list(surroundings), places, answer, calls)
+        self.environment_count = len(environment_tensors)
+        self._counts_gradients = counts_gradients
+        self.keep(arguments, list(environment_tensors), places, answer, calls)
         self._words = CallRecordWords(
             in_flight=0,
             settings=settings,
@@ -172,8 +176,8 @@ class CallRecord(Placed):
             tensors=self.place_all(map(self._tensor, arguments.tensors)),
             other_count=len(arguments.others),
             others=self.place_all(map(_other, arguments.others)),
-            surrounding_count=len(surroundings),
-            surroundings=self.place_all(map(self._surrounding, surroundings)),
+            environment_count=len(environment_tensors),
+            environment_tensors=self.place_all(map(self._environment_tensor, environment_tensors)),
             places=self.place_all([places.native()]),
             calls=calls.address,
             answer=self._answer(answer),
@@ -190,11 +194,18 @@ class CallRecord(Placed):
 
     def _tensor(self, tensor: TensorArgument) -> TensorWords:
         guard = self.tensor_guard(tensor.guard)
-        return TensorWords(source=tensor.leaf, first=tensor.first, class_=id(tensor.type), guard=guard)
+        return TensorWords(
+            source=tensor.leaf,
+            first=tensor.first,
+            class_=id(tensor.type),
+            needs_gradients=int(tensor.needs_gradients),
+            guard=guard,
+        )
 
-    def _surrounding(self, tensor: torch.Tensor) -> TensorWords:
+    def _environment_tensor(self, tensor: torch.Tensor) -> TensorWords:
         guard = self.tensor_guard(TensorGuard.like(tensor, is_strict=True))
-        return TensorWords(source=id(tensor), first=0, class_=id(type(tensor)), guard=guard)
+        needs = self._counts_gradients and tensor.requires_grad
+        return TensorWords(source=id(tensor), first=0, class_=id(type(tensor)), needs_gradients=int(needs), guard=guard)
 
     def _answer(self, answer: RunKernels | CallFunction | CallOriginal) -> AnswerWords:
         words = AnswerWords.zeroed()

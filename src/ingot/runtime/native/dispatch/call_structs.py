@@ -1,6 +1,6 @@
 """The memory of records of calls: what Python writes for each, and the dispatcher's native routines read.
 
-Arguments, with the items of lists and tuples in their place, and surrounding tensors together are the leaves of a call;
+Arguments, with the items of lists and tuples in their place, and environment tensors together are the leaves of a call;
 every leaf has a number.
 """
 
@@ -21,8 +21,8 @@ AS_CALLED = -1
 class DispatchTableWords(TableWords):
     """The records of calls of one object."""
 
-    most_surroundings: Field
-    """Surrounding tensors that a record of the table has."""
+    most_environment_tensors: Field
+    """The largest number of environment tensors in a record of the table."""
     forwarding: Field
     """What calls without a record are handed on to."""
 
@@ -31,9 +31,9 @@ class ForwardingWords(Struct):
     target: Field
     """A Python function."""
     settings: Field
-    """Under which settings of torch calls are handed on."""
+    """The settings of torch under which calls are handed on."""
     remaining: Field
-    """How many more calls are."""
+    """How many more calls are handed on."""
 
 
 class AnswerWords(Struct):
@@ -42,9 +42,9 @@ class AnswerWords(Struct):
     kernels: Field
     """The record; 0 if a function answers."""
     form: Field
-    """Of the record."""
+    """The form of the record: how inputs and results are passed."""
     sources: Field
-    """What each of its inputs is."""
+    """Where each input of the record comes from: an array of `SourceWords`."""
     function: Field
     passed_count: Field
     """How many leaves the function is given in a tuple, or AS_CALLED."""
@@ -54,7 +54,7 @@ class AnswerWords(Struct):
 
 class CallRecordWords(Struct):
     in_flight: Field
-    """Calls that are inside."""
+    """How many calls are using the record."""
     settings: Field
     """torch's settings in one word."""
     gradients_count: Field
@@ -62,13 +62,13 @@ class CallRecordWords(Struct):
     positional_count: Field
     keyword_count: Field
     names: Field
-    """Of keyword arguments."""
+    """The names of keyword arguments."""
     tensor_count: Field
     tensors: Field
     other_count: Field
     others: Field
-    surrounding_count: Field
-    surroundings: Field
+    environment_count: Field
+    environment_tensors: Field
     """Tensors that are no arguments."""
     places: Field
     """Places in Python that must hold what they held."""
@@ -94,10 +94,12 @@ class NestingWords(Struct):
 
 class TensorWords(Struct):
     source: Field
-    """The leaf; of a surrounding tensor the tensor itself."""
+    """The leaf; of an environment tensor the tensor itself."""
     first: Field
     """The first leaf that is the same tensor."""
     class_: Field
+    needs_gradients: Field
+    """1 if it must require gradients, where that counts, and 0 if it must not."""
     guard: Inline[TensorGuardWords]
 
 
@@ -115,7 +117,7 @@ class OtherKind(Code):
 
     SAME_OBJECT = auto()
     SAME_BITS = auto()
-    """A number whose bits are expected."""
+    """A number with the same bits."""
     ANY_NUMBER = auto()
 
 
@@ -125,14 +127,14 @@ class SourceWords(Struct):
     leaf: Field
     """A leaf; else NO_LEAF."""
     number: Field
-    """What it is given if it is no leaf."""
+    """The number that it is given if it is no leaf."""
 
 
 class CountWords(Struct):
     value: Field
     """Calls answered so far."""
     pause: Field
-    """At how many a call is left to Python."""
+    """The count at which one call is left to Python."""
 
 
 class CallWords(Struct):

@@ -11,7 +11,7 @@ import ctypes
 import types
 from typing import Any
 
-from ingot.runtime.native.abi import layout
+from ingot.runtime.native.abi import object_layout
 from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.routines import Library, Routine, Value
 from ingot.runtime.native.assembler.structs import WORD_BYTES, Field, Struct
@@ -146,7 +146,7 @@ class Places(Placed):
 
     def has_length(self, container: list[Any] | dict[Any, Any], length: int) -> None:
         self.keep(container)
-        self.word_is(id(container) + layout.LENGTH_WORD * WORD_BYTES, length)
+        self.word_is(id(container) + object_layout.LENGTH_WORD * WORD_BYTES, length)
 
     def word_is(self, address: int, expected: int, mask: int = -1) -> None:
         """A word of memory that something kept here owns; only the bits of the mask count."""
@@ -218,9 +218,9 @@ def _emit_items_hold(routine: Routine, places: Value) -> None:
     with routine.loop(routine.load(places, PlacesWords.item_count)) as index:
         place = routine.item(items, index, ItemPlace)
         values, position = routine.load(place, ItemPlace.values), routine.load(place, ItemPlace.index)
-        with routine.when(routine.compare(position, ">=", routine.load(values, layout.LENGTH_WORD))):
+        with routine.when(routine.compare(position, ">=", routine.load(values, object_layout.LENGTH_WORD))):
             routine.give_back(0)
-        found = routine.load(routine.load(values, layout.ITEMS_WORD), position)
+        found = routine.load(routine.load(values, object_layout.ITEMS_WORD), position)
         _require(routine, found, routine.load(place, ItemPlace.expected))
 
 
@@ -300,6 +300,6 @@ def are_places_as_expected() -> bool:
     return (
         read(cell, _CELL_WORD) == id(content)
         and read(empty, _CELL_WORD) == 0
-        and read(table, layout.LENGTH_WORD) == len(table)
-        and read({}, layout.LENGTH_WORD) == 0
+        and read(table, object_layout.LENGTH_WORD) == len(table)
+        and read({}, object_layout.LENGTH_WORD) == 0
     )

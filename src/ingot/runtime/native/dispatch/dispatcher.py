@@ -1,11 +1,11 @@
 """Calls of Python objects that are answered natively where a record of them fits.
 
-In: objects of classes from `NativeCallable`, each with a table of call records. Out: calling such an object goes to
-a native routine first, which compares the call with the records, the last used first, and runs the one that fits.
-Every other call takes the way it would have taken: to the `__call__` of the object's class.
+In: objects of classes from `NativeCallable`, each with a table of call records. Out: calling such an object goes to a
+native routine first, which compares the call with the records, the last used first, and runs the one that fits. Every
+other call goes to the `__call__` of the object's class.
 
 The routine stands where a class has the address that Python calls its objects through. The class itself stays as it
-was: whoever looks at its `__call__` finds the Python function.
+was: code that reads its `__call__` finds the Python function.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ingot.base.once import once
-from ingot.runtime.native.abi import layout
-from ingot.runtime.native.abi.layout import TensorLayout, tensor_layout
+from ingot.runtime.native.abi import object_layout
+from ingot.runtime.native.abi.object_layout import TensorLayout, tensor_layout
 from ingot.runtime.native.abi.settings import Settings, devices_in_use, emit_settings
 from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.clock import now
@@ -47,9 +47,9 @@ _CALL_WORD = 16
 """Where a class has the address that its objects are called through; confirmed by classes of this process."""
 _CLASS_WORDS = 24
 _RAISED = 1
-"""What stands for an exception where 0 means that a call has to go another way."""
+"""Returned for an exception; 0 means that `__call__` has to answer."""
 ANY_SETTINGS = -2
-"""Instead of settings: whatever they are."""
+"""Instead of settings: any settings."""
 
 
 class NativeCallable:
@@ -86,7 +86,7 @@ class DispatchTable(RecordTable[CallRecord]):
         return self._forwarding.remaining
 
     def put(self, record: CallRecord) -> None:
-        self._words.most_surroundings = max(self._words.most_surroundings, record.surroundings)
+        self._words.most_environment_tensors = max(self._words.most_environment_tensors, record.environment_count)
         super().put(record)
 
 
@@ -113,7 +113,7 @@ class DispatchEmitter:
         self_, arguments, keywords = routine.parameters
         owner = routine.load(self_, owner_word)
         with routine.when(routine.compare(owner, "!=", 0)):
-            capsule = routine.load(owner, layout.ITEMS_WORD)
+            capsule = routine.load(owner, object_layout.ITEMS_WORD)
             table = routine.call(python_function("PyCapsule_GetPointer"), capsule, 0)
             result = routine.call(attempt, table, arguments, keywords)
             with routine.when(routine.compare(result, "==", _RAISED)):
@@ -142,15 +142,15 @@ class DispatchEmitter:
         return routine
 
     def _attempt(self, settings: Routine, look: Routine, forward: Routine) -> Routine:
-        """attempt(table, arguments, keywords): the result; 0 where the call has to go another way."""
+        """attempt(table, arguments, keywords): the result; 0 where `__call__` has to answer."""
         routine = self._library.routine("attempt", 3)
         table, arguments, keywords = routine.parameters
         start = now(routine)
         found = routine.call(settings)
-        positional, named = routine.load(arguments, layout.LENGTH_WORD), routine.stack(1)
+        positional, named = routine.load(arguments, object_layout.LENGTH_WORD), routine.stack(1)
         routine.store(0, named)
         with routine.when(routine.compare(keywords, "!=", 0)):
-            routine.store(routine.load(keywords, layout.LENGTH_WORD), named)
+            routine.store(routine.load(keywords, object_layout.LENGTH_WORD), named)
         count = routine.add(positional, routine.load(named))
         is_long = routine.compare(count, ">", MOST_ARGUMENTS)
         with routine.when(routine.either(is_long, routine.compare(found, "<", 0))):
@@ -162,7 +162,7 @@ class DispatchEmitter:
         total, nested = self._measure(routine, given, count, nesting)
         with routine.when(routine.compare(total, ">", MOST_ARGUMENTS)):
             routine.give_back(routine.call(forward, table, found, arguments, keywords))
-        leaves = routine.add(total, routine.load(table, DispatchTableWords.most_surroundings))
+        leaves = routine.add(total, routine.load(table, DispatchTableWords.most_environment_tensors))
         items, call = routine.stack(leaves), routine.stack(CallWords.words())
         self._flatten(routine, given, count, nesting, items)
         self._change_references(routine, "Py_IncRef", nested, total, items)  # lists may change meanwhile
@@ -194,12 +194,12 @@ class DispatchEmitter:
         routine.store(0, nested)
         with routine.loop(count) as index:
             object_ = routine.load(given, index)
-            kind, noted = routine.load(object_, layout.TYPE_WORD), routine.item(nesting, index, NestingWords)
+            kind, noted = routine.load(object_, object_layout.TYPE_WORD), routine.item(nesting, index, NestingWords)
             is_nested = routine.either(routine.compare(kind, "==", id(list)), routine.compare(kind, "==", id(tuple)))
             routine.fill(noted, NestingWords, class_=LEAF, length=1)
             with routine.when(is_nested):
                 routine.increase(1, nested)
-                routine.fill(noted, NestingWords, class_=kind, length=routine.load(object_, layout.LENGTH_WORD))
+                routine.fill(noted, NestingWords, class_=kind, length=routine.load(object_, object_layout.LENGTH_WORD))
             routine.increase(routine.load(noted, NestingWords.length), total)
         return routine.load(total), routine.load(nested)
 
@@ -215,7 +215,7 @@ class DispatchEmitter:
                 routine.store(object_, items, routine.load(done))
                 routine.increase(1, done)
             with routine.when(routine.opposite(is_leaf)):
-                inline = routine.part(object_, layout.ITEMS_WORD)
+                inline = routine.part(object_, object_layout.ITEMS_WORD)
                 parts = routine.choose(routine.compare(kind, "==", id(list)), routine.load(inline), inline)
                 length = routine.load(noted, NestingWords.length)
                 with routine.loop(length) as part:
@@ -245,7 +245,7 @@ class DispatchEmitter:
         return routine
 
     def _pause(self, routine: Routine, count: Value) -> None:
-        """Leave the call to Python if as many calls were answered as that is to happen at."""
+        """Leave the call to Python if the count of answered calls has reached the one to pause at."""
         value = routine.load(count, CountWords.value)
         with routine.when(routine.compare(value, ">=", routine.load(count, CountWords.pause))):
             routine.store(routine.add(routine.multiply(value, 2), 1), count, CountWords.pause)
@@ -256,7 +256,7 @@ class DispatchEmitter:
     ) -> Value:
         """Put all arguments of a call side by side; where the names of the keyword arguments are."""
         with routine.loop(positional) as index:
-            routine.store(routine.load(arguments, routine.add(index, layout.ITEMS_WORD)), items, index)
+            routine.store(routine.load(arguments, routine.add(index, object_layout.ITEMS_WORD)), items, index)
         names, position, pair = routine.stack(named), routine.stack(1), routine.stack(2)
         routine.store(0, position)
         with routine.loop(named) as index:
@@ -347,7 +347,7 @@ class Dispatcher:
         self._settings = ctypes.PYFUNCTYPE(ctypes.c_int64)(library.address("settings"))
 
     def settings(self) -> int:
-        """torch's settings in one word, as records have them; negative if somebody is watching."""
+        """torch's settings in one word, as records have them; negative if a watcher is active."""
         devices_in_use.look()
         return self._settings()
 
@@ -357,7 +357,7 @@ class Dispatcher:
         assert found is not None, "there is a dispatcher only where there is a launcher"
         table: DispatchTable = DispatchTable(found)
         slot = _class_words(type(object_))
-        if slot[_CALL_WORD] == self._original:  # not one that somebody has put there, who may do something else
+        if slot[_CALL_WORD] == self._original:  # not where other code has put an address of its own
             slot[_CALL_WORD] = self._call
         object_._dispatch_owner = (new_capsule(table.address, None, None), table)
         return table

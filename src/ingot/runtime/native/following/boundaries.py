@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import torch
 
-from ingot.runtime.native.abi import layout
+from ingot.runtime.native.abi import object_layout
 from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.routines import Library, Routine, Value
+from ingot.runtime.native.following.following_structs import FollowingWords, Write, WritesHead
 from ingot.runtime.native.following.layouts import VERSION_WORD, FollowingLayout
 from ingot.runtime.native.following.objects import is_held_once, is_tensor
-from ingot.runtime.native.following.words import State, Write, WritesHead
 
 _DETACH = torch.Tensor.detach
 MOST_VALUES = 4096
@@ -52,19 +52,19 @@ class BoundaryEmitter:
         routine.give_back(routine.call(python_function("PyLong_FromLongLong"), word))
 
     def _begin(self) -> None:
-        """`self` is a capsule with the state of a call. FLUSHES counts on, whatever else begins anew."""
+        """`self` is a capsule with the state of a call. `flushes` goes on counting; everything else begins anew."""
         routine = self._library.routine("begin", 4)
         self_, arguments, _, _ = routine.parameters
         state = routine.call(python_function("PyCapsule_GetPointer"), self_, 0)
         as_word = python_function("PyLong_AsLongLong")
-        for word, place in ((State.values, 1), (State.numbers, 2)):
+        for word, place in ((FollowingWords.values, 1), (FollowingWords.numbers, 2)):
             routine.store(routine.load(arguments, place), state, word)
-        routine.store(routine.call(as_word, routine.load(arguments, 3)), state, State.settings)
-        routine.store(0, state, State.bytes)
-        for place in range(State.recent.length):
-            routine.store(0, state, State.recent + place)
-        routine.increase(1, state, State.flushes)
-        routine.store(routine.call(as_word, routine.load(arguments, 0)), state, State.node)
+        routine.store(routine.call(as_word, routine.load(arguments, 3)), state, FollowingWords.settings)
+        routine.store(0, state, FollowingWords.bytes)
+        for place in range(FollowingWords.recent.length):
+            routine.store(0, state, FollowingWords.recent + place)
+        routine.increase(1, state, FollowingWords.flushes)
+        routine.store(routine.call(as_word, routine.load(arguments, 0)), state, FollowingWords.node)
         routine.give_back(self._nothing(routine))
 
     def _settle(self) -> None:
@@ -74,14 +74,14 @@ class BoundaryEmitter:
         _, arguments, _, _ = routine.parameters
         values = routine.load(arguments)
         bases = routine.call(python_function("PyLong_AsLongLong"), routine.load(arguments, 1))
-        count = routine.load(values, layout.LENGTH_WORD)
+        count = routine.load(values, object_layout.LENGTH_WORD)
         result = routine.call(python_function("PyBytes_FromStringAndSize"), 0, routine.multiply(count, 8))
         with routine.when(routine.compare(result, "==", 0)):
             routine.give_back(0)
         needed = routine.call(python_function("PyBytes_AsString"), result)
         with routine.loop(count) as index:
             number = routine.subtract(routine.subtract(count, 1), index)
-            object_ = routine.load(routine.load(values, layout.ITEMS_WORD), number)
+            object_ = routine.load(routine.load(values, object_layout.ITEMS_WORD), number)
             routine.store(0, needed, number)
             with routine.when(routine.compare(object_, "!=", id(None))):
                 self._settle_one(routine, values, number, object_, routine.load(bases, number), needed)
@@ -104,8 +104,8 @@ class BoundaryEmitter:
         routine = self._library.routine("release", 4)
         _, arguments, _, _ = routine.parameters
         values = routine.load(arguments)
-        with routine.loop(routine.load(values, layout.LENGTH_WORD)) as index:
-            object_ = routine.load(routine.load(values, layout.ITEMS_WORD), index)
+        with routine.loop(routine.load(values, object_layout.LENGTH_WORD)) as index:
+            object_ = routine.load(routine.load(values, object_layout.ITEMS_WORD), index)
             with routine.when(routine.compare(object_, "!=", id(None))):
                 tensor = routine.load(object_, self._places.tensors.implementation_word)
                 word = self._places.tensors.keys_word
@@ -117,16 +117,16 @@ class BoundaryEmitter:
         routine = self._library.routine("aliases", 4)
         _, arguments, _, _ = routine.parameters
         values = routine.load(arguments)
-        count = routine.load(values, layout.LENGTH_WORD)
+        count = routine.load(values, object_layout.LENGTH_WORD)
         made = routine.call(python_function("PyTuple_New"), count)
         with routine.when(routine.compare(made, "==", 0)):
             routine.give_back(0)
         with routine.loop(count) as index:
-            alias = routine.call(alias_of, routine.load(routine.load(values, layout.ITEMS_WORD), index))
+            alias = routine.call(alias_of, routine.load(routine.load(values, object_layout.ITEMS_WORD), index))
             with routine.when(routine.compare(alias, "==", 0)):
                 routine.call(python_function("Py_DecRef"), made)
                 routine.give_back(0)
-            routine.store(alias, made, routine.add(index, layout.ITEMS_WORD))
+            routine.store(alias, made, routine.add(index, object_layout.ITEMS_WORD))
         routine.give_back(made)
 
     def _alias_of(self) -> Routine:
@@ -178,7 +178,7 @@ class BoundaryEmitter:
         routine = self._library.routine("counter_of", 3)
         values, writes, index = routine.parameters
         write = routine.item(routine.part(writes, WritesHead.words()), index, Write)
-        object_ = routine.load(values, routine.add(routine.load(write, Write.value), layout.ITEMS_WORD))
+        object_ = routine.load(values, routine.add(routine.load(write, Write.value), object_layout.ITEMS_WORD))
         tensor = routine.load(object_, self._places.tensors.implementation_word)
         routine.give_back(routine.load(tensor, self._places.version_word))
         return routine
@@ -206,14 +206,14 @@ class BoundaryEmitter:
         (values,) = routine.parameters
         total = routine.stack(1)
         routine.store(0, total)
-        with routine.loop(routine.load(values, layout.LENGTH_WORD)) as index:
-            object_ = routine.load(values, routine.add(index, layout.ITEMS_WORD))
-            kind = routine.load(object_, layout.TYPE_WORD)
+        with routine.loop(routine.load(values, object_layout.LENGTH_WORD)) as index:
+            object_ = routine.load(values, routine.add(index, object_layout.ITEMS_WORD))
+            kind = routine.load(object_, object_layout.TYPE_WORD)
             is_list = routine.compare(kind, "==", id(list))
             with routine.when(routine.either(is_list, routine.compare(kind, "==", id(tuple)))):
-                inline = routine.part(object_, layout.ITEMS_WORD)
+                inline = routine.part(object_, object_layout.ITEMS_WORD)
                 items = routine.choose(is_list, routine.load(inline), inline)
-                with routine.loop(routine.load(object_, layout.LENGTH_WORD)) as part:
+                with routine.loop(routine.load(object_, object_layout.LENGTH_WORD)) as part:
                     routine.increase(routine.call(elements_of, routine.load(items, part)), total)
             routine.increase(routine.call(elements_of, object_), total)
         routine.give_back(routine.load(total))

@@ -1,7 +1,7 @@
 """The native routines that decide what becomes of a torch call, by the role of its function.
 
     role_of(table, key)                                         the entry of a function; 0 if it has none
-    decide(state, role, function, key, arguments, keywords)     the result, or a word of `Answer`
+    decide(state, role, function, key, arguments, keywords)     the result, or a word of `CallStatus`
 
 What always holds: a function that `decide` lets PyTorch call reads no memory that is not written, and writes none that
 pending steps read.
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import torch
 
-from ingot.runtime.native.abi import layout
+from ingot.runtime.native.abi import object_layout
 from ingot.runtime.native.assembler.routines import Library, Routine
+from ingot.runtime.native.following.following_structs import ROLE_PLACES, ROLE_PROBES, CallStatus, NativeRole, RoleEntry
 from ingot.runtime.native.following.objects import Seen
-from ingot.runtime.native.following.words import ROLE_PLACES, ROLE_PROBES, Answer, Role, RoleEntry
 
 
 class DecidingEmitter:
@@ -38,25 +38,27 @@ class DecidingEmitter:
     def decide(self, are_written: Routine, operate: Routine, is_plain: Routine) -> Routine:
         routine = self._library.routine("decide", 6)
         state, role, function, key, arguments, keywords = routine.parameters
-        with routine.when(routine.compare(role, "==", Role.METADATA)):
-            with routine.loop(routine.load(arguments, layout.LENGTH_WORD)) as index:
-                one = routine.call(is_plain, routine.load(arguments, routine.add(index, layout.ITEMS_WORD)))
+        with routine.when(routine.compare(role, "==", NativeRole.METADATA)):
+            with routine.loop(routine.load(arguments, object_layout.LENGTH_WORD)) as index:
+                one = routine.call(is_plain, routine.load(arguments, routine.add(index, object_layout.ITEMS_WORD)))
                 with routine.when(routine.compare(one, "==", 0)):
-                    routine.give_back(Answer.NONE)
-            routine.give_back(Answer.PLAIN)
-        is_now = routine.compare(role, "==", Role.NOW)
-        with routine.when(routine.either(is_now, routine.compare(role, "==", Role.VIEW))):
+                    routine.give_back(CallStatus.NONE)
+            routine.give_back(CallStatus.PLAIN)
+        is_now = routine.compare(role, "==", NativeRole.NOW)
+        with routine.when(routine.either(is_now, routine.compare(role, "==", NativeRole.VIEW))):
             found = routine.call(are_written, arguments, keywords)
             with routine.when(routine.compare(found, "==", Seen.WRITTEN)):
-                routine.give_back(Answer.PLAIN)
+                routine.give_back(CallStatus.PLAIN)
             with routine.when(routine.both(is_now, routine.compare(found, "==", Seen.PENDING))):
-                routine.give_back(Answer.PLAIN_AFTER_FLUSH)
+                routine.give_back(CallStatus.PLAIN_AFTER_FLUSH)
             with routine.when(is_now):
-                routine.give_back(Answer.NONE)
-        is_step = routine.either(routine.compare(role, "==", Role.OPERATION), routine.compare(role, "==", Role.VIEW))
+                routine.give_back(CallStatus.NONE)
+        is_step = routine.either(
+            routine.compare(role, "==", NativeRole.OPERATION), routine.compare(role, "==", NativeRole.VIEW)
+        )
         with routine.when(is_step):
             routine.give_back(routine.call(operate, state, function, key, arguments, keywords))
-        routine.give_back(Answer.NONE)
+        routine.give_back(CallStatus.NONE)
         return routine
 
 
@@ -64,7 +66,7 @@ def emit_is_plain(library: Library) -> Routine:
     """is_plain(object): whether it is of a class that has no `__torch_function__` of its own."""
     routine = library.routine("is_plain", 1)
     (object_,) = routine.parameters
-    kind = routine.load(object_, layout.TYPE_WORD)
+    kind = routine.load(object_, object_layout.TYPE_WORD)
     for known in (torch.Tensor, torch.nn.Parameter, type(None), int, float, bool, str):
         with routine.when(routine.compare(kind, "==", id(known))):
             routine.give_back(1)

@@ -22,13 +22,13 @@ from enum import auto
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ingot.runtime.native.abi import layout
+from ingot.runtime.native.abi import object_layout
 from ingot.runtime.native.assembler.addresses import python_function, torch_function
 from ingot.runtime.native.assembler.routines import Foreign, Library, Routine
 from ingot.runtime.native.assembler.structs import Code, Field, Struct
+from ingot.runtime.native.following.following_structs import CallStatus, FollowingWords, NativeRole, RoleEntry
 from ingot.runtime.native.following.layouts import FollowingLayout
 from ingot.runtime.native.following.objects import is_tensor
-from ingot.runtime.native.following.words import Answer, Role, RoleEntry, State
 
 CALL_WORD, QUICK_CALL_WORD = 16, 7
 """Where a class has the address that its objects are called through, and the distance in bytes at which each object has
@@ -43,7 +43,7 @@ SLOTS = METHODS + BARES + GETTERS + 1
 """The last one is that of tensor[index]."""
 
 
-class Slot(Struct):
+class SlotWords(Struct):
     key: Field
     """The function that torch would tell the mode of."""
     role: Field
@@ -53,11 +53,11 @@ class Slot(Struct):
     """How arguments come."""
 
 
-class Form(Code):
+class ArgumentForm(Code):
     METHOD = auto()
     """The first one by itself, the others in a tuple, if there are any."""
     PAIR = auto()
-    """Two."""
+    """Two arguments, without a tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class InterceptingEmitter:
         self._stack = stack
         self._mode_class = library.memory("mode_class", 1)
         self._originals = library.memory("questions", 3)
-        self._slots = library.memory("slots", SLOTS * Slot.words())
+        self._slots = library.memory("slots", SLOTS * SlotWords.words())
 
     def emit(self, decide: Routine, role_of: Routine, is_plain: Routine, call_original: Foreign) -> None:
         """Write all routines, and `mode_class`, `questions` and `slots`, which tell where Python writes."""
@@ -127,7 +127,7 @@ class InterceptingEmitter:
         self._questions(followed, self._is_quiet(role_of), is_plain)
 
     def _followed(self) -> Routine:
-        """followed(): the state of the call that this thread follows; 0 if there is none, or not that alone."""
+        """followed(): the state of the call that this thread follows; 0 if there is none, or another mode is active."""
         routine = self._library.routine("followed", 0)
         is_alone = routine.compare(routine.call(self._stack.length), "==", 1)
         is_on = routine.compare(routine.call(self._stack.state), "==", _ON)
@@ -137,25 +137,27 @@ class InterceptingEmitter:
             with routine.when(routine.compare(routine.call(self._stack.skips_next), "!=", 0)):
                 routine.give_back(0)
         mode = routine.load(routine.load(routine.call(self._stack.at, 0)))
-        is_ours = routine.compare(routine.load(mode, layout.TYPE_WORD), "==", routine.load(self._mode_class))
+        is_ours = routine.compare(routine.load(mode, object_layout.TYPE_WORD), "==", routine.load(self._mode_class))
         with routine.when(routine.opposite(is_ours)):
             routine.give_back(0)
         owner = routine.load(mode, self._places.owner_word)
-        capsule = routine.load(owner, layout.ITEMS_WORD)
+        capsule = routine.load(owner, object_layout.ITEMS_WORD)
         routine.give_back(routine.call(python_function("PyCapsule_GetPointer"), capsule, 0))
         return routine
 
     def _flush(self) -> Routine:
         """flush(state, function): runs everything pending, as outside of the mode; RAISED or PLAIN. Modes are switched
-        off when it is called, and afterwards; in between ours alone is gone."""
+        off when it is called, and afterwards; in between all modes but ours are on."""
         routine = self._library.routine("flush", 2)
         state, function = routine.parameters
         routine.call(self._stack.set_state, _ON)
         mode = routine.call(python_function("PyObject_CallNoArgs"), id(torch._C._pop_torch_function_stack))
         with routine.when(routine.compare(mode, "==", 0)):
             routine.call(self._stack.set_state, _ALL_OFF)
-            routine.give_back(Answer.RAISED)
-        result = routine.call(python_function("PyObject_CallOneArg"), routine.load(state, State.flush), function)
+            routine.give_back(CallStatus.RAISED)
+        result = routine.call(
+            python_function("PyObject_CallOneArg"), routine.load(state, FollowingWords.flush), function
+        )
         kept, is_raised = routine.stack(3), routine.compare(result, "==", 0)
         with routine.when(is_raised):  # pushing must not meet an exception
             routine.call(python_function("PyErr_Fetch"), kept, routine.add(kept, 8), routine.add(kept, 16))
@@ -167,9 +169,9 @@ class InterceptingEmitter:
             routine.call(
                 python_function("PyErr_Restore"), routine.load(kept), routine.load(kept, 1), routine.load(kept, 2)
             )
-            routine.give_back(Answer.RAISED)
+            routine.give_back(CallStatus.RAISED)
         routine.call(python_function("Py_DecRef"), result)
-        routine.give_back(Answer.PLAIN)
+        routine.give_back(CallStatus.PLAIN)
         return routine
 
     # --- functions ----------------------------------------------------------------------------------------------------
@@ -180,7 +182,7 @@ class InterceptingEmitter:
         for name, count in (("method", METHODS), ("bare", BARES), ("getter", GETTERS)):
             for index in range(count):
                 routine = self._library.routine(f"{name}_{index}", 3 if name == "method" else 2)
-                slot = routine.item(self._slots, number, Slot)
+                slot = routine.item(self._slots, number, SlotWords)
                 if name == "method":
                     routine.give_back(routine.call(intercept, *routine.parameters, slot))
                 elif name == "bare":
@@ -189,14 +191,14 @@ class InterceptingEmitter:
                     routine.give_back(routine.call(read, *routine.parameters, slot))
                 number += 1
         routine = self._library.routine("subscript", 2)
-        slot = routine.item(self._slots, number, Slot)
+        slot = routine.item(self._slots, number, SlotWords)
         routine.give_back(routine.call(intercept, *routine.parameters, 0, slot))
 
     def _read(self, followed: Routine) -> Routine:
-        """read(self, closure, slot): an attribute that tells nothing of memory."""
+        """read(self, closure, slot): an attribute whose value does not depend on memory."""
         routine = self._library.routine("read", 3)
         self_, closure, slot = routine.parameters
-        original = routine.load(slot, Slot.original)
+        original = routine.load(slot, SlotWords.original)
         with routine.when(routine.compare(routine.call(followed), "==", 0)):
             routine.give_back(routine.call(original, self_, closure))
         with routine.when(routine.opposite(is_tensor(routine, self_))):
@@ -212,19 +214,19 @@ class InterceptingEmitter:
         whole = self._whole_arguments()
         routine = self._library.routine("intercept", 4)
         self_, arguments, keywords, slot = routine.parameters
-        original, state = routine.load(slot, Slot.original), routine.call(followed)
+        original, state = routine.load(slot, SlotWords.original), routine.call(followed)
         with routine.when(routine.compare(state, "==", 0)):
             routine.give_back(routine.call(original, self_, arguments, keywords))
-        passed = routine.call(whole, self_, arguments, routine.load(slot, Slot.form))
+        passed = routine.call(whole, self_, arguments, routine.load(slot, SlotWords.form))
         with routine.when(routine.compare(passed, "==", 0)):
             routine.give_back(0)
         routine.call(self._stack.set_state, _ALL_OFF)
         cell = routine.stack(1)
-        role, key = routine.load(slot, Slot.role), routine.load(slot, Slot.key)
+        role, key = routine.load(slot, SlotWords.role), routine.load(slot, SlotWords.key)
         routine.store(routine.call(decide, state, role, key, key, passed, keywords), cell)
-        with routine.when(routine.compare(routine.load(cell), "==", Answer.PLAIN_AFTER_FLUSH)):
+        with routine.when(routine.compare(routine.load(cell), "==", CallStatus.PLAIN_AFTER_FLUSH)):
             routine.store(routine.call(flush, state, key), cell)
-        runs_plain = routine.compare(routine.load(cell), "==", Answer.PLAIN)
+        runs_plain = routine.compare(routine.load(cell), "==", CallStatus.PLAIN)
         with routine.when(runs_plain):
             routine.store(routine.call(original, self_, arguments, keywords), cell)
         routine.call(self._stack.set_state, _ON)
@@ -232,7 +234,7 @@ class InterceptingEmitter:
         with routine.when(runs_plain):
             routine.give_back(routine.load(cell))
         result = routine.load(cell)
-        with routine.when(routine.compare(result, "==", Answer.RAISED)):
+        with routine.when(routine.compare(result, "==", CallStatus.RAISED)):
             routine.give_back(0)
         with routine.when(routine.compare(result, "!=", 0)):
             routine.give_back(result)
@@ -247,23 +249,23 @@ class InterceptingEmitter:
         items = routine.stack(1)
         routine.store(0, count)
         routine.store(arguments, cell)
-        routine.store(routine.part(arguments, layout.ITEMS_WORD), items)
-        is_pair = routine.compare(form, "==", Form.PAIR)
+        routine.store(routine.part(arguments, object_layout.ITEMS_WORD), items)
+        is_pair = routine.compare(form, "==", ArgumentForm.PAIR)
         with routine.when(is_pair):
             routine.store(1, count)
             routine.store(cell, items)
         has_more = routine.compare(arguments, "!=", 0)
         with routine.when(routine.both(routine.opposite(is_pair), has_more)):
-            routine.store(routine.load(arguments, layout.LENGTH_WORD), count)
+            routine.store(routine.load(arguments, object_layout.LENGTH_WORD), count)
         made = routine.call(python_function("PyTuple_New"), routine.add(routine.load(count), 1))
         with routine.when(routine.compare(made, "==", 0)):
             routine.give_back(0)
         routine.call(python_function("Py_IncRef"), self_)
-        routine.store(self_, made, layout.ITEMS_WORD)
+        routine.store(self_, made, object_layout.ITEMS_WORD)
         with routine.loop(routine.load(count)) as index:
             item = routine.load(routine.load(items), index)
             routine.call(python_function("Py_IncRef"), item)
-            routine.store(item, made, routine.add(index, layout.ITEMS_WORD + 1))
+            routine.store(item, made, routine.add(index, object_layout.ITEMS_WORD + 1))
         routine.give_back(made)
         return routine
 
@@ -283,16 +285,16 @@ class InterceptingEmitter:
         state, cell = routine.call(followed), routine.stack(1)
         routine.store(0, cell)
         with routine.when(routine.compare(state, "!=", 0)):
-            entry = routine.call(role_of, routine.load(state, State.roles), function)
+            entry = routine.call(role_of, routine.load(state, FollowingWords.roles), function)
             with routine.when(routine.compare(entry, "!=", 0)):
                 routine.call(self._stack.set_state, _ALL_OFF)
                 role = routine.load(entry, RoleEntry.role)
                 routine.store(routine.call(decide, state, role, function, function, passed, keywords), cell)
-                with routine.when(routine.compare(routine.load(cell), "==", Answer.PLAIN_AFTER_FLUSH)):
+                with routine.when(routine.compare(routine.load(cell), "==", CallStatus.PLAIN_AFTER_FLUSH)):
                     routine.store(routine.call(flush, state, function), cell)
-                with routine.when(routine.compare(routine.load(cell), "==", Answer.PLAIN)):
+                with routine.when(routine.compare(routine.load(cell), "==", CallStatus.PLAIN)):
                     plain = routine.call(call_original, function, passed, keywords)
-                    routine.store(routine.choose(routine.compare(plain, "==", 0), Answer.RAISED, plain), cell)
+                    routine.store(routine.choose(routine.compare(plain, "==", 0), CallStatus.RAISED, plain), cell)
                 routine.call(self._stack.set_state, _ON)
         with routine.when(routine.compare(routine.load(cell), "==", 0)):
             routine.store(routine.call(call_original, function, passed, keywords), cell)
@@ -300,7 +302,7 @@ class InterceptingEmitter:
         with routine.when(routine.compare(keywords, "!=", 0)):
             routine.call(python_function("Py_DecRef"), keywords)
         result = routine.load(cell)
-        routine.give_back(routine.choose(routine.compare(result, "==", Answer.RAISED), 0, result))
+        routine.give_back(routine.choose(routine.compare(result, "==", CallStatus.RAISED), 0, result))
 
     def _gather(self) -> Routine:
         """gather(arguments, count, names, given): a tuple of the positional arguments and, if there are named ones, a
@@ -313,7 +315,7 @@ class InterceptingEmitter:
         with routine.loop(count) as index:
             item = routine.load(arguments, index)
             routine.call(python_function("Py_IncRef"), item)
-            routine.store(item, passed, routine.add(index, layout.ITEMS_WORD))
+            routine.store(item, passed, routine.add(index, object_layout.ITEMS_WORD))
         routine.store(passed, given)
         routine.store(0, given, 1)
         with routine.when(routine.compare(names, "==", 0)):
@@ -322,8 +324,8 @@ class InterceptingEmitter:
         with routine.when(routine.compare(keywords, "==", 0)):
             routine.call(python_function("Py_DecRef"), passed)
             routine.give_back(1)
-        with routine.loop(routine.load(names, layout.LENGTH_WORD)) as index:
-            name = routine.load(names, routine.add(index, layout.ITEMS_WORD))
+        with routine.loop(routine.load(names, object_layout.LENGTH_WORD)) as index:
+            name = routine.load(names, routine.add(index, object_layout.ITEMS_WORD))
             value = routine.load(arguments, routine.add(count, index))
             routine.call(python_function("PyDict_SetItem", 32), keywords, name, value)
         routine.store(keywords, given, 1)
@@ -333,7 +335,7 @@ class InterceptingEmitter:
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def _questions(self, followed: Routine, is_quiet: Routine, is_plain: Routine) -> None:
-        """Whether a mode watches: not, if the mode is ours and the one who asks need not know of it."""
+        """Whether a mode watches: no, if the only mode is ours and the code that asks need not know of it."""
         for place, name in enumerate(("ask_one", "ask_all", "ask_many")):
             are_all_plain = self._are_all_plain(name, is_plain)
             routine = self._library.routine(name, 4)
@@ -360,13 +362,13 @@ class InterceptingEmitter:
                 routine.give_back(0)
         if name == "ask_all":
             given = routine.load(items)
-            kind = routine.load(given, layout.TYPE_WORD)
+            kind = routine.load(given, object_layout.TYPE_WORD)
             is_list = routine.compare(kind, "==", id(list))
             with routine.when(routine.opposite(routine.either(is_list, routine.compare(kind, "==", id(tuple))))):
                 routine.give_back(0)
-            inline = routine.part(given, layout.ITEMS_WORD)
+            inline = routine.part(given, object_layout.ITEMS_WORD)
             items = routine.choose(is_list, routine.load(inline), inline)
-            count = routine.load(given, layout.LENGTH_WORD)
+            count = routine.load(given, object_layout.LENGTH_WORD)
         with routine.loop(count) as index:
             one = routine.call(is_plain, routine.load(items, index))
             with routine.when(routine.compare(one, "==", 0)):
@@ -384,11 +386,11 @@ class InterceptingEmitter:
             routine.give_back(0)
         code = routine.call(python_function("PyFrame_GetCode"), frame)
         routine.call(python_function("Py_DecRef"), code)  # the frame holds it
-        entry = routine.call(role_of, routine.load(state, State.roles), code)
+        entry = routine.call(role_of, routine.load(state, FollowingWords.roles), code)
         with routine.when(routine.compare(entry, "!=", 0)):
-            is_quiet = routine.compare(routine.load(entry, RoleEntry.role), "==", Role.QUIET)
+            is_quiet = routine.compare(routine.load(entry, RoleEntry.role), "==", NativeRole.QUIET)
             routine.give_back(routine.choose(is_quiet, 1, 0))
-        classify = routine.load(state, State.classify)
+        classify = routine.load(state, FollowingWords.classify)
         answer = routine.call(python_function("PyObject_CallOneArg"), classify, frame)
         with routine.when(routine.compare(answer, "==", 0)):
             routine.call(python_function("PyErr_Clear"))

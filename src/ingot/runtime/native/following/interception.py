@@ -19,16 +19,16 @@ from torch.overrides import TorchFunctionMode
 
 from ingot.runtime.native.assembler.routines import Library, make_immortal
 from ingot.runtime.native.assembler.structs import WORD_BYTES, Field, Struct
+from ingot.runtime.native.following.following_structs import NativeRole
 from ingot.runtime.native.following.intercepting import (
     BARES,
     GETTERS,
     METHODS,
     QUICK_CALL_WORD,
     SLOTS,
-    Form,
-    Slot,
+    ArgumentForm,
+    SlotWords,
 )
-from ingot.runtime.native.following.words import Role
 
 _DEFINITION_WORDS = {
     types.BuiltinFunctionType: 2,
@@ -49,7 +49,7 @@ _QUESTIONS = (
 )
 
 
-class _Definition(Struct):
+class _DescriptorDefinition(Struct):
     """What PyMethodDef and PyGetSetDef begin with."""
 
     name: Field
@@ -79,17 +79,19 @@ class Interception:
             originals[place] = _quick_call(question).value
             # Python calls functions of one argument directly, unless their definition says something that it does not
             # expect; this flag means nothing for a function that is no method.
-            _replace(question, _Definition.flags, _definition(question)[_Definition.flags] | _COEXIST)
+            _replace(
+                question, _DescriptorDefinition.flags, _definition(question)[_DescriptorDefinition.flags] | _COEXIST
+            )
             _quick_call(question).value = self._library.address(routine)
 
-    def take(self, function: Any, role: Role) -> None:
+    def take(self, function: Any, role: NativeRole) -> None:
         """Let native code come first when a function, method or attribute of torch's is called."""
         for one in (function, *self._aliases.get(id(function), ())):
             self._take(one, function, role)
 
-    def _take(self, function: Any, key: Any, role: Role) -> None:
+    def _take(self, function: Any, key: Any, role: NativeRole) -> None:
         kind, first = _kind(function), {"method": 0, "bare": METHODS, "getter": METHODS + BARES}
-        if id(function) in self._taken or (kind == "getter" and role is not Role.METADATA):
+        if id(function) in self._taken or (kind == "getter" and role is not NativeRole.METADATA):
             return
         if function is _GET_ITEM:
             self._take_subscript(role)
@@ -103,21 +105,23 @@ class Interception:
             return
         self._taken.add(id(function))
         make_immortal(function)
-        self._fill(first[kind] + index, key, role, _definition(function)[_Definition.function], Form.METHOD)
-        _replace(function, _Definition.function, self._library.address(f"{kind}_{index}"))
+        self._fill(
+            first[kind] + index, key, role, _definition(function)[_DescriptorDefinition.function], ArgumentForm.METHOD
+        )
+        _replace(function, _DescriptorDefinition.function, self._library.address(f"{kind}_{index}"))
 
-    def _fill(self, number: int, key: Any, role: Role, original: int, form: Form) -> None:
-        slot = Slot.at(self._slots + number * Slot.words() * WORD_BYTES)
-        slot.become(Slot(key=id(key), role=role, original=original, form=form))
+    def _fill(self, number: int, key: Any, role: NativeRole, original: int, form: ArgumentForm) -> None:
+        slot = SlotWords.at(self._slots + number * SlotWords.words() * WORD_BYTES)
+        slot.become(SlotWords(key=id(key), role=role, original=original, form=form))
 
-    def _take_subscript(self, role: Role) -> None:
+    def _take_subscript(self, role: NativeRole) -> None:
         """Classes have the function behind tensor[index] in a place of their own; those that are made later inherit it,
-        and one that somebody sets goes before it."""
+        and a `__getitem__` that a user sets on a class goes before it."""
         places = [_subscript_of(kind) for kind in (torch.Tensor, torch.nn.Parameter)]
         if any(place.value != places[0].value for place in places):
             return
         self._taken.add(id(_GET_ITEM))
-        self._fill(SLOTS - 1, _GET_ITEM, role, places[0].value, Form.PAIR)
+        self._fill(SLOTS - 1, _GET_ITEM, role, places[0].value, ArgumentForm.PAIR)
         for place in places:
             place.value = self._library.address("subscript")
 
@@ -168,11 +172,11 @@ def _definition(function: Any) -> Any:
 
 def _has_own_name(function: Any) -> bool:
     """Whether there is a definition where one is expected."""
-    return ctypes.string_at(_definition(function)[_Definition.name]) == function.__name__.encode()
+    return ctypes.string_at(_definition(function)[_DescriptorDefinition.name]) == function.__name__.encode()
 
 
 def _flags(function: Any) -> int:
-    return _definition(function)[_Definition.flags] & 0xFFFFFFFF & ~_STATIC
+    return _definition(function)[_DescriptorDefinition.flags] & 0xFFFFFFFF & ~_STATIC
 
 
 def _quick_call(function: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ingot.runtime.native.abi.layout import TensorLayout, tensor_layout
+from ingot.runtime.native.abi.object_layout import TensorLayout, tensor_layout
 from ingot.runtime.native.abi.storages import StorageLayout
 from ingot.runtime.native.assembler.addresses import torch_function
 from ingot.runtime.native.assembler.routines import Foreign
@@ -22,7 +22,7 @@ _VERSION_AFTER_STORAGE = 3
 VERSION_WORD = 2
 """Where that has the number, in the lower half."""
 GETTER_SLOT_WORD, GETTER_ATTRIBUTE_WORD = 2, 3
-"""Where the object that an attribute's `__get__` is has its slot, and the attribute."""
+"""Where the bound `__get__` of an attribute has its slot, and the attribute."""
 _STORAGE_WORDS, _TENSOR_WORDS = 16, 24
 """Words that a storage and a tensor have at least."""
 SLICE_WORD = 2
@@ -58,7 +58,7 @@ class FollowingLayout:
     version_word: int
     """Where a tensor has the address of what counts its versions, 0 for those of inference mode."""
     storage_object_word: int
-    """Where a storage has the Python object that stands for it, once somebody has asked for one; 0 if torch does not
+    """Where a storage has the Python object that stands for it, once Python code has asked for one; 0 if torch does not
     keep such objects, so that a storage counts them only while they live."""
 
     @classmethod

@@ -7,13 +7,19 @@ from contextlib import contextmanager
 
 import torch
 
-from ingot.runtime.native.abi import layout
+from ingot.runtime.native.abi import object_layout
 from ingot.runtime.native.abi.settings import Settings
 from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.assembler.structs import Field, Row, Struct, row
+from ingot.runtime.native.following.following_structs import (
+    MOST_OUTSIDE,
+    Entry,
+    EntryKind,
+    FollowedStepWords,
+    FollowingWords,
+)
 from ingot.runtime.native.following.layouts import DEVICE_MASK, DEVICE_WORD, SLICE_WORD, FollowingLayout
-from ingot.runtime.native.following.words import MOST_OUTSIDE, Entry, EntryKind, State, Step
 from ingot.runtime.native.launch.launcher import Launcher
 from ingot.runtime.torch_state import GRAD_MODE
 
@@ -51,9 +57,9 @@ class StepMatchingEmitter:
     def _step_fits(self, fits: Routine) -> Routine:
         routine = self._library.routine("step_fits", 5)
         step, state, arguments, keywords, found = routine.parameters
-        count = routine.load(arguments, layout.LENGTH_WORD)
-        _require(routine, routine.compare(count, "==", routine.load(step, Step.arguments)))
-        named = routine.load(step, Step.keywords)
+        count = routine.load(arguments, object_layout.LENGTH_WORD)
+        _require(routine, routine.compare(count, "==", routine.load(step, FollowedStepWords.arguments)))
+        named = routine.load(step, FollowedStepWords.keywords)
         given = routine.stack(1)
         routine.store(0, given)
         with routine.when(routine.compare(keywords, "!=", 0)):
@@ -62,16 +68,16 @@ class StepMatchingEmitter:
         routine.fill(
             found,
             Found,
-            cursor=routine.load(step, Step.entries),
-            values=routine.load(routine.load(state, State.values), layout.ITEMS_WORD),
+            cursor=routine.load(step, FollowedStepWords.entries),
+            values=routine.load(routine.load(state, FollowingWords.values), object_layout.ITEMS_WORD),
             outside_count=0,
             open_count=0,
             gradients_count=self._settings.read(routine, GRAD_MODE),
         )
         with routine.loop(count) as index:
-            item = routine.load(arguments, routine.add(index, layout.ITEMS_WORD))
+            item = routine.load(arguments, routine.add(index, object_layout.ITEMS_WORD))
             _require_call(routine, fits, item, found)
-        names = routine.load(step, Step.names)
+        names = routine.load(step, FollowedStepWords.names)
         with routine.loop(named) as index:
             item = routine.call(python_function("PyDict_GetItem"), keywords, routine.load(names, index))
             _require(routine, routine.compare(item, "!=", 0))
@@ -86,12 +92,12 @@ class StepMatchingEmitter:
         entry = routine.load(found, Found.cursor)
         routine.store(routine.part(entry, Entry.words()), found, Found.cursor)
         kind = routine.load(entry, Entry.kind)
-        type_ = routine.load(object_, layout.TYPE_WORD)
+        type_ = routine.load(object_, object_layout.TYPE_WORD)
         with routine.when(routine.compare(kind, "==", EntryKind.GROUP)):
             _require(routine, routine.compare(type_, "==", routine.load(entry, Entry.first)))
-            count = routine.load(object_, layout.LENGTH_WORD)
+            count = routine.load(object_, object_layout.LENGTH_WORD)
             _require(routine, routine.compare(count, "==", routine.load(entry, Entry.second)))
-            inline = routine.part(object_, layout.ITEMS_WORD)
+            inline = routine.part(object_, object_layout.ITEMS_WORD)
             is_list = routine.compare(type_, "==", id(list))
             items = routine.choose(is_list, routine.load(inline), inline)
             with routine.loop(count) as index:
@@ -111,7 +117,7 @@ class StepMatchingEmitter:
         routine = self._library.routine("leaf_fits", 3)
         object_, found, entry = routine.parameters
         kind, expected = routine.load(entry, Entry.kind), routine.load(entry, Entry.first)
-        type_ = routine.load(object_, layout.TYPE_WORD)
+        type_ = routine.load(object_, object_layout.TYPE_WORD)
         with self._case(routine, kind, EntryKind.SAME):
             routine.give_back(_truth(routine, routine.compare(object_, "==", expected)))
         with self._case(routine, kind, EntryKind.VALUE):
@@ -138,7 +144,7 @@ class StepMatchingEmitter:
             routine.give_back(_truth(routine, routine.compare(value, "==", expected)))
         with self._case(routine, kind, EntryKind.FLOAT):
             _require(routine, routine.compare(type_, "==", id(float)))
-            bits = routine.load(object_, layout.FLOAT_WORD)
+            bits = routine.load(object_, object_layout.FLOAT_WORD)
             routine.give_back(_truth(routine, routine.compare(bits, "==", expected)))
         with self._case(routine, kind, EntryKind.DEVICE):
             _require(routine, routine.compare(type_, "==", id(torch.device)))
@@ -158,8 +164,8 @@ class StepMatchingEmitter:
         routine = self._library.routine("is_small", 3)
         object_, type_, largest = routine.parameters
         with routine.when(routine.compare(type_, "==", id(float))):
-            # Without the sign, floats compare as their bits do, and what is no number is larger than all.
-            bits = routine.common_bits(routine.load(object_, layout.FLOAT_WORD), (1 << 63) - 1)
+            # Without the sign, floats compare as their bits do, and NaN is larger than all numbers.
+            bits = routine.common_bits(routine.load(object_, object_layout.FLOAT_WORD), (1 << 63) - 1)
             routine.give_back(_truth(routine, routine.compare(bits, "<=", largest)))
         overflow = routine.stack(1)
         routine.store(0, overflow)
@@ -172,11 +178,11 @@ class StepMatchingEmitter:
 
     def _outside_fits(self) -> Routine:
         """outside_fits(object, found, entry): whether an object is a tensor like the one that a step took, whose memory
-        nobody else writes."""
+        torch has allocated, so that no code outside torch writes it."""
         routine = self._library.routine("outside_fits", 3)
         object_, found, entry = routine.parameters
         class_ = routine.load(entry, Entry.second)
-        _require(routine, routine.compare(routine.load(object_, layout.TYPE_WORD), "==", class_))
+        _require(routine, routine.compare(routine.load(object_, object_layout.TYPE_WORD), "==", class_))
         tensors, storages = self._places.tensors, self._places.storages
         tensor, slot = routine.load(object_, tensors.implementation_word), routine.stack(1)
         is_like = routine.call(self._launcher.tensor_matches, routine.load(entry, Entry.first), tensor, slot)

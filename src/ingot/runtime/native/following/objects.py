@@ -1,4 +1,5 @@
-"""What native routines ask of Python's objects: whether they are tensors, who holds them, whether they are written.
+"""What native routines ask of Python's objects: whether they are tensors, how many references they have, whether they
+are written.
 
 In: objects as the user's code passes them. Out: conditions, and the routine are_written(arguments, keywords).
 """
@@ -9,7 +10,7 @@ from enum import auto
 
 import torch
 
-from ingot.runtime.native.abi import layout
+from ingot.runtime.native.abi import object_layout
 from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.assembler.structs import Code
@@ -28,8 +29,8 @@ class Seen(Code):
 
 
 def is_tensor(routine: Routine, object_: Value) -> Condition:
-    """Whether an object is a tensor or parameter, and of no class of somebody's own."""
-    kind = routine.load(object_, layout.TYPE_WORD)
+    """Whether an object is exactly a tensor or parameter, not of a subclass."""
+    kind = routine.load(object_, object_layout.TYPE_WORD)
     return routine.either(
         routine.compare(kind, "==", id(torch.Tensor)), routine.compare(kind, "==", id(torch.nn.Parameter))
     )
@@ -51,7 +52,7 @@ def _is_unwritten(library: Library, places: FollowingLayout, bit: int) -> Routin
     """is_unwritten(object): what is known of it."""
     routine = library.routine("is_unwritten", 1)
     (object_,) = routine.parameters
-    type_ = routine.load(object_, layout.TYPE_WORD)
+    type_ = routine.load(object_, object_layout.TYPE_WORD)
     with routine.when(is_tensor(routine, object_)):
         tensor = routine.load(object_, places.tensors.implementation_word)
         keys = routine.load(tensor, places.tensors.keys_word)
@@ -71,8 +72,8 @@ def emit_are_written(library: Library, places: FollowingLayout, bit: int) -> Rou
     within = _parts_are_written(library, _is_unwritten(library, places, bit))
     routine = library.routine("are_written", 2)
     arguments, keywords = routine.parameters
-    with routine.loop(routine.load(arguments, layout.LENGTH_WORD)) as index:
-        item = routine.load(arguments, routine.add(index, layout.ITEMS_WORD))
+    with routine.loop(routine.load(arguments, object_layout.LENGTH_WORD)) as index:
+        item = routine.load(arguments, routine.add(index, object_layout.ITEMS_WORD))
         found = routine.call(within, item)
         with routine.when(routine.compare(found, "!=", Seen.WRITTEN)):
             routine.give_back(found)
@@ -94,15 +95,15 @@ def _parts_are_written(library: Library, is_unwritten: Routine) -> Routine:
     """parts_are_written(object): the same for one argument; lists, tuples and slices are looked into once."""
     routine = library.routine("parts_are_written", 1)
     (object_,) = routine.parameters
-    type_ = routine.load(object_, layout.TYPE_WORD)
+    type_ = routine.load(object_, object_layout.TYPE_WORD)
     is_list = routine.compare(type_, "==", id(list))
     is_tuple = routine.either(routine.compare(type_, "==", id(tuple)), routine.compare(type_, "==", id(torch.Size)))
     with routine.when(routine.either(is_list, is_tuple)):
-        inline = routine.part(object_, layout.ITEMS_WORD)
+        inline = routine.part(object_, object_layout.ITEMS_WORD)
         items = routine.choose(is_list, routine.load(inline), inline)
-        with routine.loop(routine.load(object_, layout.LENGTH_WORD)) as index:
+        with routine.loop(routine.load(object_, object_layout.LENGTH_WORD)) as index:
             part = routine.load(items, index)
-            is_slice = routine.compare(routine.load(part, layout.TYPE_WORD), "==", id(slice))
+            is_slice = routine.compare(routine.load(part, object_layout.TYPE_WORD), "==", id(slice))
             with routine.when(is_slice):
                 found = routine.call(routine, part)
                 with routine.when(routine.compare(found, "!=", Seen.WRITTEN)):

@@ -18,7 +18,7 @@ from ingot.runtime.native.launch.record_structs import CallTableWords, Conventio
 from ingot.runtime.native.launch.records import Record
 
 
-class Answer(Protocol):
+class HeldRecord(Protocol):
     """What a table can hold: a record, whose words are at an address."""
 
     @property
@@ -26,11 +26,11 @@ class Answer(Protocol):
 
     @property
     def is_running(self) -> bool:
-        """Whether a call is inside that needs the record later."""
+        """Whether a call is running the record."""
         ...
 
 
-Held = TypeVar("Held", bound=Answer)
+Held = TypeVar("Held", bound=HeldRecord)
 
 
 class RecordTable(Generic[Held]):
@@ -42,7 +42,7 @@ class RecordTable(Generic[Held]):
         self.address = words.address
         self._records: dict[int, Held] = {}
         self._retired: list[Held] = []
-        """Records that other calls may still be inside of."""
+        """Records taken out of the table that calls may still be running."""
         self._lock = new_lock()
 
     def put(self, record: Held) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingot.runtime.native.abi.layout import TensorLayout
+from ingot.runtime.native.abi.object_layout import TensorLayout
 from ingot.runtime.native.abi.prototypes import PrototypeWords
 from ingot.runtime.native.assembler.addresses import torch_function
 from ingot.runtime.native.assembler.routines import Foreign, Library, Routine, Value
@@ -44,16 +44,16 @@ class RunningEmitter:
         self._has_forked = library.memory("has_forked", 1)
 
     def emit(self) -> Routine:
-        """run(form, record, items, slots, start). Also `one_thread`, for a forked child: threads of a team are not
-        there any more, and starting one would hang."""
+        """run(form, record, items, slots, start). Also `one_thread`, for a forked child: the threads of OpenMP's team
+        do not exist in it, and starting one would hang."""
         one_thread = self._library.routine("one_thread", 0)
         one_thread.store(1, self._has_forked)
         one_thread.give_back()
         return self._run(self._are_apart(), self._run_steps(), self._take_memory(), self._wrap_results())
 
     def _are_apart(self) -> Routine:
-        """are_apart(record, items, slots): whether inputs that are overwritten share no memory with others, and whoever
-        keeps them can be told."""
+        """are_apart(record, items, slots): whether inputs that are overwritten share no memory with other inputs, and
+        autograd can be told of the change."""
         routine = self._library.routine("are_apart", 3)
         record, items, slots = routine.parameters
         extents = routine.load(record, RecordWords.extents)
@@ -80,7 +80,7 @@ class RunningEmitter:
         return routine
 
     def _tell_written(self, routine: Routine, record: Value, items: Value) -> None:
-        """Count a change of all inputs that were overwritten, as autograd wants to know."""
+        """Count a change of all inputs that were overwritten, for autograd."""
         bump = _version_function()
         extents = routine.load(record, RecordWords.extents)
         with routine.loop(0 if bump is None else routine.load(record, RecordWords.extent_count)) as index:
@@ -196,7 +196,7 @@ class RunningEmitter:
         return routine
 
     def _abandon(self, routine: Routine, things: Value, count: Value, failed: Value) -> None:
-        """Give up results of which those before the failed one are tensors and those after it still blocks."""
+        """Give up all results after one has failed: those before it are tensors, those after it still blocks."""
         give_up_tensors(routine, things, failed)
         with routine.loop(count) as index, routine.when(routine.compare(index, ">", failed)):
             routine.call(self._pool.give, routine.load(things, index))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ingot.runtime.native.abi import layout
-from ingot.runtime.native.abi.layout import TensorLayout
+from ingot.runtime.native.abi import object_layout
+from ingot.runtime.native.abi.object_layout import TensorLayout
 from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.launch import records
@@ -45,7 +45,7 @@ class MatchingEmitter:
         with routine.loop(inputs) as index:
             guard = routine.item(guards, index, TensorGuardWords)
             object_, slot = routine.load(items, index), routine.part(slots, index)
-            kind = routine.load(object_, layout.TYPE_WORD)
+            kind = routine.load(object_, object_layout.TYPE_WORD)
             is_tensor = routine.either(
                 routine.compare(kind, "==", id(torch.Tensor)), routine.compare(kind, "==", id(torch.nn.Parameter))
             )
@@ -98,16 +98,16 @@ class MatchingEmitter:
         return routine.both(is_plain, is_same)
 
     def _sizes_and_strides(self, routine: Routine, tensor: Value, rank: Value) -> tuple[Value, Value]:
-        """Where they are: in the tensor itself, or apart from it if there are many."""
+        """The addresses of sizes and strides: in the tensor itself, or apart from it if it has many axes."""
         inside = routine.part(tensor, self._layout.rank_word + 1)
-        is_inside = routine.compare(rank, "<=", layout.INLINE_RANK)
+        is_inside = routine.compare(rank, "<=", object_layout.INLINE_RANK)
         sizes = routine.choose(is_inside, inside, routine.load(inside))
-        room = routine.choose(is_inside, layout.INLINE_RANK, rank)
+        room = routine.choose(is_inside, object_layout.INLINE_RANK, rank)
         return sizes, routine.add(sizes, routine.multiply(room, 8))
 
     def _find_data(self, routine: Routine, guard: Value, tensor: Value, slot: Value) -> None:
-        """Put the address of the first element into the slot; a tensor whose memory was given up matches nothing, nor
-        does one that begins at a less, or more, even address where that counts."""
+        """Put the address of the first element into the slot. A tensor whose memory was given up does not match, nor
+        does one whose address has another remainder where that is compared."""
         start = routine.load(routine.load(tensor, self._layout.storage_word), self._layout.data_word)
         item_bytes = routine.load(guard, TensorGuardWords.item_bytes)
         is_gone = routine.both(routine.compare(start, "==", 0), routine.compare(item_bytes, "!=", 0))
@@ -131,7 +131,7 @@ class MatchingEmitter:
             with routine.when(routine.both(is_wanted, routine.compare(kind, "!=", id(type_)))):
                 routine.give_back(0)
         with routine.when(routine.compare(wanted, "==", records.FLOAT)):
-            routine.store(routine.load(object_, layout.FLOAT_WORD), slot)
+            routine.store(routine.load(object_, object_layout.FLOAT_WORD), slot)
             routine.give_back(1)
         with routine.when(routine.compare(wanted, "==", records.BOOL)):
             routine.store(routine.choose(routine.compare(object_, "==", id(True)), 1, 0), slot)

@@ -1,8 +1,8 @@
 """The launcher: one native routine through which every call of every compiled fusion goes.
 
 It is driven by data (see records): it reads the arguments, looks for the record made for arguments like these, takes
-memory for the results, runs the record's steps and wraps the results. Whatever it does not know it hands, arguments and
-all, to the Python function given for that; it raises nothing itself. It is compiled once per process.
+memory for the results, runs the record's steps and wraps the results. A call that it does not know it hands, arguments
+and all, to the Python function given for that; it raises nothing itself. It is compiled once per process.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import ctypes
 import os
 
 from ingot.base.once import once
-from ingot.runtime.native.abi import layout
-from ingot.runtime.native.abi.layout import TensorLayout, tensor_layout
+from ingot.runtime.native.abi import object_layout
+from ingot.runtime.native.abi.object_layout import TensorLayout, tensor_layout
 from ingot.runtime.native.abi.settings import Settings
 from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.clock import now
@@ -79,12 +79,12 @@ class LauncherEmitter:
         """entry(self, arguments, count, keywords): what Python calls; `self` is (table, its owner, the fallback)."""
         routine = self._library.routine("entry", 4)
         self_, arguments, count, keywords = routine.parameters
-        capsule = routine.load(self_, layout.ITEMS_WORD)
+        capsule = routine.load(self_, object_layout.ITEMS_WORD)
         table = routine.call(python_function("PyCapsule_GetPointer"), capsule, 0)
         result = routine.call(attempt, table, arguments, count, keywords)
         with routine.when(routine.compare(result, "!=", 0)):
             routine.give_back(result)
-        fallback = routine.load(self_, layout.ITEMS_WORD + 2)
+        fallback = routine.load(self_, object_layout.ITEMS_WORD + 2)
         call = python_function("PyObject_Vectorcall")
         routine.give_back(routine.call(call, fallback, arguments, count, keywords))
 
@@ -125,13 +125,13 @@ class LauncherEmitter:
             with routine.when(routine.compare(count, "!=", 1)):
                 routine.give_back(0)
             container = routine.load(arguments)
-            kind = routine.load(container, layout.TYPE_WORD)
+            kind = routine.load(container, object_layout.TYPE_WORD)
             is_list, is_tuple = (routine.compare(kind, "==", id(type_)) for type_ in (list, tuple))
             with routine.when(routine.opposite(routine.either(is_list, is_tuple))):
                 routine.give_back(0)
-            inline = routine.part(container, layout.ITEMS_WORD)
+            inline = routine.part(container, object_layout.ITEMS_WORD)
             routine.store(routine.choose(is_list, routine.load(inline), inline), cells, 0)
-            routine.store(routine.load(container, layout.LENGTH_WORD), cells, 1)
+            routine.store(routine.load(container, object_layout.LENGTH_WORD), cells, 1)
         return routine.load(cells, 0), routine.load(cells, 1)
 
 

@@ -7,7 +7,7 @@ from enum import auto
 from ingot.runtime.native.assembler.structs import Code, Field, Inline, Row, Struct, row
 
 MOST_RECORDS = 32
-"""Of a table."""
+"""How many records a table holds."""
 
 
 class Convention(Code):
@@ -46,28 +46,28 @@ class CallTableWords(TableWords):
 
 class RecordWords(Struct):
     in_flight: Field
-    """Calls that are inside without the GIL."""
+    """How many calls are running the record without the GIL."""
     guards: Field
-    """For each input."""
+    """The address of an array of guards, one for each input."""
     prototypes: Field
-    """The addresses of those of the results."""
+    """The address of an array with the address of a prototype for each result."""
     arena_bytes: Field
     conversion_count: Field
     conversions: Field
     step_count: Field
     steps: Field
     most_words: Field
-    """That a step has."""
+    """The largest number of words that a step has."""
     is_long: Field
     """Whether steps run without the GIL."""
     statistics: Field
     launches: Field
-    """Steps that statistics count."""
+    """How many steps statistics count as launches."""
     bytes_moved: Field
     run: Field
-    """The routine that answers instead, if kernels do not run on the CPU; else 0."""
+    """The routine that runs the record where its kernels do not run on the CPU; else 0."""
     site: Field
-    """What that routine has to know."""
+    """What that routine is given besides the record, such as the device."""
     extent_count: Field
     extents: Field
 
@@ -76,18 +76,18 @@ class ExtentWords(Struct):
     """The memory of an input where inputs are overwritten."""
 
     slot: Field
-    """Which input."""
+    """The slot of the input."""
     bytes: Field
     is_written: Field
     keys: Field
-    """Of tensors that may be overwritten."""
+    """The dispatch keys that a tensor must have to be overwritten."""
 
 
 class GuardWords(Struct):
-    """What the guards of tensors and of numbers begin with. They lie in one array."""
+    """The beginning of every guard. Guards of tensors and of numbers lie in one array."""
 
     type: Field
-    """Of a number what `NUMBER_TYPES` says, of a tensor the bits of its dtype and device."""
+    """For a number its code in `NUMBER_TYPES`, for a tensor the bits of its dtype and device."""
 
 
 class TensorGuardWords(GuardWords):
@@ -96,15 +96,15 @@ class TensorGuardWords(GuardWords):
     item_bytes: Field
     """0 if there are no elements."""
     mask: Field
-    """The bits that say dtype and device."""
+    """Which bits of the tensor's word hold dtype and device."""
     keys: Field
-    """Dispatch keys of ordinary tensors. Where a number's guard has 0, which those of no tensor are."""
+    """Dispatch keys of ordinary tensors, which are never 0. A number's guard has 0 there."""
     inference_keys: Field
-    """Of those made in inference mode."""
+    """Dispatch keys of ordinary tensors made in inference mode."""
     last_bits: Field
-    """The bits of the first element's address that count."""
+    """Which bits of the first element's address are compared."""
     remainder: Field
-    """What they must be."""
+    """What these bits must be."""
 
 
 class NumberGuardWords(GuardWords, like=TensorGuardWords):
@@ -116,7 +116,7 @@ class AxisWords(Struct):
     size: Field
     stride: Field
     mask: Field
-    """-1 if the stride counts, else 0."""
+    """-1 if the stride is compared, else 0."""
 
 
 class StepWords(Struct):
@@ -124,7 +124,7 @@ class StepWords(Struct):
 
     word_count: Field
     template: Field
-    """The words, with slots to be put in."""
+    """The address of the words as they are before patches put slots into them."""
     patch_count: Field
     patches: Field
 
@@ -138,7 +138,7 @@ class CpuStepWords(Struct):
 
 
 class KernelWords(Struct):
-    """What the words begin with that a kernel on the CPU is given."""
+    """The first words that a kernel on the CPU is given."""
 
     threads: Field
     fault: Field
@@ -151,12 +151,12 @@ class PatchWords(Struct):
 
 
 class ConversionWords(Struct):
-    """A whole number that is wanted as a double."""
+    """An int or bool that a kernel takes as a double."""
 
     source: Field
-    """Its slot."""
+    """The slot of the int or bool."""
     target: Field
-    """That of the double."""
+    """The slot of the double."""
 
 
 class StatisticsWords(Struct):

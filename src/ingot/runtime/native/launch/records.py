@@ -18,7 +18,7 @@ import torch
 
 from ingot.loops.gpu.schedule import ACCESS
 from ingot.runtime.native.abi.devices import device_kind
-from ingot.runtime.native.abi.layout import tensor_layout
+from ingot.runtime.native.abi.object_layout import tensor_layout
 from ingot.runtime.native.abi.prototypes import DTYPES, Prototype
 from ingot.runtime.native.assembler import clock
 from ingot.runtime.native.assembler.structs import Struct, side_by_side
@@ -36,31 +36,32 @@ from ingot.runtime.native.launch.record_structs import (
     TensorGuardWords,
 )
 
-# What stands for the type of a number where a tensor has the bits of its dtype and device.
+# Codes of the types of numbers. A guard of a tensor has the bits of its dtype and device in the same place.
 FLOAT, INT, BOOL = -1, -2, -3
 
 OTHER_SLOTS = 2
-"""Of a call, besides two for each input and one for each result."""
+"""How many slots a call has besides two for each input and one for each result."""
 
 _CPU = torch.device("cpu")
 
 MOST_STACK_WORDS = 8192
-"""More than this a call does not put on the stack; threads may have little of it."""
+"""The most words that a call puts on the stack; threads may have small stacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorGuard:
-    """An ordinary tensor of exactly these sizes and strides, as far as its elements lie elsewhere by them."""
+    """An ordinary tensor of exactly these sizes and strides. The stride of an axis of size 1, and all strides of a
+    tensor without elements, may differ unless the guard is strict: no element's place depends on them."""
 
     dtype: torch.dtype
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     is_strict: bool = False
-    """Whether strides count that no element lies elsewhere by."""
+    """Whether all strides are compared, also those that no element's place depends on."""
     device: torch.device = _CPU
     remainder: int | None = None
-    """What is left of the address of its first element divided by what a GPU reads at once, on which schedules for GPUs
-    depend; None where it does not count."""
+    """The address of the first element modulo the bytes that a GPU reads at once, on which schedules for GPUs depend;
+    None where it is not compared."""
 
     @classmethod
     def like(cls, tensor: torch.Tensor, is_strict: bool = False) -> TensorGuard:
@@ -113,9 +114,9 @@ NUMBER_TYPES = {float: FLOAT, int: INT, bool: BOOL}
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
-    """Where a call keeps addresses and numbers: inputs, results, arena, counters, and ints among the inputs as
-    doubles."""
+class CallSlots:
+    """The numbers of the slots in which a call keeps addresses and numbers: inputs, results, arena, counters, and the
+    doubles of ints among the inputs."""
 
     inputs: int
     results: int
@@ -128,16 +129,16 @@ class Slots:
 
     @property
     def arena(self) -> int:
-        """The memory of intermediate values."""
+        """The slot with the address of the memory of intermediate values."""
         return self.inputs + self.results
 
     @property
     def counters(self) -> int:
-        """What blocks of a GPU's threads are counted by."""
+        """The slot with the address of the counters of blocks of threads."""
         return self.arena + 1
 
     def double(self, position: int) -> int:
-        """The input at a position, an int or a bool, as the bits of a double."""
+        """The slot of the input at a position, an int or a bool, as the bits of a double."""
         return self.counters + 1 + position
 
 
@@ -164,7 +165,7 @@ class Step:
 
 
 class AnyStep(Protocol):
-    """A kernel of whatever kind: words with patches, and what is done with them."""
+    """A kernel of any backend: words with patches, and the struct that a native routine reads."""
 
     @property
     def words(self) -> tuple[int, ...]: ...
@@ -173,8 +174,8 @@ class AnyStep(Protocol):
     def patches(self) -> tuple[Patch, ...]: ...
 
     def native(self, record: Placed, step: StepWords) -> Struct:
-        """The step as the routine reads it that runs the record; with what every step has. All steps of a record are
-        structs of one class."""
+        """The step as a struct for the routine that runs the record, which begins with `StepWords`. All steps of a
+        record are structs of one class."""
         ...
 
 
@@ -187,7 +188,7 @@ class Site(Protocol):
         ...
 
     def native(self, record: Placed, results: Sequence[Prototype], arena_bytes: int) -> Struct:
-        """What that routine has to know."""
+        """The struct that this routine is given besides the record."""
         ...
 
 
@@ -249,7 +250,7 @@ class Placed:
             type=layout.dtype_codes[guard.dtype] << kind.dtype_shift | kind.bits,
             rank=len(guard.sizes),
             axes=self.place_all(guard.axes()),
-            # Where there are no elements it does not matter where they are.
+            # A tensor without elements has no address to compare.
             item_bytes=0 if guard.is_empty else guard.dtype.itemsize,
             mask=kind.mask,
             keys=keys,
@@ -290,7 +291,7 @@ class Record(Placed):
         self.results = tuple(results)
         self.copies = copies
         self.keep(statistics, keeps, site)
-        slots = Slots(len(guards), len(results))
+        slots = CallSlots(len(guards), len(results))
         doubled = [ConversionWords(source=place, target=slots.double(place)) for place in doubles]
         extents = [
             ExtentWords(slot=position, bytes=guard.span, is_written=int(position in written), keys=guard.keys)

@@ -21,7 +21,7 @@ from ingot.runtime.native.launch.record_structs import (
 
 
 def convert_numbers(routine: Routine, record: Value, slots: Value) -> None:
-    """Put the doubles that whole numbers of the call are wanted as into their slots."""
+    """Put ints and bools of the call, as doubles, into the slots for them."""
     conversions = routine.load(record, RecordWords.conversions)
     with routine.loop(routine.load(record, RecordWords.conversion_count)) as index:
         conversion = routine.item(conversions, index, ConversionWords)
@@ -97,7 +97,7 @@ def _give_back_container(routine: Routine, kind: str, tensors: Value, count: Val
 
 
 def give_up_tensors(routine: Routine, tensors: Value, count: Value) -> None:
-    """Let go of the first tensors, because something went wrong that Python will find again, and word."""
+    """Let go of the first tensors after a failure. Python repeats the call, fails the same way and words the error."""
     routine.call(python_function("PyErr_Clear"))
     with routine.loop(count) as index:
         routine.call(python_function("Py_DecRef"), routine.load(tensors, index))

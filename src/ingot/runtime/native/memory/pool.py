@@ -16,7 +16,7 @@ import torch
 
 from ingot.base.once import once
 from ingot.base.warning import warn
-from ingot.runtime.native.abi.layout import tensor_layout
+from ingot.runtime.native.abi.object_layout import tensor_layout
 from ingot.runtime.native.abi.prototypes import PrototypeWords, prototype
 from ingot.runtime.native.abi.storages import StorageLayout, make_resizable
 from ingot.runtime.native.assembler.addresses import TensorExchange, python_function

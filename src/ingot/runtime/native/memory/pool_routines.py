@@ -1,9 +1,9 @@
-"""The pool's native routines: memory that dead results leave is given to new ones, whatever thread they die on.
+"""The pool's native routines: memory that dead results leave is given to new ones, on any thread.
 
-A block is a descriptor of `BlockWords` and the memory it stands for, together for as long as the memory is held.
-The descriptor begins with the managed tensor torch takes over (DLManagedTensorVersioned), so that the function torch
-calls in the end finds the block. Idle blocks wait in one list per size class. One lock guards everything that changes;
-nobody who holds it waits for anything.
+A block is a descriptor of `BlockWords` and the memory it stands for, together for as long as the memory is held. The
+descriptor begins with the managed tensor torch takes over (DLManagedTensorVersioned), so that the function torch calls
+in the end finds the block. Idle blocks wait in one list per size class. One lock guards everything that changes; a
+thread that holds it waits for nothing.
 
 Classes are four per power of two, from 64 bytes on: at most a fifth of a block is wasted. Blocks of 2 MB and more are
 mapped from the system on their own, in huge pages where there are any; smaller ones come from the C library.
@@ -55,7 +55,7 @@ class BlockWords(ManagedTensorWords):
 
 
 _DESCRIPTOR_BYTES = -(-BlockWords.words() * 8 // ALIGNMENT) * ALIGNMENT
-"""Of a block's words: whole lines of the cache."""
+"""The size of a block's descriptor, rounded up to whole cache lines."""
 
 
 class PoolWords(Struct):
@@ -278,7 +278,7 @@ class PoolEmitter:
             self._pop(routine, spare, PoolWords.spare)
         self._unlock(routine)
         with routine.when(routine.compare(spare, "==", 0)):
-            # Descriptors are few and small; if not even one of them can be had, nothing else will work either.
+            # Descriptors are few and small; a process without memory for one cannot go on anyway.
             routine.call(self._system.align, cell, ALIGNMENT, _DESCRIPTOR_BYTES)
         block = routine.load(cell)
         routine.fill(

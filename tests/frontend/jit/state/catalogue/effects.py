@@ -216,7 +216,8 @@ class _Listing(logging.Handler):
 
 
 def _logger(world: World, level: int) -> logging.Logger:
-    """A registered logger, as others keep what they once answered about a level; nobody else's handlers hear it."""
+    """A registered logger: loggers cache what they answered about a level. It passes nothing to handlers of other
+    loggers."""
     logger, handler = logging.getLogger("ingot test state"), _Listing(world.log)
     logger.propagate = False
     logger.setLevel(level)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.math.dsl.words import Lanes, Mask
+from ingot.codegen.llvm.math.dsl.vocabulary import Lanes, Mask
 
 Values = tuple[Any, ...]
 """Numbers and Bits, a fixed number of them."""
@@ -30,7 +30,7 @@ def _placeholders(builder: Any, like: Values) -> Values:
     return tuple(type(lanes)(builder, builder.phi(lanes.value.type)) for lanes in like)
 
 
-def _came_from(placeholders: Values, values: Values, block: ir.Block) -> None:
+def _came_from(placeholders: Values, values: Values, block: ir.BasicBlock) -> None:
     for placeholder, lanes in zip(placeholders, values, strict=True):
         placeholder.value.add_incoming(lanes.value, block)
 

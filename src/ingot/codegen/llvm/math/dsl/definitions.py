@@ -13,13 +13,13 @@ from typing import Any
 
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Host, HostModule
-from ingot.codegen.llvm.math.dsl.words import Bits, Lanes, Number
+from ingot.codegen.llvm.math.dsl.vocabulary import Bits, Lanes, Number
 
 Emitter = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Definition:
+class _FunctionDefinition:
     text: str
     intrinsics: tuple[tuple[str, ir.FunctionType], ...]
 
@@ -52,7 +52,7 @@ def _lanes(builder: Any, value: Any) -> Lanes:
 
 
 @cache
-def _definition(function: Callable[..., Lanes], type: ir.Type, arity: int, host: Host) -> _Definition:
+def _definition(function: Callable[..., Lanes], type: ir.Type, arity: int, host: Host) -> _FunctionDefinition:
     module = HostModule(host)
     defined = ir.Function(module, ir.FunctionType(type, [type] * arity), _full_name(function, type))
     defined.is_internal = True
@@ -60,7 +60,7 @@ def _definition(function: Callable[..., Lanes], type: ir.Type, arity: int, host:
     builder: Any = ir.IRBuilder(defined)
     builder.ret(function(*(_lanes(builder, argument) for argument in defined.arguments)).value)
     others = [other for other in module.functions.values() if other is not defined]
-    return _Definition(str(defined), tuple((other.name, other.kind) for other in others))
+    return _FunctionDefinition(str(defined), tuple((other.name, other.kind) for other in others))
 
 
 def emitter(

@@ -1,12 +1,14 @@
 """Single-precision functions in the instructions that GPUs have for them.
 
-`accurate` keeps the bounds of all mathematics here: 2 ulp over the whole range, special values exact, denormals right.
-`approximate` is for programs whose results have 16 bits. What has no form here is written as for every processor.
-`instructions` says which instructions there are, `exact` how quotients and roots are rounded exactly,
-`quotients` how many numbers are divided by one.
+In: single-precision values, scalars or vectors. Out: the value of a function. What always holds: `accurate` keeps the
+bounds of all of `math`, 2 ulp over the whole range, special values exact, denormals right; `approximate` is for
+programs whose results have 16 bits. A function without a form here is written as for every processor.
 
-Instructions per element on sm_90: as for every processor, accurate, approximate. NVIDIA's assembler makes functions of
-their own of quotients and roots as for every processor; these count as their common case.
+`instructions` says which instructions there are, `exact` how quotients and roots are rounded exactly, `quotients` how
+many numbers are divided by one.
+
+Instructions per element on sm_90: as for every processor, accurate, approximate. NVIDIA's assembler turns quotients and
+roots in the form for every processor into functions of its own; these count as their common case.
 
     exp       20   8   5        log       29  21   5
     exp2      17  17   1        log2      30  26   4
@@ -14,5 +16,5 @@ their own of quotients and roots as for every processor; these count as their co
     sigmoid   38  23   4        log1p     30  27   9
     tanh      37  20  10        erf       29  17  14
     rsqrt     30   4   4        x / y     14  14   7
-    sqrt      13  10   4        by what others are divided by, too: 14   6   2
+    sqrt      13  10   4        x / y, where others are divided by y, too: 14   6   2
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ingot.codegen.llvm.math.dsl.formats import INFINITY, LN2, LOG2_E, LOG10_2, LOG10_E, parts
-from ingot.codegen.llvm.math.dsl.words import (
+from ingot.codegen.llvm.math.dsl.vocabulary import (
     Number,
     at_most,
     choose,
@@ -20,7 +20,7 @@ from ingot.codegen.llvm.math.dsl.words import (
     with_sign_of,
 )
 from ingot.codegen.llvm.math.exponentials import decay
-from ingot.codegen.llvm.math.gpu.instructions import (
+from ingot.codegen.llvm.math.gpu.ptx_instructions import (
     binary_logarithm,
     fma_within_one,
     inverse_square_root,

@@ -9,8 +9,8 @@ for results below the least normal number of float32, which may be zero. Errors 
 from __future__ import annotations
 
 from ingot.codegen.llvm.math.dsl.formats import LN2, LOG2_E, LOG10_2
-from ingot.codegen.llvm.math.dsl.words import Number, choose, fma, polynomial, with_sign_of
-from ingot.codegen.llvm.math.gpu.instructions import binary_logarithm, hyperbolic_tangent, power_of_two, reciprocal
+from ingot.codegen.llvm.math.dsl.vocabulary import Number, choose, fma, polynomial, with_sign_of
+from ingot.codegen.llvm.math.gpu.ptx_instructions import binary_logarithm, hyperbolic_tangent, power_of_two, reciprocal
 
 # Polynomials by Lawson's iteration on 1500 Chebyshev points, rounded one by one, lowest first, the rest fitted again.
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 
-from ingot.codegen.llvm.math.dsl.words import Number, choose, fma, intrinsic
-from ingot.codegen.llvm.math.gpu import instructions
+from ingot.codegen.llvm.math.dsl.vocabulary import Number, choose, fma, intrinsic
+from ingot.codegen.llvm.math.gpu import ptx_instructions
 
 _SMALL = 2.0**-90
 """Numbers below are scaled up. What remains of a dividend or of a square has half as many digits again below them."""
@@ -25,7 +25,7 @@ _SMALL = 2.0**-90
 
 def inverse(y: Number) -> Number:
     """1 / y within 0.51 ulp, for y whose reciprocal is normal, 0 and infinity."""
-    rough = instructions.reciprocal(y)
+    rough = ptx_instructions.reciprocal(y)
     better = _improved(rough, y)
     return choose(better.is_nan(), rough, better)
 
@@ -47,7 +47,7 @@ def _quotient_of_singles(x: Number, y: Number) -> Number:
     is_small = intrinsic("minnum", abs(x), abs(y)) < _SMALL
     scale = choose(is_small, x.constant(2.0**60), 2.0**-4)
     x, y = x * scale, y * scale
-    rough = instructions.reciprocal(y)
+    rough = ptx_instructions.reciprocal(y)
     better = _improved(rough, y)
     near = x * better
     found = fma(fma(-y, near, x), better, near)
@@ -57,7 +57,7 @@ def _quotient_of_singles(x: Number, y: Number) -> Number:
 def _quotient_of_doubles(x: Number, y: Number) -> Number:
     """x times a rough reciprocal is right where zeros, infinities and NaN are involved. There the remainder is NaN; and
     it is zero where nothing is left to correct."""
-    rough = instructions.reciprocal(y)
+    rough = ptx_instructions.reciprocal(y)
     better = _improved(rough, y)
     near = x * rough
     remainder = fma(-y, near, x)
@@ -76,7 +76,7 @@ def square_root(x: Number) -> Number:
     itself."""
     is_small = x < _SMALL
     scaled = choose(is_small, x * 2.0**64, x)
-    inverse = instructions.inverse_square_root(scaled, flushes=True)
+    inverse = ptx_instructions.inverse_square_root(scaled, flushes=True)
     half, near = inverse * 0.5, scaled * inverse
     found = fma(fma(-near, near, scaled), half, near)
     found = choose(is_small, found * 2.0**-32, found)

@@ -3,7 +3,7 @@ quotients of two bfloat16 are scaled by.
 
 A GPU has no instruction for an exact quotient. A dozen do, and where the dividend is zero or small, as it is wherever
 something was masked, a function of many more. With a reciprocal at hand it takes two multiplications, the remainder,
-one correction and a choice, whatever the dividend is.
+one correction and a choice, for every dividend.
 
 `quotient` is rounded exactly (the correction's own error is 2^-23 of a unit in the last place) where the quotient is
 at least 2^-124 and 2^-100 / |divisor|, the dividend no less than 2^-100 that is. Below, it may be one unit in the
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.math.dsl.words import Number, at_least, choose, fma
+from ingot.codegen.llvm.math.dsl.vocabulary import Number, at_least, choose, fma
 from ingot.codegen.llvm.math.gpu.exact import inverse
 
 _FAR = 2.0**64

@@ -1,0 +1,85 @@
+"""Environment variables: every one that ingot reads, typed, in one place. They are read once, at first use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ingot.base.errors import ConfigError
+from ingot.base.pipeline import STAGES, named_stage, pass_names
+
+_PYTHON_DEFINITION = {"python_definition": "the Python code of every fusion when its definition ends"}
+_PASSES = {"passes": "what each pass did", "<pass>": "every trace or graph that a pass has changed, after it"}
+
+
+def dump_words() -> dict[str, str]:
+    """What INGOT_DUMP can name, separated by commas: stages, and passes by their names."""
+    stages = {stage.name: f"the text of a stage: {stage.summary}" for stage in STAGES}
+    return {**_PYTHON_DEFINITION, **stages, **_PASSES}
+
+
+CHECKS = {
+    "bounds": "that kernels on the CPU stay inside the memory of their tensors, at every call; also under python -X dev"
+}
+"""What INGOT_CHECK can name, separated by commas."""
+
+LOGS = {
+    "recompiles": "every recording after a function's first, and why it was made",
+    "fallbacks": "calls that run eagerly because they need gradients, or because eager PyTorch is quicker",
+}
+"""What INGOT_LOGS can name, separated by commas."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentVariables:
+    dump: frozenset[str]
+    check: frozenset[str]
+    logs: frozenset[str] = frozenset()
+    is_disabled: bool = False
+    """Whether INGOT_DISABLE=1 makes every compiled function call its original."""
+    backend: tuple[str, ...] = ()
+    """The backends that INGOT_BACKEND names, in order; all that are available if it names none."""
+
+    @staticmethod
+    def read(variables: Mapping[str, str]) -> EnvironmentVariables:
+        return EnvironmentVariables(
+            frozenset(map(named_stage, _words(variables, "INGOT_DUMP", _dumpable()))),
+            _words(variables, "INGOT_CHECK", CHECKS),
+            _words(variables, "INGOT_LOGS", LOGS),
+            _switch(variables, "INGOT_DISABLE"),
+            _names(variables, "INGOT_BACKEND"),
+        )
+
+
+def _dumpable() -> tuple[str, ...]:
+    others = (stage.other_name for stage in STAGES if stage.other_name is not None)
+    return (*_PYTHON_DEFINITION, *(stage.name for stage in STAGES), *others, "passes", *pass_names())
+
+
+def _switch(variables: Mapping[str, str], name: str) -> bool:
+    """Whether a variable is set to 1."""
+    value = variables.get(name, "").strip()
+    if value not in ("", "0", "1"):
+        raise ConfigError(f"{name} must be 0 or 1, not {value!r}")
+    return value == "1"
+
+
+def _words(variables: Mapping[str, str], name: str, known: Collection[str]) -> frozenset[str]:
+    """The words of a variable, separated by commas."""
+    found = frozenset(_names(variables, name))
+    unknown = found - set(known)
+    if unknown:
+        raise ConfigError(f"{name} cannot name {', '.join(sorted(unknown))}; it knows {', '.join(known)}")
+    return found
+
+
+def _names(variables: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in variables.get(name, "").split(",") if word.strip())
+
+
+@lru_cache(maxsize=1)
+def environment() -> EnvironmentVariables:
+    """The environment of this process."""
+    return EnvironmentVariables.read(os.environ)

@@ -1,0 +1,152 @@
+"""Gradients where memory is written, before, within and after a call, and where results are views or arguments."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import ingot
+from tests.frontend.jit.gradients.comparing_gradients import (
+    gradients_match,
+    is_compiled,
+    leaf,
+    pair,
+    same,
+)
+
+
+def test_result_that_is_changed_in_place():
+    compiled = ingot.jit(lambda x, y: F.relu(x * y) + 1)
+    plain = lambda x, y: F.relu(x * y) + 1
+    for _ in range(5):
+        x, y = leaf(4, 8), leaf(4, 8)
+        found, expected = [], []
+        for function, into in ((compiled, found), (plain, expected)):
+            result = function(x, y)
+            result += 2
+            result.mul_(3)
+            into += torch.autograd.grad(result.sum(), [x, y])
+        same(found, expected)
+    assert is_compiled(compiled)
+
+
+def test_argument_that_is_changed_in_place_where_eager_does_not_mind():
+    def halved(x):
+        return torch.sigmoid(x * 0.5)
+
+    compiled = ingot.jit(halved)
+    for _ in range(5):
+        x = leaf(4, 8)
+        gradients = []
+        for function in (compiled, halved):
+            inner = x + 0
+            result = function(inner)
+            with torch.no_grad():
+                inner.zero_()
+            gradients += torch.autograd.grad(result.sum(), [x])
+        same(*gradients)
+    assert is_compiled(compiled)
+
+
+def test_argument_that_is_changed_in_place_where_eager_refuses():
+    def squared(x):
+        return x * x * 2
+
+    compiled = ingot.jit(squared)
+    for _ in range(5):
+        inner = leaf(4, 8) * 1
+        for function in (compiled, squared):
+            result = function(inner).sum()
+            inner.add_(1)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                result.backward(retain_graph=True)
+        leaf(1).sum().backward()
+        compiled(leaf(4, 8) * 1).sum().backward()
+    assert is_compiled(compiled)
+
+
+@pytest.mark.parametrize("foreach", [True, False])
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_stale_graph_after_an_optimizer_step(kind, foreach):
+    compiled, module, _ = pair(lambda: nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4)))
+    optimizer = kind(module.parameters(), lr=0.1, foreach=foreach)
+    for _ in range(5):
+        loss = compiled(torch.randn(5, 8, requires_grad=True)).sum()
+        loss.backward(retain_graph=True)
+        optimizer.step()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    assert is_compiled(compiled)
+
+
+def test_in_place_operations_inside():
+    def inside(x, y):
+        z = x * 2
+        z += y
+        z[:, :2] = 0
+        z.relu_()
+        return z * x
+
+    gradients_match(inside, lambda: (leaf(4, 8), leaf(4, 8)))
+
+
+def test_argument_written_inside():
+    def writes(x, y):
+        x.mul_(y)
+        return x * 2
+
+    compiled = ingot.jit(writes)
+    for _ in range(4):
+        first, y = leaf(4, 8), leaf(4, 8)
+        found, expected = [], []
+        for function, into in ((compiled, found), (writes, expected)):
+            x = first * 1
+            into += [function(x, y), x]
+            into += torch.autograd.grad((into[0] + x).sum(), [first, y])
+        same(found, expected)
+
+
+_UNBOUND = lambda x: (x * 2).unbind(0)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x, x * 2),
+        lambda x: (x.view(-1), x * 2),
+        _UNBOUND,
+        lambda x: (lambda y: (y, y.t()))(x * 2),
+        lambda x: (lambda y: [y, y])(x * 2),
+    ],
+)
+def test_results_that_are_arguments_views_or_the_same(function):
+    compiled = ingot.jit(function)
+    for _ in range(4):
+        first = leaf(4, 8)
+        found, expected = [], []
+        for one, into in ((compiled, found), (function, expected)):
+            x = first * 1
+            results = one(x)
+            if function is not _UNBOUND:  # PyTorch refuses to write into one of several views
+                results[-1].mul_(3)
+            into += results
+            into += torch.autograd.grad(torch.stack([result.sum() for result in results]).sum(), [first])
+        same(found, expected)
+
+
+def test_view_as_result_can_be_changed_in_place():
+    def transposed(x):
+        return (x * 2).t()
+
+    compiled = ingot.jit(transposed)
+    for _ in range(5):
+        x = leaf(4, 8)
+        gradients = []
+        for function in (compiled, transposed):
+            result = function(x)
+            result.mul_(3)
+            gradients += torch.autograd.grad((result * result.detach()).sum(), [x])
+        same(*gradients)
+    assert is_compiled(compiled)
