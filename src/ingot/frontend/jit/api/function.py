@@ -25,6 +25,7 @@ from ingot.frontend.jit.cache.branching_function import BranchingFunction
 from ingot.frontend.jit.cache.settling import unless_off
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.follower import Follower
+from ingot.frontend.jit.gradients.whole_steps import GradientGuard
 from ingot.frontend.jit.guards.proven import ProvenGuards
 from ingot.frontend.jit.proof import Proof, Refusal, prove
 from ingot.frontend.jit.settings.logs import log
@@ -156,7 +157,9 @@ class CompiledFunction(BranchingFunction):
         if self.needs_proof:
             made.audits = Audits()
         is_promised = self.options.python == "skip" or not self.needs_proof
-        if not self.needs_proof and not questions:
+        trains = made.trace is not None and made.trace.training is not None
+        """Whether optimizers are involved, whose state no promise is about."""
+        if not self.needs_proof and not questions and not trains:
             return
         proof = prove(self.function, tuple(args), dict(kwargs), questions)
         if isinstance(proof, Proof) and made.trace is not None:
@@ -166,13 +169,15 @@ class CompiledFunction(BranchingFunction):
         if isinstance(proof, Proof):
             reason = _what_a_proof_lacks(proof)
             if reason is None:
+                if made.trace is not None and made.trace.training is not None:
+                    proof.guards.append(GradientGuard.of(made.trace, made.trace.training))
                 made.environment.guards = ProvenGuards(proof=proof)
                 made.allow_open_sizes(proof.sizes)
                 return
-            if is_promised:
+            if is_promised and not trains:
                 return
             proof = Refusal(reason, "")
-        elif is_promised and not questions:
+        elif is_promised and not questions and not trains:
             return
         made.trace, made.broken = None, Broken(proof.reason, proof.place)
 

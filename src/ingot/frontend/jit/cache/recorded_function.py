@@ -25,6 +25,7 @@ from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, P
 from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, ShapeFamilies
 from ingot.frontend.jit.cache.specialisation import RESULT_NEEDS_GRADIENTS, Specialisation, record
 from ingot.frontend.jit.gradients.calls import Call, GradientCalls
+from ingot.frontend.jit.gradients.function import is_observed
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.guards import Outdated
 from ingot.frontend.jit.guards.recompile_reasons import difference
@@ -115,6 +116,8 @@ class RecordedFunction(NativeCallable):
             return self._in_vain(self.function if described.refused is None else self.otherwise)(*args, **kwargs)
         key = (described.key, state_of_torch())
         found = self.specialisations.get(key) or self._shortcuts.get(key)
+        if found is not None and found.trains and is_observed():
+            return self.function(*args, **kwargs)  # for as long as that lasts
         if found is not None:
             changed, calls = found.changed(), self.calls_of(found)
             if changed is None and calls >= found.calls_until_another:
@@ -396,13 +399,15 @@ class RecordedFunction(NativeCallable):
             made.differentiate(self.compiler, self.name)
         if made.broken is not None and made.gradients is None:
             made.let_go(self.outermost)
-            if not made.needs_gradients:
+            if made.broken.is_for_now:
+                made.calls_until_another = 0
+            elif not made.needs_gradients:
                 made.calls_until_another = self._payoff.next_look()
             self._hand_over(made.broken.reason, made.broken.place)
         with self._lock:
             made = self.latest = self.specialisations[key] = self._take_path(key, made)
             self._recorded.append(key)
-            if made.trace is None or not made.trace.questions:
+            if made.trace is None or not (made.trace.questions or made.trace.training):
                 self._take_general(self._families.add(key, described, key[1], made))
         return result
 

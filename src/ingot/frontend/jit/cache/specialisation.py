@@ -22,13 +22,14 @@ from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
 from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.gradients.calls import GradientCalls
 from ingot.frontend.jit.gradients.eligibility import why_never
+from ingot.frontend.jit.gradients.whole_steps import as_whole_step, needs_more_gradients, with_gradients
 from ingot.frontend.jit.guards.environment import Environment, environment_of
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
 from ingot.frontend.jit.proof import SizeFacts
 from ingot.frontend.jit.trace.questions import effect_before_questions
 from ingot.frontend.jit.trace.recorder import Broken, Recording
 from ingot.frontend.jit.trace.results import take_results
-from ingot.frontend.jit.trace.trace import Made, Trace, TraceArgument
+from ingot.frontend.jit.trace.trace import GradientOf, Made, Trace, TraceArgument
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.overlaps import addresses_of, are_joined
 
@@ -101,6 +102,11 @@ class Specialisation:
         return self.broken
 
     @property
+    def trains(self) -> bool:
+        """Whether it stands for calls that differentiate within."""
+        return self.trace is not None and self.trace.training is not None
+
+    @property
     def standing_in(self) -> Trace | None:
         """What was recorded and stands in for Python, if anything does."""
         if self.gradients is not None and self.gradients.refused is None:
@@ -139,7 +145,8 @@ class Specialisation:
                 continue
             source = tensors if isinstance(note.origin, TraceArgument) else trace.environment_tensors
             tensor = source[note.origin.position]
-            if tensor.numel():
+            tensor = tensor.grad if isinstance(note.origin, GradientOf) else tensor
+            if tensor is not None and tensor.numel():
                 memories.append((addresses_of(tensor), note.storage))
         return are_joined(memories)
 
@@ -160,10 +167,11 @@ class Specialisation:
         with self.lock:
             if self.program is None:
                 assert self.trace is not None
-                start = time.perf_counter()
-                self.program = compile_trace(
-                    self.trace, compiler, is_frozen, is_replayed, is_private=not self.checks_overlap
+                start, trace = time.perf_counter(), self.trace
+                program = compile_trace(
+                    with_gradients(trace), compiler, is_frozen, is_replayed, is_private=not self.checks_overlap
                 )
+                self.program = program if trace.training is None else as_whole_step(program, trace, trace.training)
                 self.compile_seconds += time.perf_counter() - start
             return self.program
 
@@ -205,6 +213,11 @@ def record(
     grad_mode = torch.is_grad_enabled()
     leaves = (*described.tensors, *recording.trace.environment_tensors)
     made.needs_gradients = grad_mode and any(tensor.requires_grad for tensor in leaves)
+    training = recording.trace.training
+    if training is not None:
+        made.needs_gradients = needs_more_gradients(result, training)
+        if made.needs_gradients:
+            recording.stop("it trains, and returns what can still be differentiated")
     made.broken = recording.broken
     effect = effect_before_questions(recording.trace)
     if made.broken is None and effect is not None:

@@ -20,7 +20,6 @@ from typing import Any, SupportsFloat
 
 import torch
 from torch._C import _functorch as functorch  # pyright: ignore[reportAttributeAccessIssue]
-from torch._C._autograd import _top_saved_tensors_default_hooks as _saved_tensor_hooks
 
 from ingot.base.collecting import collecting_later
 from ingot.base.errors import IngotError
@@ -30,7 +29,14 @@ from ingot.frontend.jit.arguments.supported_tensors import refused_tensor
 from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
 from ingot.frontend.jit.autotune.timing import is_capturing, stopwatch
 from ingot.frontend.jit.gradients.eligibility import leaf_tensors, written_leaves
-from ingot.frontend.jit.gradients.function import Differentiated, gradients_inside, has_python, hooked, keeps_graph
+from ingot.frontend.jit.gradients.function import (
+    Differentiated,
+    gradients_inside,
+    has_python,
+    hooked,
+    is_observed,
+    keeps_graph,
+)
 from ingot.frontend.jit.gradients.joint_trace import JointTrace, storages_written
 from ingot.frontend.jit.gradients.rerunning import Moment
 from ingot.frontend.jit.gradients.saving import Split, split
@@ -118,7 +124,7 @@ class GradientCalls:
 
     def __call__(self, call: Call) -> Any:
         self.calls += 1
-        if self.refused is not None or _needs_eager():
+        if self.refused is not None or is_observed():
             return call.run()
         programs = self._prepare()
         if programs is None:
@@ -213,11 +219,6 @@ class GradientCalls:
 def leaf_of(trace: Trace, value: TraceValue, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """The tensor that a leaf of a trace stands for in a call."""
     return leaf_tensors(trace, tensors, [value])[0]
-
-
-def _needs_eager() -> bool:
-    """Whether something is switched on that sees each node of a graph, or each tensor that is saved."""
-    return torch.is_anomaly_enabled() or _saved_tensor_hooks(True) is not None
 
 
 def _tensors_among(leaves: Sequence[Any]) -> list[torch.Tensor]:

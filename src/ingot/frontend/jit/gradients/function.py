@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import torch
 from torch._C._autograd import _get_current_graph_task_keep_graph
+from torch._C._autograd import _top_saved_tensors_default_hooks as _saved_tensor_hooks
 
 
 class DifferentiableCall(Protocol):
@@ -44,6 +45,11 @@ class Differentiated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         return None, *ctx.call.backward(ctx.saved_tensors, tangents)
+
+
+def is_observed() -> bool:
+    """Whether something is switched on that sees each node of a graph, or each tensor that is saved."""
+    return torch.is_anomaly_enabled() or _saved_tensor_hooks(True) is not None
 
 
 def keeps_graph() -> bool:

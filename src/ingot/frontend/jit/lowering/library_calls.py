@@ -18,6 +18,7 @@ from ingot.frontend.jit.trace.indexing import part_of_axis
 from ingot.frontend.jit.trace.ssa import Operation, Version
 from ingot.frontend.jit.trace.trace import all_of
 from ingot.runtime.native.memory.pool import empty
+from ingot.runtime.optimizers import ADAM_STEP, SGD_STEP, adam_step, sgd_step
 
 _aten: Any = torch.ops.aten
 
@@ -41,6 +42,8 @@ DIRECT: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     _aten.convolution.default: torch.convolution,
     _aten.cat.default: torch.cat,
     _aten.embedding.default: torch.embedding,
+    ADAM_STEP: adam_step,
+    SGD_STEP: sgd_step,
 }
 """Functions that take the same arguments in the same order."""
 

@@ -28,7 +28,8 @@ from ingot.frontend.jit.rewrites.pipeline import rewrite_trace
 from ingot.frontend.jit.rewrites.product_strategies import GENERATED, quicker_product
 from ingot.frontend.jit.trace.ssa import Operation, OperationKind, Version, to_ssa
 from ingot.frontend.jit.trace.trace import (
-    EnvironmentTensor,
+    GradientOf,
+    Made,
     Trace,
     TraceArgument,
     TraceValue,
@@ -69,6 +70,8 @@ class RecordedProgram:
     """Whether it checks sizes of results, and raises ShapeMismatch where they are not as foretold."""
     generated: tuple[Operation, ...] = ()
     """The calls that are generated code: products and attention."""
+    is_whole_step: bool = False
+    """Whether it sets gradients and reads settings of optimizers besides computing."""
 
     def replayed(self) -> RecordedProgram:
         """The same program, replayed as CUDA graphs."""
@@ -94,7 +97,7 @@ class RecordedProgram:
     @property
     def is_single_region(self) -> bool:
         """Whether it is one region and nothing else."""
-        return len(self.steps.steps) == 1 and len(self.modules) == 1
+        return not self.is_whole_step and len(self.steps.steps) == 1 and len(self.modules) == 1
 
 
 _COPIED = {"cat", "full"}
@@ -280,9 +283,10 @@ class _ProgramWriter:
         lines = []
         for leaf in self.steps.leaves:
             origin = leaf.note.origin
-            assert isinstance(origin, TraceArgument | EnvironmentTensor)
+            assert not isinstance(origin, Made)
             source = "arguments" if isinstance(origin, TraceArgument) else "environment_tensors"
-            lines.append(f"{leaf.name} = {source}[{origin.position}]")
+            gradient = ".grad" if isinstance(origin, GradientOf) else ""
+            lines.append(f"{leaf.name} = {source}[{origin.position}]{gradient}")
         for name, (position, axis) in self.steps.versions.trace.symbols.items():
             if any(re.search(rf"\b{name}\b", line) for line in self.lines):
                 lines.append(f"{name} = arguments[{position}].shape[{axis}]")

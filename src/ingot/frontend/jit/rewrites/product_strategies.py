@@ -27,7 +27,7 @@ from ingot.runtime.plan import is_plain
 from ingot.runtime.products import can_pack, multiply, multiply_packed, pack
 
 _aten: Any = torch.ops.aten
-_library = torch.library.Library("ingot", "DEF")
+_library = torch.library.Library("ingot", "FRAGMENT")
 _library.define("packed_product(Tensor x, Tensor panels, int columns, Tensor? bias) -> Tensor")
 PACKED_PRODUCT: torch._ops.OpOverload = torch.ops.ingot.packed_product.default
 """How a trace says that a product's weights are packed. Programs call `packed_product` themselves."""

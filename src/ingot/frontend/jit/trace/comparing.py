@@ -66,7 +66,7 @@ class _Comparison:
         if len(other.events) > len(known.events):
             added = other.events[len(known.events)]
             return Difference(f"{added.target} is called, which was not recorded", added.place)
-        return self._of_environment() or self._of_results()
+        return self._of_environment() or self._of_results() or self._of_training()
 
     def _of_events(self, known: TraceOp, other: TraceOp) -> str | None:
         if known.target is not other.target:
@@ -92,6 +92,8 @@ class _Comparison:
         if isinstance(known, dict):
             is_same = isinstance(other, dict) and list(known) == list(other)
             return is_same and all(self._is_same(value, other[name]) for name, value in known.items())
+        if isinstance(other, Variable):  # a setting that both read, which `_of_training` compares
+            return known == other
         known = self._evaluated(known)
         if type(known) is not type(other):
             return False
@@ -144,6 +146,17 @@ class _Comparison:
         known, other = self._known.results, self._other.results
         if not self._is_same(known, other):
             return Difference(f"it returns {_text(other)}, and {_text(known)} was recorded", "")
+        return None
+
+    def _of_training(self) -> Difference | None:
+        known, other = self._known.training, self._other.training
+        if (known is None) != (other is None):
+            return Difference("it trains, or does not train any more", "")
+        if known is None or other is None:
+            return None
+        settings = [[(id(one.group), str(one)) for one in each.settings] for each in (known, other)]
+        if settings[0] != settings[1] or known.updates != other.updates or known.spent != other.spent:
+            return Difference("it leaves other gradients than were recorded, or trains with another optimizer", "")
         return None
 
 

@@ -14,7 +14,7 @@ import random
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy
 import torch
@@ -52,6 +52,21 @@ _ASKS_FOR_MODES = torch.overrides.has_torch_function
 _STREAM_OBJECTS = (torch.Stream, torch.Event, torch.cuda.Stream, torch.cuda.Event)
 
 
+class KnownCalls(Protocol):
+    """Calls that are known as a whole: what runs inside them is not looked at."""
+
+    def is_known(self, code: types.CodeType) -> bool: ...
+
+    def begin_known(self, frame: types.FrameType) -> None: ...
+
+    def end_known(self) -> None: ...
+
+    @property
+    def on_every_code(self) -> Callable[[types.FrameType], None] | None:
+        """What to call when any code begins to run, also code that has run before; None most of the time."""
+        ...
+
+
 class EffectMonitor:
     """Watches one thread from `start` to `stop`."""
 
@@ -60,9 +75,13 @@ class EffectMonitor:
         on_code: Callable[[types.FrameType], None],
         on_context: Callable[[contextvars.ContextVar[Any], bool], None],
         on_effect: Callable[[str], None],
+        known: KnownCalls,
     ):
         """`on_code` is called when code begins to run that did not run before, `on_context` when a context variable is
-        about to be touched, and whether it is read, `on_effect` with what is done."""
+        about to be touched, and whether it is read, `on_effect` with what is done; `known` when a known call begins
+        and ends."""
+        self._known = known
+        self._known_frame: types.FrameType | None = None
         self._on_code = on_code
         self._on_context = on_context
         self._on_effect = on_effect
@@ -113,12 +132,12 @@ class EffectMonitor:
         if self._collecting is not None:  # the garbage collector has run finalisers in between
             if event == "return" and frame is self._collecting:
                 self._collecting = None
+        elif self._known_frame is not None:
+            if event == "return" and frame is self._known_frame:
+                self._known_frame = None
+                self._known.end_known()
         elif event == "call":
-            if frame.f_code in self._collectors:
-                self._collecting = frame
-            elif frame.f_code not in self._seen:
-                self._seen.add(frame.f_code)
-                self._on_code(frame)
+            self._begin(frame)
         elif called is _ASKS_FOR_MODES:
             self._answer_as_outside(frame, event)
         elif event == "c_call" and isinstance(getattr(called, "__self__", None), contextvars.ContextVar):
@@ -127,6 +146,21 @@ class EffectMonitor:
             effect = _effect(frame, called)
             if effect is not None:
                 self._on_effect(effect)
+
+    def _begin(self, frame: types.FrameType) -> None:
+        """Code begins to run."""
+        if frame.f_code in self._collectors:
+            self._collecting = frame
+            return
+        if self._known.is_known(frame.f_code):
+            self._known_frame = frame
+            self._known.begin_known(frame)
+            return
+        if self._known.on_every_code is not None:
+            self._known.on_every_code(frame)
+        if frame.f_code not in self._seen:
+            self._seen.add(frame.f_code)
+            self._on_code(frame)
 
     def _answer_as_outside(self, frame: types.FrameType, event: str) -> None:
         """Keep the modes of a recording from modules of PyTorch's that do otherwise where there are any: under autocast

@@ -37,6 +37,7 @@ from ingot.frontend.jit.trace.questions import ASKS, READS_VALUE
 from ingot.frontend.jit.trace.refusals import refusal, turned_view
 from ingot.frontend.jit.trace.trace import (
     EnvironmentTensor,
+    GradientOf,
     Made,
     Origin,
     Question,
@@ -51,6 +52,7 @@ from ingot.frontend.jit.trace.trace import (
     tags_of,
     written_arguments,
 )
+from ingot.frontend.jit.trace.training_calls import TrainingCalls
 from ingot.runtime.overlaps import NumberedMemory, addresses_of
 from ingot.runtime.torch_state import state_of_torch
 
@@ -64,6 +66,8 @@ class Broken:
 
     reason: str
     place: str
+    is_for_now: bool = False
+    """Whether the next call like it can be recorded, as far as is known."""
 
 
 _LOSES_OUT = frozenset({"matrix_rank", "linalg_matrix_rank"})
@@ -77,6 +81,7 @@ _CASTS_WITHIN = frozenset(
 """Functions of several operations that a mode sees as one, so that autocast finds none of them."""
 _KNOWN = ("aten", "prim", "prims", "profiler")
 """Namespaces whose operations are not made of others, apart from those above."""
+_BACKWARD = torch.Tensor.backward
 _PUT_OFF = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative, torch._C.DispatchKey.ZeroTensor)
 
 
@@ -130,6 +135,8 @@ class _IntrospectionMode(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         recording, kwargs = self._recording, kwargs or {}
+        if recording.training.is_within:
+            return func(*args, **kwargs)
         with self._witness.paused():
             recording.on_query(func, args, kwargs)
             if func in INDEXING:
@@ -142,10 +149,15 @@ class _IntrospectionMode(TorchFunctionMode):
                 return func(*args, **kwargs)
         before = recording.handed, recording.asked_by
         recording.handed, recording.asked_by = handed, getattr(func, "__name__", "")
+        is_backward = func is _BACKWARD
         try:
+            if is_backward:
+                recording.training.begin_backward(args, kwargs)
             return func(*args, **kwargs)
         finally:
             recording.handed, recording.asked_by = before
+            if is_backward:
+                recording.training.end_backward()
 
 
 class Recording:
@@ -181,6 +193,8 @@ class Recording:
         """The marked numbers that the function of torch which runs now was given."""
         self._constant: set[TraceValue] = set()
         """Registers that hold the same at every call like this: nothing that they are made of was passed or found."""
+        self.training = TrainingCalls(self)
+        """Backward passes and steps of optimizers within the call."""
         for position, tensor in enumerate(arguments):
             if self._find(tensor) is None:
                 self._add_leaf(tensor, TraceArgument(position))
@@ -191,6 +205,7 @@ class Recording:
         """Call the function and note down what it does. Unless it `is_alone`, what other threads may have done in the
         meantime is not taken for the function's doing."""
         before = state_of_torch()
+        self.training.begin((*self._environment.tensors.values(), *self._arguments))
         parts_before = _parts(args, kwargs)
         modes_before = mode_counts()
         result = self._run_watched(function, args, kwargs, is_alone)
@@ -211,7 +226,7 @@ class Recording:
     def run_more(self, function: Callable[[], Any]) -> Any:
         """Call a function that goes on with what was recorded and runs no Python code of the user's, and note down its
         operations."""
-        monitor = EffectMonitor(self._saw, self._environment.touch_context, self.stop)
+        monitor = EffectMonitor(self._saw, self._environment.touch_context, self.stop, self.training)
         with self._attached(monitor), monitor.paused(), torch._C.DisableTorchFunction():
             return function()
 
@@ -223,7 +238,7 @@ class Recording:
     def _run_watched(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], is_alone: bool
     ) -> Any:
-        monitor = EffectMonitor(self._saw, self._environment.touch_context, self.stop)
+        monitor = EffectMonitor(self._saw, self._environment.touch_context, self.stop, self.training)
         with self._attached(monitor):
             result = function(*args, **kwargs)
             if is_alone:
@@ -250,10 +265,10 @@ class Recording:
             if reason is not None:
                 self.stop(reason)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, is_for_now: bool = False) -> None:
         """Record no further; the call goes on."""
         if self.broken is None:
-            self.broken = Broken(reason, self._definition or user_place())
+            self.broken = Broken(reason, self._definition or user_place(), is_for_now)
             if self._strict:
                 raise CaptureError(f"{reason} ({self.broken.place})")
 
@@ -265,12 +280,16 @@ class Recording:
 
     def on_query(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Python is about to call a function or to read an attribute of tensors."""
+        if function is _BACKWARD:
+            return
         name = getattr(function, "__name__", "")
         if name in ("__get__", "__set__", "__delete__"):
             attribute = getattr(getattr(function, "__self__", None), "__name__", "")
             if name != "__get__":
                 self.stop(f"the attribute {attribute} of a tensor is set")
             name = attribute
+        if name == "grad" and args and self.training.reads_gradient(args[0]):
+            return
         if name == "requires_grad" and not is_librarys(sys._getframe(2).f_globals.get("__name__")):
             self.stop("it asks whether a tensor requires gradients, which may be otherwise at the next call")
         if name in READS_MEMORY:
@@ -302,6 +321,8 @@ class Recording:
 
     def operate(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """One operation: run it, and note it down."""
+        if self.training.is_within:
+            return target(*args, **kwargs)
         if self.broken is None:
             if torch.Tag.data_dependent_output in tags_of(target) and self._is_constant(args, kwargs):
                 self.trace.reads_constants = True
@@ -399,9 +420,32 @@ class Recording:
         entry = self._registers.get(id(tensor))
         return entry[1] if entry is not None and entry[0]() is tensor else None
 
+    def add_found(self, tensor: torch.Tensor) -> TraceValue | None:
+        """The register of a tensor that a known call has found where the environment was not looked through."""
+        self._environment.tensors.setdefault(id(tensor), tensor)
+        return self.value_of(tensor)
+
+    def position_of(self, tensor: torch.Tensor) -> int | None:
+        """The position of a tensor among those of the environment that are used; None if it is none of these."""
+        register = self._find(tensor)
+        origin = None if register is None else self.trace.note(register).origin
+        return origin.position if isinstance(origin, EnvironmentTensor) else None
+
+    def note_of(self, tensor: torch.Tensor) -> TensorMeta | None:
+        register = self.value_of(tensor)
+        return None if register is None else self.trace.note(register)
+
+    def _gradient(self, tensor: torch.Tensor) -> TraceValue | None:
+        """The register of what a tensor of the environment had in its `.grad` when the call began."""
+        owner = self.training.owner_of(tensor)
+        if owner is None or self.value_of(owner) is None:
+            return None
+        position = self.position_of(owner)
+        return None if position is None else self._add_leaf(tensor, GradientOf(position))
+
     def _environment_tensor(self, tensor: torch.Tensor) -> TraceValue | None:
         if id(tensor) not in self._environment.tensors:
-            return None
+            return self._gradient(tensor)
         self.trace.environment_tensors.append(tensor)
         return self._add_leaf(tensor, EnvironmentTensor(len(self.trace.environment_tensors) - 1))
 

@@ -29,6 +29,7 @@ def take_results(recording: Recording, result: Any) -> Shape:
         else:
             recording.stop(f"it returns a {type(leaf).__name__}, which would be the same object at every call")
     recording.trace.results = noted
+    recording.training.conclude(leaves)
     return shape
 
 

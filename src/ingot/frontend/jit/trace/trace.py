@@ -52,13 +52,20 @@ class EnvironmentTensor:
 
 
 @dataclass(frozen=True, slots=True)
+class GradientOf:
+    """What a tensor of the environment has in its `.grad` when the call begins, by the position of that tensor."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """A tensor that an event made."""
 
     event: int
 
 
-Origin = TraceArgument | EnvironmentTensor | Made
+Origin = TraceArgument | EnvironmentTensor | GradientOf | Made
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +183,46 @@ class Question:
         return f"ask {self.register}: {', '.join(decided) or self.answer}"
 
 
+@dataclass(frozen=True, slots=True)
+class SettingNumber:
+    """A number that is read at every call: a setting of an optimizer, such as its learning rate."""
+
+    group: dict[str, Any] = field(repr=False)
+    key: str
+    index: int | None = None
+    """Its place, where the setting is a tuple."""
+
+    def read(self) -> Any:
+        value = self.group[self.key]
+        return value if self.index is None else value[self.index]
+
+    def __str__(self) -> str:
+        return self.key if self.index is None else f"{self.key}[{self.index}]"
+
+
+@dataclass(frozen=True, slots=True)
+class GradientUpdate:
+    """What a call leaves in the `.grad` of a tensor of its environment, where that is not what was there before."""
+
+    position: int
+    """That tensor, by its position among the environment's."""
+    value: TraceValue | None
+
+
+@dataclass(slots=True)
+class Training:
+    """What a call that differentiates does besides its operations: it reads settings, and sets `.grad`."""
+
+    settings: list[SettingNumber] = field(default_factory=list)
+    """Numbers that are read at every call, which the variables of the trace stand for."""
+    updates: list[GradientUpdate] = field(default_factory=list)
+    expected: list[tuple[int, TensorMeta | None]] = field(default_factory=list)
+    """What `.grad` must hold when the call begins, where that matters: the tensor, by its position, and what its
+    gradient is like; None if it must have none."""
+    spent: tuple[int, ...] = ()
+    """Results whose history the call itself has used up, by their place."""
+
+
 @dataclass(slots=True)
 class Trace:
     """One recorded call."""
@@ -202,6 +249,8 @@ class Trace:
     """Where Python asked for values, in order: with other answers it might have taken another path."""
     symbols: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Sizes that stay open, by their name: an argument, and the axis of it where the size is read."""
+    training: Training | None = None
+    """What a call does that differentiates within; None for all others."""
 
     def note(self, register: TraceValue) -> TensorMeta:
         return self.tensors[register.index]

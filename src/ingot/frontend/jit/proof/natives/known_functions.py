@@ -26,7 +26,13 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     known,
 )
 from ingot.frontend.jit.proof.domain.place_guards import is_plain
-from ingot.frontend.jit.proof.natives import builtin_functions, introspection, methods, state_functions
+from ingot.frontend.jit.proof.natives import (
+    builtin_functions,
+    introspection,
+    methods,
+    state_functions,
+    training_functions,
+)
 from ingot.frontend.jit.proof.semantics import operations, python_operators, torch_names
 
 if TYPE_CHECKING:
@@ -40,6 +46,8 @@ def handler_of(called: Any) -> Handler | None:
     entry = _HANDLERS.get(id(called))
     if entry is not None:
         return entry[1]
+    if isinstance(called, types.FunctionType):
+        return training_functions.handler_of(called)
     if isinstance(called, types.MethodDescriptorType | types.WrapperDescriptorType | types.ClassMethodDescriptorType):
         return methods.handler_of(called)
     if isinstance(called, types.BuiltinMethodType) and is_plain(called.__self__) and called.__self__ is not None:

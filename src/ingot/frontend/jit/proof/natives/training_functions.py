@@ -1,0 +1,245 @@
+"""Calls that train: backward passes, `zero_grad`, and steps of optimizers.
+
+In: a call of one of them. Out: nothing, as they return nothing; the walk goes on. What always holds: a step is allowed
+only for optimizers that are known (frontend/optimizers.py), and everything that decides what it does is guarded, apart
+from settings that are read at every step, and gradients, which the recording itself guards.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import Optimizer
+
+from ingot.frontend import optimizers
+from ingot.frontend.jit.proof.domain.abstract_values import (
+    NONE,
+    AbstractTensor,
+    AbstractValue,
+    Known,
+    known,
+)
+from ingot.frontend.jit.proof.domain.place_guards import ABSENT, ListItems
+from ingot.frontend.jit.proof.semantics import attribute_lookup, containers
+
+if TYPE_CHECKING:
+    from ingot.frontend.jit.proof.walk.walker import Walker
+
+Arguments = dict[str, AbstractValue]
+Handler = Callable[[Any, list[AbstractValue], Arguments], AbstractValue]
+_SCHEDULED = "_wrapped_by_lr_sched"
+"""The mark of the function that a schedule of learning rates puts around an optimizer's `step`."""
+_STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+_GLOBAL_HOOKS = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
+
+
+def handler_of(called: types.FunctionType) -> Handler | None:
+    """How to walk a call of a function that trains; None for all others."""
+    if called is _BACKWARD:
+        return _backward
+    if called in (Optimizer.zero_grad, torch.nn.Module.zero_grad):
+        return _zero_grad
+    if called is torch.nn.Module.parameters:
+        return _parameters
+    if called is clip_grad_norm_:
+        return _clip
+    if called.__code__ is optimizers.STEP_CODE:
+        return lambda walker, args, kwargs: _step(walker, called, args, kwargs)
+    inner = called.__dict__.get("__wrapped__")
+    if called.__dict__.get(_SCHEDULED) is True and isinstance(inner, types.FunctionType):
+        return lambda walker, args, kwargs: _scheduled_step(walker, called, inner, args, kwargs)
+    return None
+
+
+_BACKWARD = torch.Tensor.backward
+
+
+def _backward(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
+    walker.guard_function(_BACKWARD)  # type: ignore[arg-type]
+    walker.guard_function(torch.autograd.backward)  # type: ignore[arg-type]
+    walker.may_raise()
+    for given in (*args[1:], *kwargs.values()):
+        if not isinstance(given, Known) or given.value not in (None, False):
+            walker.refuse("calls backward with arguments that are not compiled")
+    if not isinstance(args[0], AbstractTensor) or not args[0].is_new:
+        walker.refuse("calls backward of a tensor that the call did not make")
+    return NONE
+
+
+def _zero_grad(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
+    given = [*args[1:], *kwargs.values()]
+    if len(given) > 1 or not all(isinstance(one, Known) and type(one.value) is bool for one in given):
+        walker.refuse("calls zero_grad with arguments that are not understood")
+    owner = args[0]
+    if isinstance(owner, Known) and isinstance(owner.value, Optimizer):
+        _guard_groups(walker, owner)
+    elif isinstance(owner, Known) and isinstance(owner.value, torch.nn.Module):
+        _guard_parameters(walker, owner)
+    else:
+        walker.refuse("calls zero_grad of an object that is not known")
+    for function in (Optimizer.zero_grad, torch.nn.Module.zero_grad, *optimizers.ZEROING):
+        walker.guard_function(function)
+    walker.may_raise()
+    return NONE
+
+
+def _parameters(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
+    """`module.parameters()`: a generator in Python, whose items are known."""
+    module = args[0]
+    if len(args) > 1 or kwargs or not isinstance(module, Known) or not isinstance(module.value, torch.nn.Module):
+        walker.refuse("calls parameters with arguments, or of a module that is not known")
+    for function in (torch.nn.Module.parameters, torch.nn.Module.named_parameters, torch.nn.Module.named_modules):
+        walker.guard_function(function)
+    _guard_parameters(walker, module)
+    return containers.new_iterator(walker, [known(one) for one in module.value.parameters()])
+
+
+def _clip(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
+    """`clip_grad_norm_`, whose operations are recorded; it asks no tensor for a value unless it is to raise."""
+    function: Any = clip_grad_norm_
+    while function is not None:
+        walker.guard_function(function)
+        function = function.__dict__.get("__wrapped__")
+    module = vars(sys.modules[clip_grad_norm_.__module__])
+    for name in ("_get_total_norm", "_clip_grads_with_norm_", "clip_grads_with_norm_", "get_total_norm"):
+        walker.entry(module, name, ABSENT, name)
+    walker.may_raise()
+    for given in (*args[1:], *kwargs.values()):
+        if not isinstance(given, Known) or type(given.value) not in (int, float, bool, type(None)):
+            walker.refuse("clips gradients by something that is not a plain number")
+    if kwargs.get("error_if_nonfinite", NONE).value not in (None, False) or len(args) > 3:  # type: ignore[attr-defined]
+        walker.refuse("clips gradients, and raises an error by their values")
+    parameters = walker.iterate(args[0])
+    if not parameters or not all(isinstance(one, Known) and isinstance(one.value, torch.Tensor) for one in parameters):
+        walker.refuse("clips gradients of tensors that are not known")
+    first: torch.Tensor = parameters[0].value  # type: ignore[attr-defined]
+    return AbstractTensor(torch.empty((), dtype=first.dtype, device="meta"), first.device, is_new=True)
+
+
+def _scheduled_step(
+    walker: Walker, called: types.FunctionType, inner: types.FunctionType, args: list[AbstractValue], kwargs: Arguments
+) -> AbstractValue:
+    """The step of an optimizer that a schedule has put a function of its own around, which notes that it was called.
+
+    An optimizer holds that function without itself: `optimizer.step` is a function of no arguments.
+    """
+    walker.guard_function(called)
+    cells = dict(zip(called.__code__.co_freevars, called.__closure__ or (), strict=True))
+    reference = cells.get("opt_ref")
+    optimizer = None if reference is None else reference.cell_contents()
+    if optimizer is None or args or not isinstance(optimizer, Optimizer):
+        walker.refuse("calls a step that is wrapped in a way that is not understood")
+    while inner.__code__ is not optimizers.STEP_CODE:
+        wrapped = inner.__dict__.get("__wrapped__")
+        if inner.__dict__.get(_SCHEDULED) is not True or not isinstance(wrapped, types.FunctionType):
+            walker.refuse("calls a step that is wrapped in a way that is not understood")
+        walker.guard_function(inner)
+        inner = wrapped
+    value = known(optimizer, "optimizer")
+    noted = attribute_lookup.instance_entry(walker, value, "_opt_called")
+    if not isinstance(noted, Known) or noted.value is not True:
+        walker.refuse("calls the first step after a schedule was made")
+    return _step(walker, inner, [value], kwargs)
+
+
+def _step(walker: Walker, called: types.FunctionType, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
+    if len(args) != 1 or not isinstance(args[0], Known) or kwargs:
+        walker.refuse("calls a step with arguments, or of an optimizer that is not known")
+    optimizer = args[0].value
+    refused = optimizers.why_not(optimizer)
+    if refused is not None:
+        walker.refuse(refused)
+    wrapped: Any = called
+    while wrapped is not None:
+        walker.guard_function(wrapped)
+        wrapped = wrapped.__dict__.get("__wrapped__")
+    _guard_groups(walker, args[0])
+    _guard_computing(walker, args[0])
+    _guard_state(walker, args[0])
+    walker.may_raise()
+    return NONE
+
+
+def _guard_groups(walker: Walker, value: Known) -> None:
+    """Which parameters an optimizer has, in which groups."""
+    attribute_lookup.guard_class(walker, value, type(value.value))
+    groups = attribute_lookup.instance_entry(walker, value, "param_groups")
+    if not isinstance(groups, Known) or type(groups.value) is not list:
+        walker.refuse("uses an optimizer without a list of groups")
+    _guard_list(walker, groups.value, f"{value.name}.param_groups")
+    for group in groups.value:
+        if type(group) is not dict or type(group.get("params")) is not list:
+            walker.refuse("uses an optimizer with groups that are not understood")
+        _guard_list(walker, walker.entry(group, "params", ABSENT, f"{value.name}.params"), f"{value.name}.params")
+
+
+def _guard_computing(walker: Walker, value: Known) -> None:
+    """What a step computes: its switches, that settings are numbers, and that no hooks and no other code take part."""
+    optimizer, name = value.value, value.name
+    for group in optimizer.param_groups:
+        for key in optimizers.SWITCHES:
+            walker.entry(group, key, ABSENT, f"{name}.{key}")
+        walker.guard((PlainSettings, id(group)), lambda group=group: PlainSettings.of(optimizer, group, name))
+    tables = [attribute_lookup.instance_entry(walker, value, hooks) for hooks in _STEP_HOOKS]
+    around = sys.modules[Optimizer.__module__].__dict__
+    tables += [known(walker.entry(around, hooks, ABSENT, hooks), hooks) for hooks in _GLOBAL_HOOKS]
+    for table in tables:
+        if not isinstance(table, Known) or not isinstance(table.value, dict) or walker.entries(table.value, name):
+            walker.refuse("calls a step that has hooks")
+    walker.type_attribute(type(optimizer), "_init_group")
+    module = vars(sys.modules[inspect.unwrap(type(optimizer).step).__module__])
+    for key, function in list(module.items()):
+        if isinstance(function, types.FunctionType) and function.__module__ == module["__name__"]:
+            walker.entry(module, key, ABSENT, key)
+
+
+def _guard_state(walker: Walker, value: Known) -> None:
+    """Which tensors an optimizer keeps; what they hold is read at every call."""
+    state = attribute_lookup.instance_entry(walker, value, "state")
+    if not isinstance(state, Known) or not isinstance(state.value, dict):
+        walker.refuse("uses an optimizer whose state is not understood")
+    for _, kept in walker.entries(state.value, f"{value.name}.state"):
+        if type(kept) is not dict:
+            walker.refuse("uses an optimizer whose state is not understood")
+        walker.entries(kept, f"{value.name}.state")
+
+
+def _guard_parameters(walker: Walker, value: Known) -> None:
+    """Which parameters a module and those in it have."""
+    for table in ("_parameters", "_modules"):
+        held = attribute_lookup.instance_entry(walker, value, table)
+        if not isinstance(held, Known) or not isinstance(held.value, dict):
+            walker.refuse("uses a module whose parameters are not understood")
+        for name, inner in walker.entries(held.value, f"{value.name}.{table}"):
+            if isinstance(inner, torch.nn.Module):
+                _guard_parameters(walker, known(inner, f"{value.name}.{name}"))
+
+
+def _guard_list(walker: Walker, items: list[Any], text: str) -> None:
+    walker.guard((ListItems, id(items)), lambda: ListItems(items, tuple(items), text))
+
+
+@dataclass(frozen=True, eq=False)
+class PlainSettings:
+    """That the settings of a group are numbers, and that its parameters keep the same kinds of state."""
+
+    optimizer: Optimizer
+    group: dict[str, Any]
+    kept: tuple[str, ...]
+    text: str
+
+    @staticmethod
+    def of(optimizer: Optimizer, group: dict[str, Any], name: str) -> PlainSettings:
+        return PlainSettings(optimizer, group, optimizers.kept_state(optimizer, group), f"{name}.param_groups")
+
+    def holds(self) -> bool:
+        return (
+            optimizers.has_plain_settings(self.group) and optimizers.kept_state(self.optimizer, self.group) == self.kept
+        )

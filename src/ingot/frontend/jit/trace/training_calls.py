@@ -1,0 +1,298 @@
+"""Calls that train: what a recording notes of backward passes, of `zero_grad` and of optimizers' steps.
+
+In: a recording in progress, and the calls of these functions as Python's profiling hook and the function mode see them.
+Out: events and a `Training` in the trace. A backward pass is recorded operation by operation, as PyTorch runs it. Steps
+of optimizers and `zero_grad` are known calls: what they do inside is not recorded, one operation of ingot's own stands
+for it (runtime/optimizers.py). What always holds: a call that is not understood in every detail ends the recording.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import SGD, AdamW, Optimizer
+
+from ingot.frontend import optimizers
+from ingot.frontend.jit.guards.library_code import is_librarys
+from ingot.frontend.jit.trace.places import user_place
+from ingot.frontend.jit.trace.trace import (
+    GradientOf,
+    GradientUpdate,
+    SettingNumber,
+    TraceOp,
+    TraceValue,
+    Training,
+    Variable,
+)
+from ingot.runtime.optimizers import ADAM_STEP, SGD_STEP
+
+if TYPE_CHECKING:
+    from ingot.frontend.jit.trace.recorder import Recording
+
+
+_ARGUMENTS = ("gradient", "retain_graph", "create_graph", "inputs")
+"""Arguments of backward that are not compiled."""
+_MAKES_STATE = "makes its state in this call"
+"""What the first step of an optimizer does, and no other one."""
+
+
+class _NotedGroup:
+    """The tensors of a group of parameters before a step: parameters, gradients, and what is kept for them."""
+
+    def __init__(self, group: dict[str, Any], columns: list[list[torch.Tensor]]):
+        self.group, self.columns = group, columns
+        self.versions = [column[0]._version for column in columns]
+        """How often the first tensor of each column has been written; a step writes all of a column as often."""
+
+
+class TrainingCalls:
+    """What one recording has seen of such calls."""
+
+    def __init__(self, recording: Recording):
+        self._recording: Recording = weakref.proxy(recording)  # which holds this object
+        self._training = Training()
+        self._is_active = False
+        """Whether the call differentiates, or does what only training does."""
+        self.is_within = False
+        """Whether a known call runs: what it does inside is not recorded."""
+        self._is_backward = False
+        """Whether a backward pass runs."""
+        self._before: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
+        """Tensors that may accumulate gradients, and what they had accumulated when the call began."""
+        self._gradients: dict[int, torch.Tensor] = {}
+        """Those gradients, by identity: the tensors that have them."""
+        self._cleared: set[int] = set()
+        """Tensors whose gradients were set to None before anything was accumulated."""
+        self._read: set[int] = set()
+        """Tensors whose gradients a step has looked at."""
+        self._roots: list[Any] = []
+        """The nodes that backward passes began with."""
+        self._finish: Callable[[], None] | None = None
+
+    def begin(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Note the gradients that tensors have before the call."""
+        for tensor in tensors:
+            # A view that others have written into cannot be asked, and accumulates nothing.
+            if tensor.requires_grad and not tensor._is_view() and tensor.is_leaf:
+                self._note_before(tensor)
+
+    def _note_before(self, tensor: torch.Tensor) -> None:
+        if id(tensor) not in self._before:
+            self._before[id(tensor)] = (tensor, tensor.grad)
+            if tensor.grad is not None:
+                self._gradients[id(tensor.grad)] = tensor
+
+    def _know(self, parameter: torch.Tensor) -> bool:
+        """Take note of a parameter of an optimizer or a module; whether it can be one of the trace's tensors."""
+        self._note_before(parameter)
+        return self._recording.add_found(parameter) is not None
+
+    def owner_of(self, gradient: torch.Tensor) -> torch.Tensor | None:
+        """The tensor that had a gradient in its `.grad` when the call began."""
+        owner = self._gradients.get(id(gradient))
+        return owner if owner is not None and self._before[id(owner)][1] is gradient else None
+
+    def reads_gradient(self, tensor: Any) -> bool:
+        """Python asks a tensor for its gradient: whether it is one whose gradients are known."""
+        if id(tensor) not in self._before:
+            return False
+        self._is_active = True
+        if id(tensor) not in self._cleared:
+            self._read.add(id(tensor))
+        return True
+
+    # --- backward passes ----------------------------------------------------------------------------------------------
+
+    def begin_backward(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self._is_active = self._is_backward = True
+        unusual = len(args) > 1 or any(
+            kwargs.get(key) for key in ("gradient", "retain_graph", "create_graph", "inputs")
+        )
+        root = args[0] if args else None
+        if unusual or not isinstance(root, torch.Tensor):
+            self._recording.stop("it calls backward with arguments that are not compiled")
+        elif root.grad_fn is not None:
+            self._roots.append(root.grad_fn)
+
+    def end_backward(self) -> None:
+        self._is_backward = False
+
+    @property
+    def on_every_code(self) -> Callable[[types.FrameType], None] | None:
+        return self._refuse_users_code if self._is_backward else None
+
+    def _refuse_users_code(self, frame: types.FrameType) -> None:
+        """Python code begins to run while a backward pass runs."""
+        if not is_librarys(frame.f_globals.get("__name__")):
+            self._recording.stop("its backward pass runs Python code: a hook, a Function of one's own or a checkpoint")
+
+    # --- known calls --------------------------------------------------------------------------------------------------
+
+    def is_known(self, code: types.CodeType) -> bool:
+        return code in optimizers.KNOWN_CODES
+
+    def begin_known(self, frame: types.FrameType) -> None:
+        self._is_active = self.is_within = True
+        if frame.f_code is optimizers.STEP_CODE:
+            given, keywords = frame.f_locals["args"], frame.f_locals["kwargs"]
+            self._finish = self._begin_step(given, keywords)
+        else:
+            owner, to_none = frame.f_locals["self"], frame.f_locals["set_to_none"]
+            self._begin_zeroing(optimizers.parameters_of(owner), to_none)
+
+    def end_known(self) -> None:
+        finish, self._finish = self._finish, None
+        if finish is not None and self._recording.broken is None:
+            finish()
+        self.is_within = False
+
+    def _begin_zeroing(self, parameters: Sequence[torch.Tensor], to_none: bool) -> None:
+        recording = self._recording
+        for parameter in parameters:
+            gradient = parameter.grad
+            if not self._know(parameter):
+                recording.stop("it sets gradients of a tensor that is not understood")
+                return
+            if to_none:
+                if not self._roots and id(parameter) not in self._read:
+                    self._cleared.add(id(parameter))
+            elif gradient is not None:
+                value = recording.value_of(gradient)
+                if value is None or gradient.grad_fn is not None:
+                    recording.stop("it sets a gradient to zero that was made where ingot cannot see it")
+                    return
+                self._add(torch.ops.aten.zero_.default, (value,), value)
+
+    def _begin_step(self, given: Sequence[Any], keywords: dict[str, Any]) -> Callable[[], None] | None:
+        """Note what a step will read; the events come after it, since eager's own step is what runs."""
+        recording, optimizer = self._recording, given[0] if given else None
+        if len(given) != 1 or keywords.get("closure") is not None:
+            recording.stop("it calls step with a closure")
+            return None
+        refused = optimizers.why_not(optimizer)
+        if refused is not None:
+            recording.stop(refused)
+            return None
+        assert isinstance(optimizer, Optimizer)
+        noted: list[_NotedGroup] = []
+        for group in optimizer.param_groups:
+            reason = self._note_group(optimizer, group, noted)
+            if reason is not None:
+                recording.stop(reason, is_for_now=reason.endswith(_MAKES_STATE))
+                return None
+        return lambda: recording.trace.events.extend(self._event(optimizer, one) for one in noted)
+
+    def _note_group(self, optimizer: Optimizer, group: dict[str, Any], noted: list[_NotedGroup]) -> str | None:
+        """Note the tensors of one group of parameters, by their type; why that cannot be done, if it cannot."""
+        name, is_sgd = type(optimizer).__name__, isinstance(optimizer, SGD)
+        kept = optimizers.kept_state(optimizer, group)
+        by_type: dict[torch.dtype, list[list[torch.Tensor]]] = {}
+        for parameter in group["params"]:
+            if not self._know(parameter):
+                return f"{name} has a parameter that is not understood"
+            self.reads_gradient(parameter)
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            state = dict.get(optimizer.state, parameter, {})
+            tensors = [gradient, *(state.get(key) for key in kept)]
+            if any(one is None for one in tensors) or (not is_sgd and "step" not in state):
+                return f"{name} {_MAKES_STATE}"
+            if not all(optimizers.is_plain(one, parameter) for one in (parameter, *tensors)):
+                return f"a parameter of {name}, its gradient or its state is not dense, or not of one type"
+            if not is_sgd and not optimizers.is_step_count(state["step"]):
+                return f"the step count of {name} is not the usual one"
+            if self._recording.value_of(gradient) is None:
+                return f"{name} uses a gradient that ingot cannot see"
+            row = [parameter, *tensors, *(() if is_sgd else (state["step"],))]
+            by_type.setdefault(parameter.dtype, []).append(row)
+        for rows in by_type.values():
+            noted.append(_NotedGroup(group, [list(column) for column in zip(*rows, strict=True)]))
+        return None
+
+    def _event(self, optimizer: Optimizer, noted: _NotedGroup) -> TraceOp:
+        """The operation that stands for what a step has done to the tensors of a group."""
+        group, (parameters, gradients, *state) = noted.group, map(self._values, noted.columns)
+        setting = lambda key, index=None: self._setting(group, key, index)
+        moves = [column[0]._version - before for column, before in zip(noted.columns, noted.versions, strict=True)]
+        if isinstance(optimizer, SGD):
+            numbers = [setting(key) for key in ("lr", "momentum", "dampening", "weight_decay")]
+            flags = bool(group["nesterov"]), bool(group["maximize"])
+            given = (parameters, gradients, state[0] if state else [], *numbers, *flags, moves)
+            return TraceOp(SGD_STEP, given, {}, None, user_place())
+        is_decoupled = bool(group.get("decoupled_weight_decay", isinstance(optimizer, AdamW)))
+        numbers = [setting("lr"), setting("betas", 0), setting("betas", 1), setting("weight_decay"), setting("eps")]
+        given = (parameters, gradients, *state, *numbers, is_decoupled, bool(group["maximize"]), moves)
+        return TraceOp(ADAM_STEP, given, {}, None, user_place())
+
+    def _values(self, tensors: Sequence[torch.Tensor]) -> list[TraceValue]:
+        """The values of gradients, and of what counts as found around the function: parameters and their state."""
+        values = [self._recording.value_of(one) or self._recording.add_found(one) for one in tensors]
+        return [one for one in values if one is not None]
+
+    def _setting(self, group: dict[str, Any], key: str, index: int | None = None) -> Variable:
+        settings = self._training.settings
+        settings.append(SettingNumber(group, key, index))
+        return Variable(len(settings) - 1, float)
+
+    def _add(self, target: Any, arguments: tuple[Any, ...], results: Any) -> None:
+        self._recording.trace.events.append(TraceOp(target, arguments, {}, results, user_place()))
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def conclude(self, results: Sequence[Any]) -> None:
+        """Note what the call has left in `.grad`, and which of its results have no history any more that could be
+        differentiated; called when the results have been noted."""
+        recording = self._recording
+        if not self._is_active or recording.broken is not None:
+            return
+        trace, training = recording.trace, self._training
+        if trace.device.type != "cpu":
+            recording.stop("whole training steps are compiled for the CPU alone")
+            return
+        used = {note.origin.position for note in trace.tensors if isinstance(note.origin, GradientOf)}
+        for tensor, before in self._before.values():
+            after = tensor.grad
+            is_cleared = id(tensor) in self._cleared
+            position = recording.position_of(tensor)
+            if position is None:
+                if after is not before:
+                    recording.stop("a tensor accumulates gradients that ingot cannot see, or an argument does")
+                continue
+            is_read = position in used or id(tensor) in self._read
+            if is_read or (after is not before and not is_cleared):
+                expected = None if before is None else recording.note_of(before)
+                if before is not None and expected is None:
+                    recording.stop("a gradient is replaced that was not made by PyTorch's operators")
+                training.expected.append((position, expected))
+            if after is not before or is_cleared:
+                value = None if after is None else recording.value_of(after)
+                if after is not None and value is None:
+                    recording.stop("a gradient is made outside PyTorch's operators")
+                training.updates.append(GradientUpdate(position, value))
+        training.spent = tuple(self._spent(results))
+        trace.training = training
+
+    def _spent(self, results: Sequence[Any]) -> list[int]:
+        consumed = _reachable(self._roots)
+        return [
+            place
+            for place, result in enumerate(results)
+            if isinstance(result, torch.Tensor) and result.requires_grad and result.grad_fn in consumed
+        ]
+
+
+def _reachable(roots: Sequence[Any]) -> set[Any]:
+    """The nodes of a graph."""
+    seen: set[Any] = set()
+    pending = list(roots)
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            pending += [following for following, _ in node.next_functions if following is not None]
+    return seen
