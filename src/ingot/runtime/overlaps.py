@@ -38,6 +38,30 @@ def are_joined(memories: Iterable[tuple[range, int]]) -> bool:
     return False
 
 
+class KnownMemory:
+    """Pieces of memory with their numbers, which others are compared with again and again."""
+
+    def __init__(self, memories: Iterable[tuple[range, int]]):
+        known = sorted(((memory, number) for memory, number in memories if memory), key=lambda item: item[0].start)
+        self.are_joined = are_joined(known)
+        """Whether two of them overlap that have different numbers."""
+        self._pieces: list[tuple[int, int, int]] = []
+        for memory, number in known:
+            if self._pieces and memory.start < self._pieces[-1][1]:
+                start, end, before = self._pieces.pop()
+                self._pieces.append((start, max(end, memory.stop), before))
+            else:
+                self._pieces.append((memory.start, memory.stop, number))
+
+    def meets(self, memory: range, number: int) -> bool:
+        """Whether a range of addresses overlaps a piece that has another number."""
+        if not memory:
+            return False
+        first = bisect_left(self._pieces, memory.start + 1, key=_end)
+        last = bisect_left(self._pieces, memory.stop, key=_start)
+        return any(other != number for _, _, other in self._pieces[first:last])
+
+
 class NumberedMemory:
     """Numbers for pieces of memory as they turn up; what overlaps has one number."""
 

@@ -73,7 +73,12 @@ class Example:
     after: str
 
 
+def turned_twice(x: torch.Tensor) -> torch.Tensor:
+    return x.t().detach().t() * 2
+
+
 EXAMPLES: dict[str, Example] = {
+    "drop_aliases": Example(turned_twice, lambda: [torch.randn(3, 4)], "aten.detach.default", "aten.mul.Tensor(%0, 2)"),
     "expand_lists": Example(
         scaled_lists, lambda: [torch.randn(5), torch.randn(5)], "aten._foreach_mul.Scalar", "aten.mul.Tensor"
     ),

@@ -147,9 +147,11 @@ class CompiledFunction(BranchingFunction):
         """How often something was recorded: calls of the function, and of segments of calls that were followed."""
         return self.recordings + sum(segment.recorded.recordings for segment in self.follower.summary().segments)
 
-    def _may_stand_in(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        is_promised = self.options.python == "skip" or not self.needs_proof
-        return is_promised or isinstance(prove(self.function, tuple(args), dict(kwargs), ()), Proof)
+    def _why_not_recorded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Broken | None:
+        if self.options.python == "skip" or not self.needs_proof:
+            return None
+        proof = prove(self.function, tuple(args), dict(kwargs), ())
+        return None if isinstance(proof, Proof) else Broken(proof.reason, proof.place)
 
     def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Let a recording stand in for Python where that is proven, or promised with python="skip"."""

@@ -138,16 +138,20 @@ class RecordedFunction(NativeCallable):
         self, found: Specialisation, calls: int, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> str | None:
         """Whether to record a call like one that ran in Python: what kept it from being recorded may have changed."""
-        if self._may_stand_in(args, kwargs):
+        why_not = self._why_not_recorded(args, kwargs)
+        if why_not is None:
             found.environment.guards = Outdated()
             return found.environment.guards.changed()
+        if found.broken is not None and found.broken.is_for_now:
+            found.broken = why_not
+            self._hand_over(why_not.reason, why_not.place)
         found.calls_until_another = calls + self._payoff.next_look()
         self.native.pause(found)
         return None
 
-    def _may_stand_in(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Whether a recording of a call might stand in for Python; here it may."""
-        return True
+    def _why_not_recorded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Broken | None:
+        """Why a recording of a call could not stand in for Python; here it always could."""
+        return None
 
     def _foretell(self, described: CallKey, state: Hashable) -> tuple[Generalised, Numbers] | None:
         """What holds for a call with other numbers than the recorded ones, if no second recording is needed to tell."""

@@ -29,9 +29,9 @@ from ingot.frontend.jit.proof import SizeFacts
 from ingot.frontend.jit.trace.questions import effect_before_questions
 from ingot.frontend.jit.trace.recorder import Broken, Recording
 from ingot.frontend.jit.trace.results import take_results
-from ingot.frontend.jit.trace.trace import GradientOf, Made, Trace, TraceArgument
+from ingot.frontend.jit.trace.trace import EnvironmentTensor, GradientOf, Trace, TraceArgument
 from ingot.runtime.compiler import JitCompiler
-from ingot.runtime.overlaps import addresses_of, are_joined
+from ingot.runtime.overlaps import KnownMemory, addresses_of, are_joined
 
 RESULT_NEEDS_GRADIENTS = "its result needs gradients"
 """Why nothing stands in for Python while gradients are recorded."""
@@ -139,17 +139,31 @@ class Specialisation:
         assert trace is not None
         if not self.checks_overlap:
             return False
-        memories: list[tuple[range, int]] = []
-        for note in trace.tensors:
-            if isinstance(note.origin, Made):
-                continue
-            source = tensors if isinstance(note.origin, TraceArgument) else trace.environment_tensors
-            tensor = source[note.origin.position]
-            tensor = tensor.grad if isinstance(note.origin, GradientOf) else tensor
-            if tensor is not None and tensor.numel():
-                memories.append((addresses_of(tensor), note.storage))
-        return are_joined(memories)
+        found, leaves = trace.environment_tensors, self._leaves_of(trace)
+        pointers = [tensor.data_ptr() for tensor in found]
+        if self._around is None or self._around[0] != pointers:
+            memories = [(addresses_of(found[position]), number) for position, number in leaves[EnvironmentTensor]]
+            self._around = pointers, KnownMemory(memories)
+        around = self._around[1]
+        passed = [(addresses_of(tensors[position]), number) for position, number in leaves[TraceArgument]]
+        for position, number in leaves[GradientOf]:
+            gradient = found[position].grad
+            passed += [] if gradient is None else [(addresses_of(gradient), number)]
+        return around.are_joined or any(around.meets(*one) for one in passed) or are_joined(passed)
 
+    def _leaves_of(self, trace: Trace) -> dict[type, list[tuple[int, int]]]:
+        """For each kind of leaf, the positions of those that have elements, and the numbers of their memory."""
+        if self._leaves is None:
+            leaves = {kind: [] for kind in (TraceArgument, EnvironmentTensor, GradientOf)}
+            for note in trace.tensors:
+                if note.is_leaf and note.nbytes:
+                    leaves[type(note.origin)].append((note.origin.position, note.storage))  # type: ignore[union-attr]
+            self._leaves = leaves
+        return self._leaves
+
+    _leaves: dict[type, list[tuple[int, int]]] | None = None
+    _around: tuple[list[int], KnownMemory] | None = None
+    """Where the tensors around the function lay when that was last looked at, and their memory."""
     _environment_types: list[_TensorType] = field(default_factory=list)
 
     def differentiate(self, compiler: JitCompiler, name: str) -> None:

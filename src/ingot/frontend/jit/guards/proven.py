@@ -71,6 +71,8 @@ def _add(places: Places, guard: proven.Guard, versions: dict[type, list[int]], c
             places.context_holds(guard.variable, proven.ABSENT, guard.variable.get(proven.ABSENT))
         case proven.Switch() if guard.function() is guard.function():  # one object for each answer
             places.answers(guard.function, guard.function())
+        case proven.WholeDict():  # names that are added ask for a new record, and Python says that they do no harm
+            places.dictionary_is(guard.dictionary)
         case proven.TensorMetadata() if _add_tensor(places, guard.tensor):
             pass
         case _:

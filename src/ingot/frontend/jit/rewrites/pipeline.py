@@ -11,6 +11,7 @@ from collections.abc import Collection
 from ingot.base.dumping import dump, dump_pass
 from ingot.base.pipeline import declare_passes, refuse_unknown_passes
 from ingot.frontend.grad_mode import without_gradients
+from ingot.frontend.jit.rewrites.aliases import DropAliases
 from ingot.frontend.jit.rewrites.epilogues import TakeInActivations
 from ingot.frontend.jit.rewrites.foreach import ExpandLists
 from ingot.frontend.jit.rewrites.freezing import FoldNormalizations
@@ -22,6 +23,7 @@ from ingot.frontend.jit.trace.trace import Trace
 
 TRACE_PASSES: tuple[TracePass, ...] = declare_passes(
     ExpandLists(),
+    DropAliases(),
     FoldNormalizations(),
     PackConvolutions(),
     TakeInActivations(),
