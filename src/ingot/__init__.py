@@ -12,6 +12,7 @@ from ingot import memory
 from ingot.base.config import Config
 from ingot.base.dtypes import DataType
 from ingot.base.errors import IngotError, IngotWarning
+from ingot.base.version import __version__
 from ingot.frontend.fusion_definition import FusionDefinition
 from ingot.frontend.fusion_manager import FusionManager
 from ingot.ir.builder import GraphBuilder
@@ -26,6 +27,7 @@ __all__ = [
     "IngotError",
     "IngotWarning",
     "JitCompiler",
+    "__version__",
     "disable",
     "explain",
     "jit",
@@ -50,6 +52,3 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ingot' has no attribute {name!r}")
     globals()[name] = found = getattr(import_module(_AT_FIRST_USE[name]), name)
     return found
-
-
-__version__ = "0.1.0"
