@@ -31,20 +31,25 @@ __all__ = [
     "disable",
     "explain",
     "jit",
+    "load_cache",
     "memory",
     "reset",
+    "save_cache",
 ]
 _AT_FIRST_USE = {
     "disable": "ingot.frontend.jit.settings.switch",
     "explain": "ingot.frontend.jit.api.forms",
     "jit": "ingot.frontend.jit.api.forms",
+    "load_cache": "ingot.runtime.disk_cache.bundles",
     "reset": "ingot.frontend.jit.settings.switch",
+    "save_cache": "ingot.runtime.disk_cache.bundles",
 }
 """What is imported when it is asked for, so that `import ingot` stays quick, and where it lies."""
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.api.forms import explain, jit
     from ingot.frontend.jit.settings.switch import disable, reset
+    from ingot.runtime.disk_cache.bundles import load_cache, save_cache
 
 
 def __getattr__(name: str) -> Any:

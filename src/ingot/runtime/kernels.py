@@ -41,18 +41,21 @@ class KernelOrigin:
     """Module and qualified name of the user's function, where one is known."""
 
 
+NOBODY = KernelOrigin()
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A cluster made ready: what is computed, for which values."""
 
     cluster: Cluster
     lowered: Lowered
-    origin: KernelOrigin = field(default=KernelOrigin(), compare=False)
+    origin: KernelOrigin = field(default=NOBODY, compare=False)
     compiled: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """What backends have compiled of it, by their own keys, which stays as long as this does."""
 
     @staticmethod
-    def of(cluster: Cluster, origin: KernelOrigin = KernelOrigin()) -> Kernel:
+    def of(cluster: Cluster, origin: KernelOrigin = NOBODY) -> Kernel:
         return Kernel(cluster, lower(cluster), origin)
 
     @property

@@ -1,8 +1,8 @@
 """The machine code is made for, and LLVM making it in process.
 
 A `Host` says what a processor can do; usually it is the one this process runs on. `Compiled` takes a module and holds
-its machine code, which a store may have from an earlier process. Any number of threads may compile at once: each compilation has an LLVM context of its own, each
-thread target machines of its own.
+its machine code, which a store may have from an earlier process. Any number of threads may compile at once: each
+compilation has an LLVM context of its own, each thread target machines of its own.
 """
 
 from __future__ import annotations
