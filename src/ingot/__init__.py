@@ -8,15 +8,18 @@ module holds what users import; docs/architecture.md follows a call through the 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ingot import memory
-from ingot.base.config import Config
-from ingot.base.dtypes import DataType
-from ingot.base.errors import IngotError, IngotWarning
-from ingot.base.version import __version__
-from ingot.frontend.fusion_definition import FusionDefinition
-from ingot.frontend.fusion_manager import FusionManager
-from ingot.ir.builder import GraphBuilder
-from ingot.runtime.compiler import JitCompiler
+from ingot.base.collecting import collecting_later
+
+with collecting_later():  # with torch loaded, looking for garbage takes a third of the time that importing does
+    from ingot import memory
+    from ingot.base.config import Config
+    from ingot.base.dtypes import DataType
+    from ingot.base.errors import IngotError, IngotWarning
+    from ingot.base.version import __version__
+    from ingot.frontend.fusion_definition import FusionDefinition
+    from ingot.frontend.fusion_manager import FusionManager
+    from ingot.ir.builder import GraphBuilder
+    from ingot.runtime.compiler import JitCompiler
 
 __all__ = [
     "Config",
@@ -55,5 +58,6 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _AT_FIRST_USE:
         raise AttributeError(f"module 'ingot' has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(_AT_FIRST_USE[name]), name)
+    with collecting_later():
+        globals()[name] = found = getattr(import_module(_AT_FIRST_USE[name]), name)
     return found

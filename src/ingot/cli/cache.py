@@ -22,7 +22,6 @@ from ingot.runtime.disk_cache.identity import identity
 from ingot.runtime.disk_cache.store import DiskStore, EntryFile
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print the same as JSON, for programs.")
-_NAME_LETTERS = 60
 
 
 @click.group()
@@ -69,13 +68,16 @@ def list_command(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"directory": str(store.directory), "bytes": total, "entries": told}, indent=2))
         return
-    listing = Table("key", "kind", "name", "function", "bytes", "last used", "usable here")
+    listing = Table("key", "kind", expand=True)
+    listing.add_column("name", ratio=2, no_wrap=True)
+    listing.add_column("function", ratio=1, no_wrap=True)
+    listing.add_column("bytes", justify="right")
+    listing.add_column("here")
     for one in told:
         damage = one["damage"]
         name = f"damaged: {damage}" if damage else one["name"]
-        short = name if len(name) <= _NAME_LETTERS else name[: _NAME_LETTERS - 3] + "..."
-        usable = "no" if damage or not one["usable_here"] else "yes"
-        words = (one.get("kind", ""), short, one.get("function") or "", str(one["file_bytes"]), one["used"], usable)
+        usable = "damaged" if damage else "usable" if one["usable_here"] else "foreign"
+        words = (one.get("kind", ""), name, one.get("function") or "", f"{one['file_bytes']:,}", usable)
         listing.add_row(one["key"][:12], *map(escape, words))
     if told:
         Console(file=sys.stdout, highlight=False).print(listing)
