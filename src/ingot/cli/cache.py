@@ -17,7 +17,7 @@ from rich.table import Table
 from ingot.base.errors import CacheError
 from ingot.runtime.disk_cache.bundles import cache as opened_cache
 from ingot.runtime.disk_cache.bundles import load_cache, save_cache
-from ingot.runtime.disk_cache.entries import DamagedEntry, Entry
+from ingot.runtime.disk_cache.entries import CacheEntry, DamagedEntry
 from ingot.runtime.disk_cache.identity import identity
 from ingot.runtime.disk_cache.store import DiskStore, EntryFile
 
@@ -33,7 +33,7 @@ def cache() -> None:
     """
 
 
-def _read(store: DiskStore, file: EntryFile) -> Entry | DamagedEntry:
+def _read(store: DiskStore, file: EntryFile) -> CacheEntry | DamagedEntry:
     try:
         return store.read(file)
     except DamagedEntry as error:

@@ -4,7 +4,7 @@
     {"bytes": 4711, "kind": "kernel", "key": "...", ...}
     <the payload>
 
-In: bytes from a file, or a header and a payload. Out: an `Entry`, or `DamagedEntry`, which says what is wrong. What
+In: bytes from a file, or a header and a payload. Out: a `CacheEntry`, or `DamagedEntry`, which says what is wrong. What
 always holds: an entry that is given out has been written as it is, as a whole, under its own key. Nothing in it is run
 to find that out. A checksum tells of damage, not of malice: `directory` keeps other users out.
 """
@@ -73,7 +73,7 @@ _FIELDS = {field.name: field.type for field in fields(Header)}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheEntry:
     header: Header
     payload: bytes
 
@@ -87,14 +87,14 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def encode(entry: Entry) -> bytes:
+def encode(entry: CacheEntry) -> bytes:
     """The bytes of a file."""
     header = json.dumps(asdict(entry.header), sort_keys=True).encode()
     rest = header + b"\n" + entry.payload
     return _MAGIC + f"{FORMAT} {sha256(rest).hexdigest()}\n".encode() + rest
 
 
-def decode(content: bytes, key: str | None = None) -> Entry:
+def decode(content: bytes, key: str | None = None) -> CacheEntry:
     """The entry in a file's bytes, which must be that of a key if one is given."""
     first, _, rest = content.partition(b"\n")
     words = first.split(b" ")
@@ -113,4 +113,4 @@ def decode(content: bytes, key: str | None = None) -> Entry:
         raise DamagedEntry("its length is wrong")
     if key is not None and header.key != key:
         raise DamagedEntry("it belongs to another key")
-    return Entry(header, payload)
+    return CacheEntry(header, payload)

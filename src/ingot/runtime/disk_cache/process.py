@@ -15,7 +15,7 @@ from ingot.base.logs import log
 from ingot.base.once import once
 from ingot.codegen.llvm.object_code import CodeSource
 from ingot.runtime.disk_cache.directory import Untrusted
-from ingot.runtime.disk_cache.entries import Entry
+from ingot.runtime.disk_cache.entries import CacheEntry
 from ingot.runtime.disk_cache.identity import MEASUREMENT, Identity, identity
 from ingot.runtime.disk_cache.store import DiskStore
 
@@ -41,7 +41,7 @@ class StoredCode:
     def keep(self, source: CodeSource, code: bytes) -> None:
         key = self._identity.code_key(source)
         header = self._identity.header(key, source.kind, source.name, self._function, len(code))
-        self._store.keep(Entry(header, code))
+        self._store.keep(CacheEntry(header, code))
 
 
 @once
@@ -81,5 +81,5 @@ def remembered(subject: str, what: tuple[Any, ...], measure: Callable[[], Any]) 
         return json.loads(entry.payload)
     result = measure()
     payload = json.dumps(result).encode()
-    store.keep(Entry(own.header(key, MEASUREMENT, f"{subject} {json.dumps(what)}", None, len(payload)), payload))
+    store.keep(CacheEntry(own.header(key, MEASUREMENT, f"{subject} {json.dumps(what)}", None, len(payload)), payload))
     return result

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from ingot.base.forks import new_lock
 from ingot.base.logs import log
 from ingot.runtime.disk_cache.directory import Untrusted, read_own, trusted_directory
-from ingot.runtime.disk_cache.entries import DamagedEntry, Entry, decode, encode, is_key
+from ingot.runtime.disk_cache.entries import CacheEntry, DamagedEntry, decode, encode, is_key
 
 SUFFIX = ".entry"
 _UNFINISHED = ".unfinished"
@@ -71,10 +72,16 @@ class DiskStore:
         self._is_full = False
         """Whether nothing more is written, because the last attempt failed."""
         self._counts = dict.fromkeys(StoreStatistics.__slots__, 0)
+        self._lock = new_lock()
 
     @property
     def statistics(self) -> StoreStatistics:
         return StoreStatistics(**self._counts)
+
+    def _count(self, *names: str) -> None:
+        with self._lock:
+            for name in names:
+                self._counts[name] += 1
 
     def path(self, key: str) -> Path:
         assert is_key(key)
@@ -82,24 +89,23 @@ class DiskStore:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def find(self, key: str) -> Entry | None:
+    def find(self, key: str) -> CacheEntry | None:
         """The entry of a key, if it is there and whole."""
         path = self.path(key)
         try:
             entry = decode(read_own(path), key)
         except FileNotFoundError:
-            self._counts["misses"] += 1
+            self._count("misses")
             return None
         except (OSError, DamagedEntry, Untrusted) as error:
             self._discard(path, error)
             return None
-        self._counts["hits"] += 1
+        self._count("hits")
         self._note_use(path)
         return entry
 
     def _discard(self, path: Path, error: Exception) -> None:
-        self._counts["misses"] += 1
-        self._counts["damaged"] += 1
+        self._count("misses", "damaged")
         log("cache", f"{path.name} is not used: {error}")
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -111,14 +117,14 @@ class DiskStore:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def keep(self, entry: Entry) -> bool:
+    def keep(self, entry: CacheEntry) -> bool:
         """Write an entry under its key; whether that succeeded."""
         content = encode(entry)
         if self._is_full or len(content) > self.limit:
             return False
         try:
             self._write(self.path(entry.header.key), content)
-            self._counts["kept"] += 1
+            self._count("kept")
             if entry.header.key < _SWEEP_BELOW:
                 self.sweep()
         except (OSError, Untrusted) as error:
@@ -167,7 +173,7 @@ class DiskStore:
                     path = self.directory / item.name
                     yield EntryFile(path, item.name.removesuffix(suffix), told.st_size, told.st_mtime)
 
-    def read(self, file: EntryFile) -> Entry:
+    def read(self, file: EntryFile) -> CacheEntry:
         """The entry of a file; `DamagedEntry` says what is wrong with it."""
         try:
             return decode(read_own(file.path), file.key)
