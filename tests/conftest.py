@@ -4,15 +4,32 @@ functions do not take turns with eager ones and are not audited: the second call
 every call that a recording would answer is audited, and one that differs from it fails its test, for IngotWarning is an
 error. Tests that look at what native code has answered fail under that option.
 
+All processes of a run share one cache on disk, which is made for the run and goes with it: nothing is read from the
+developer's own or written there. Code is found there by its text, so a test sees the same code with it and without.
+
 torch is asked rather than ingot, so that where ingot alone fails to find a GPU, tests fail instead of being skipped.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+
+def _remove(directory: str, process: int) -> None:
+    if os.getpid() == process:  # not in a child that a test has forked
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
+    os.environ["INGOT_CACHE_DIR"] = tempfile.mkdtemp(prefix="ingot-tests-")
+    atexit.register(_remove, os.environ["INGOT_CACHE_DIR"], os.getpid())
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
@@ -44,6 +61,14 @@ def no_faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What recordings may cost does not depend on how busy the machine is that tests run on."""
     monkeypatch.setattr("ingot.frontend.jit.cache.settling._MOST_SECONDS", 1e9)
+
+
+@pytest.fixture(autouse=True)
+def measured_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test has measured, perhaps with a clock of its own, decides nothing in another."""
+    for module in ("product_strategies", "attention_strategy", "weight_packing"):
+        name = f"ingot.frontend.jit.rewrites.{module}.remembered"
+        monkeypatch.setattr(name, lambda subject, what, measure: measure())
 
 
 @pytest.fixture

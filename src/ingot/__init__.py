@@ -8,14 +8,18 @@ module holds what users import; docs/architecture.md follows a call through the 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ingot import memory
-from ingot.base.config import Config
-from ingot.base.dtypes import DataType
-from ingot.base.errors import IngotError, IngotWarning
-from ingot.frontend.fusion_definition import FusionDefinition
-from ingot.frontend.fusion_manager import FusionManager
-from ingot.ir.builder import GraphBuilder
-from ingot.runtime.compiler import JitCompiler
+from ingot.base.collecting import collecting_later
+
+with collecting_later():  # with torch loaded, looking for garbage takes a third of the time that importing does
+    from ingot import memory
+    from ingot.base.config import Config
+    from ingot.base.dtypes import DataType
+    from ingot.base.errors import IngotError, IngotWarning
+    from ingot.base.version import __version__
+    from ingot.frontend.fusion_definition import FusionDefinition
+    from ingot.frontend.fusion_manager import FusionManager
+    from ingot.ir.builder import GraphBuilder
+    from ingot.runtime.compiler import JitCompiler
 
 __all__ = [
     "Config",
@@ -26,30 +30,34 @@ __all__ = [
     "IngotError",
     "IngotWarning",
     "JitCompiler",
+    "__version__",
     "disable",
     "explain",
     "jit",
+    "load_cache",
     "memory",
     "reset",
+    "save_cache",
 ]
 _AT_FIRST_USE = {
     "disable": "ingot.frontend.jit.settings.switch",
     "explain": "ingot.frontend.jit.api.forms",
     "jit": "ingot.frontend.jit.api.forms",
+    "load_cache": "ingot.runtime.disk_cache.bundles",
     "reset": "ingot.frontend.jit.settings.switch",
+    "save_cache": "ingot.runtime.disk_cache.bundles",
 }
 """What is imported when it is asked for, so that `import ingot` stays quick, and where it lies."""
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.api.forms import explain, jit
     from ingot.frontend.jit.settings.switch import disable, reset
+    from ingot.runtime.disk_cache.bundles import load_cache, save_cache
 
 
 def __getattr__(name: str) -> Any:
     if name not in _AT_FIRST_USE:
         raise AttributeError(f"module 'ingot' has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(_AT_FIRST_USE[name]), name)
+    with collecting_later():
+        globals()[name] = found = getattr(import_module(_AT_FIRST_USE[name]), name)
     return found
-
-
-__version__ = "0.1.0"

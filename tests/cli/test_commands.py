@@ -25,7 +25,7 @@ def ingot(*arguments: str, text: str | None = None) -> subprocess.CompletedProce
 def test_help_lists_every_command():
     done = ingot("--help")
     assert done.returncode == 0
-    for command in ("ops", "flags", "passes", "backends", "verify", "optimize"):
+    for command in ("ops", "flags", "passes", "backends", "cache", "verify", "optimize"):
         assert command in done.stdout
 
 

@@ -33,7 +33,7 @@ ONE = (1, 1, 1)
 @cache
 def spoiling(word):
     """A kernel that fills the workspace, whose address is the word of a number."""
-    library = Library()
+    library = Library("test")
     spoil = library.routine("spoil", 1)
     target = spoil.load(spoil.parameters[0], word)
     with spoil.loop(WORKSPACE_WORDS) as index:

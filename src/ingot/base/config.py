@@ -84,7 +84,8 @@ FLAGS: tuple[Flag, ...] = (
         True,
         "True or False",
         _is_bool,
-        "Whether equal graphs share one compiled module.",
+        "Whether equal graphs share one compiled module, and kernels are kept on disk (INGOT_CACHE_DIR) for other "
+        "processes.",
     ),
     Flag(
         "cache_capacity",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from ingot.base.errors import ConfigError
 from ingot.base.pipeline import STAGES, named_stage, pass_names
@@ -28,6 +30,7 @@ CHECKS = {
 LOGS = {
     "recompiles": "every recording after a function's first, and why it was made",
     "fallbacks": "calls that run eagerly because they need gradients, or because eager PyTorch is quicker",
+    "cache": "what is wrong with the kernels kept on disk: why there are none, or which entry is damaged",
 }
 """What INGOT_LOGS can name, separated by commas."""
 
@@ -41,6 +44,10 @@ class EnvironmentVariables:
     """Whether INGOT_DISABLE=1 makes every compiled function call its original."""
     backend: tuple[str, ...] = ()
     """The backends that INGOT_BACKEND names, in order; all that are available if it names none."""
+    cache_directory: Path | None = None
+    """Where compiled kernels are kept; None if they are not, because INGOT_CACHE_DIR is set to nothing."""
+    cache_limit: int = 10**9
+    """The most bytes that are kept there."""
 
     @staticmethod
     def read(variables: Mapping[str, str]) -> EnvironmentVariables:
@@ -50,6 +57,8 @@ class EnvironmentVariables:
             _words(variables, "INGOT_LOGS", LOGS),
             _switch(variables, "INGOT_DISABLE"),
             _names(variables, "INGOT_BACKEND"),
+            _cache_directory(variables),
+            _bytes(variables, "INGOT_CACHE_LIMIT", 10**9),
         )
 
 
@@ -73,6 +82,35 @@ def _words(variables: Mapping[str, str], name: str, known: Collection[str]) -> f
     if unknown:
         raise ConfigError(f"{name} cannot name {', '.join(sorted(unknown))}; it knows {', '.join(known)}")
     return found
+
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B?)", re.IGNORECASE)
+
+
+def _bytes(variables: Mapping[str, str], name: str, default: int) -> int:
+    """A number of bytes, which may end in KB, MB, GB or TB."""
+    text = variables.get(name, "").strip()
+    if not text:
+        return default
+    amount = _AMOUNT.fullmatch(text)
+    unit = None if amount is None else _UNITS.get(amount[2].upper())
+    if amount is None or unit is None:
+        raise ConfigError(f"{name} must be a number of bytes such as 500MB or 2GB, not {text!r}")
+    return int(float(amount[1]) * unit)
+
+
+def _cache_directory(variables: Mapping[str, str]) -> Path | None:
+    """INGOT_CACHE_DIR, or `ingot` in the user's folder for such things; relative folders count from where the process
+    is when this is read."""
+    named = variables.get("INGOT_CACHE_DIR")
+    if named is not None:
+        return Path(named.strip()).expanduser().absolute() if named.strip() else None
+    base = variables.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(base):  # others are to be ignored, its specification says
+        return Path(base, "ingot")
+    home = variables.get("HOME", "")
+    return Path(home, ".cache", "ingot") if os.path.isabs(home) else None
 
 
 def _names(variables: Mapping[str, str], name: str) -> tuple[str, ...]:

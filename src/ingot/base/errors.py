@@ -92,6 +92,10 @@ class ConfigError(IngotError):
     """A configuration flag or environment variable has a value it cannot have."""
 
 
+class CacheError(IngotError):
+    """Kernels on disk cannot be moved, listed or removed: there is no cache, or a file is not one of its own."""
+
+
 class UnsupportedError(IngotError):
     """Something ingot does not do; the message says what to use instead."""
 

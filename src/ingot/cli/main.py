@@ -18,6 +18,7 @@ from ingot.base.dtypes import in_order
 from ingot.base.environment_variables import CHECKS, LOGS, dump_words
 from ingot.base.errors import IngotError
 from ingot.base.pipeline import STAGES
+from ingot.cli.cache import cache
 from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
 from ingot.ir.graph import Graph
 from ingot.ir.parser import parse
@@ -36,6 +37,9 @@ def console() -> Console:
 @click.version_option(ingot.__version__, prog_name="ingot")
 def commands() -> None:
     """A just-in-time fusion compiler for PyTorch."""
+
+
+commands.add_command(cache)
 
 
 @commands.command()
@@ -66,6 +70,12 @@ def flags() -> None:
         ("INGOT_LOGS", "prints", LOGS),
         ("INGOT_DISABLE", "makes", {"1": "compiled functions call their originals"}),
         ("INGOT_BACKEND", "uses", {each.name: f"the backend for {each.device_type} alone" for each in registered()}),
+        (
+            "INGOT_CACHE_DIR",
+            "keeps",
+            {"a directory": "compiled kernels there (~/.cache/ingot); empty: nowhere"},
+        ),
+        ("INGOT_CACHE_LIMIT", "keeps", {"500MB, 2GB, ...": "at most so many bytes there (1GB)"}),
     ):
         for word, meaning in words.items():
             variables.add_row(name, word, f"{verb} {meaning}")

@@ -153,6 +153,11 @@ class Program:
         return blake2b(self.text.encode(), digest_size=16).hexdigest()
 
     @property
+    def name(self) -> str:
+        """Its operations, for people: programs that differ may share a name."""
+        return "+".join(statement.op.name for statement in self.statements)
+
+    @property
     def buffers(self) -> tuple[DataType, ...]:
         """Types of all tensors a call passes: outputs first, then inputs."""
         return (*(output.dtype for output in self.outputs), *(given.dtype for given in self.inputs))

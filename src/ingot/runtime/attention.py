@@ -14,6 +14,7 @@ from functools import lru_cache
 import torch
 
 from ingot.codegen.cpu.products import AttentionWord, ProductTile, compiled_products, scratch_floats
+from ingot.runtime.disk_cache.process import process_functions
 from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 
@@ -23,7 +24,7 @@ _Words = ctypes.c_int64 * len(range(max(AttentionWord) + 1))
 @lru_cache(maxsize=1)
 def _function() -> tuple[ProductTile, Callable[[ctypes.Array[ctypes.c_int64]], None]]:
     bind_openmp()
-    compiled = compiled_products()
+    compiled = compiled_products(process_functions())
     return compiled.tile, ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.attention)
 
 

@@ -29,7 +29,7 @@ from ingot.ir.verifier import verify
 from ingot.ops import Kind
 from ingot.passes.pipeline import PassReport, optimize
 from ingot.runtime.backends.registry import registered
-from ingot.runtime.kernels import Kernel
+from ingot.runtime.kernels import Kernel, KernelOrigin
 from ingot.runtime.native.launch.records import Record
 from ingot.runtime.plan import Plan
 from ingot.runtime.runner import Runner, Shortcut
@@ -66,7 +66,8 @@ class CompiledModule:
         self.pass_reports: tuple[PassReport, ...] = optimized.reports
         self._compiler = compiler
         generates = level >= 3
-        self._plan = Plan(optimized.graph, compiler.rules) if generates else Interpreter(optimized.graph)
+        plan = Plan(optimized.graph, compiler.rules, compiler.origin) if generates else Interpreter(optimized.graph)
+        self._plan: Plan | Interpreter = plan
         self._runner = Runner(self._plan, config["enable_profiling"], is_private)
         self._shortcut = Shortcut(self, CompiledModule.execute, CompiledModule._execute, "(inputs, device=None)")
         self._compile_seconds = time.perf_counter() - start
@@ -172,8 +173,15 @@ def _variants(kernel: Kernel, stage: str) -> list[str]:
 class JitCompiler:
     """Compiles graphs under one configuration; equal graphs are compiled once. Threads may share a compiler."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, patterns: Iterable[Pattern] = ()):
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        patterns: Iterable[Pattern] = (),
+        function: str | None = None,
+    ):
+        """`function` is the name of the user's function that is compiled, for those who look at the cache on disk."""
         self.config = Config(config or {})
+        self.origin = KernelOrigin(self.config["enable_caching"], function)
         self.rules = FusionRules.of(self.config, patterns)
         """What may become one kernel; patterns, where there are any, say so operator by operator."""
         self._modules: OrderedDict[str, CompiledModule] = OrderedDict()

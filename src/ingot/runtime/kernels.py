@@ -32,17 +32,31 @@ class KernelFault(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class KernelOrigin:
+    """Who has a kernel compiled. It decides nothing about its code."""
+
+    is_kept: bool = True
+    """Whether its code may come from the cache on disk, and stay there."""
+    function: str | None = None
+    """Module and qualified name of the user's function, where one is known."""
+
+
+NOBODY = KernelOrigin()
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A cluster made ready: what is computed, for which values."""
 
     cluster: Cluster
     lowered: Lowered
+    origin: KernelOrigin = field(default=NOBODY, compare=False)
     compiled: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """What backends have compiled of it, by their own keys, which stays as long as this does."""
 
     @staticmethod
-    def of(cluster: Cluster) -> Kernel:
-        return Kernel(cluster, lower(cluster))
+    def of(cluster: Cluster, origin: KernelOrigin = NOBODY) -> Kernel:
+        return Kernel(cluster, lower(cluster), origin)
 
     @property
     def program(self) -> Program:
@@ -51,7 +65,7 @@ class Kernel:
     @property
     def name(self) -> str:
         """Its operations, for the profile."""
-        return "+".join(statement.op.name for statement in self.program.statements)
+        return self.program.name
 
     @property
     def bytes_moved(self) -> sizes.Size:

@@ -32,7 +32,7 @@ from ingot.runtime.backends.interface import Backend
 from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.destinations import empty_without_memory, find_destinations
 from ingot.runtime.in_place import results_in_place, writers_last
-from ingot.runtime.kernels import Kernel, KernelFault
+from ingot.runtime.kernels import NOBODY, Kernel, KernelFault, KernelOrigin
 
 MOST_COMPILING = 8
 """Threads that compile at once."""
@@ -41,11 +41,10 @@ MOST_COMPILING = 8
 class Plan(Interpreter):
     """A graph made ready to run as kernels. Running keeps no state, so threads may share one."""
 
-    def __init__(self, graph: Graph, rules: FusionRules | None = None):
+    def __init__(self, graph: Graph, rules: FusionRules | None = None, origin: KernelOrigin = NOBODY):
         super().__init__(graph)
-        steps = [
-            Kernel.of(step) if isinstance(step, Cluster) else step for step in find_clusters(graph, supports, rules)
-        ]
+        found = find_clusters(graph, supports, rules)
+        steps = [Kernel.of(step, origin) if isinstance(step, Cluster) else step for step in found]
         self.steps = writers_last(graph, steps)
         overwrites = any(output.alias_input is not None for output in graph.outputs)
         self._later = {id(step): self.steps[place + 1 :] for place, step in enumerate(self.steps) if overwrites}

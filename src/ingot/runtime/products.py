@@ -13,6 +13,7 @@ from functools import lru_cache
 import torch
 
 from ingot.codegen.cpu.products import CompiledProducts, ProductTile, ProductWord, compiled_products
+from ingot.runtime.disk_cache.process import process_functions
 from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 
@@ -35,7 +36,7 @@ class _Functions:
 @lru_cache(maxsize=1)
 def _functions() -> _Functions:
     bind_openmp()
-    return _Functions(compiled_products())
+    return _Functions(compiled_products(process_functions()))
 
 
 def can_pack(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ingot.codegen.cpu.compaction import CHUNK, WIDTHS, CompactionWord, compiled_compaction
+from ingot.runtime.disk_cache.process import process_functions
 from ingot.runtime.native.abi.prototypes import DTYPES
 from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
@@ -25,7 +26,7 @@ _Function = Callable[[Any], None]
 @lru_cache(maxsize=1)
 def _functions() -> tuple[_Function, _Function, dict[int, _Function]]:
     bind_openmp()
-    compiled = compiled_compaction()
+    compiled = compiled_compaction(process_functions())
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     writing = {width: kind(address) for width, address in compiled.write.items()}
     return kind(compiled.count), kind(compiled.add_up), writing

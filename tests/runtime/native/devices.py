@@ -53,7 +53,7 @@ class Machine:
 
     def __init__(self, is_direct=True):
         """Its tensors are made the quick way, or through torch's C interface."""
-        library = Library()
+        library = Library("test")
         self._memory = library.memory("machine", _WORDS)
         self._emit(library)
         library.compile()

@@ -102,7 +102,7 @@ def integer_kernels():
     reports a fault if the first word of its input is negative. wait: until another thread changes the first word of its
     input, or a long time has passed; out[0] tells whether they did.
     """
-    library = Library()
+    library = Library("test")
     copy = library.routine("copy", 1)
     (words,) = copy.parameters
     source, target = copy.load(words, FIRST_ADDRESS), copy.load(words, FIRST_ADDRESS + 1)

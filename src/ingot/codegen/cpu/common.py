@@ -7,14 +7,13 @@ scatter32(array, place, stride, count)     the way back
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from ingot.base.forks import new_lock
 from ingot.codegen.cpu.frame import counted, minimum
-from ingot.codegen.cpu.warming import bring_in_tables
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, add_symbol, new_module
+from ingot.codegen.llvm.object_code import CodeStore
 from ingot.codegen.llvm.storage import ANY_ADDRESS, BYTE_POINTER, WORD
 
 REGION = ir.FunctionType(ir.VoidType(), [BYTE_POINTER, WORD, WORD])
@@ -36,21 +35,24 @@ def declare(module: ir.Module, name: str) -> ir.Function:
     return found if found is not None else ir.Function(module, KINDS[name], _PREFIX + name)
 
 
-def provide() -> None:
+_provided: list[Compiled] = []
+"""The common functions, once they are compiled."""
+
+
+def provide(store: CodeStore | None = None) -> None:
     """Make the common functions callable from kernels, if they are not yet."""
-    bring_in_tables()
     with _lock:
-        _provided()
+        if not _provided:
+            _provided.append(_compiled(store))
 
 
-@lru_cache(maxsize=1)
-def _provided() -> Compiled:
+def _compiled(store: CodeStore | None) -> Compiled:
     module = new_module()
     _emit_share(module)
     for width in _WIDTHS:
         _emit_copy(module, "gather", width)
         _emit_copy(module, "scatter", width)
-    code = Compiled(module)
+    code = Compiled(module, "common functions", ", ".join(KINDS), store)
     for name in KINDS:
         add_symbol(_PREFIX + name, code.address(_PREFIX + name))
     return code

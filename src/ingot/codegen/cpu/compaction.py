@@ -24,6 +24,7 @@ from ingot.codegen.cpu.frame import counted, minimum
 from ingot.codegen.cpu.products.parallel_functions import ParallelFunction, ProductTile, in_wholes
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, Host, HostModule, host
+from ingot.codegen.llvm.object_code import CodeStore
 from ingot.codegen.llvm.storage import ANY_ADDRESS, WORD
 
 CHUNK = 1 << 14
@@ -65,10 +66,10 @@ class CompiledCompaction:
 
 
 @lru_cache(maxsize=1)
-def compiled_compaction() -> CompiledCompaction:
+def compiled_compaction(store: CodeStore | None = None) -> CompiledCompaction:
     """Machine code for this processor."""
-    provide()
-    code = Compiled(compaction_module(host()))
+    provide(store)
+    code = Compiled(compaction_module(host()), "compaction", "count, add_up, write", store)
     writing = {width: code.address(f"write{width}") for width in WIDTHS}
     return CompiledCompaction(code, code.address("count"), code.address("add_up"), writing)
 

@@ -24,6 +24,7 @@ from ingot.codegen.cpu.vector_loops import VECTOR_BYTES, VectorLoop, allocate, l
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, new_module
 from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_type
+from ingot.codegen.llvm.object_code import CodeStore
 from ingot.codegen.llvm.storage import ANY_ADDRESS, BYTE_POINTER, WORD, in_memory, in_register
 from ingot.loops.cpu.nesting import build_nest
 from ingot.loops.cpu.schedule import MOST_LANES, Schedule
@@ -61,13 +62,13 @@ class CompiledKernel:
     """Address of `entry`."""
 
 
-def compile_kernel(program: Program, schedule: Schedule) -> CompiledKernel:
-    """Machine code for a program under a schedule."""
-    provide()
+def compile_kernel(program: Program, schedule: Schedule, store: CodeStore | None = None) -> CompiledKernel:
+    """Machine code for a program under a schedule, which a store may have from an earlier process."""
+    provide(store)
     nest = build_nest(program, schedule)
     module = new_module()
     _Emission(module, nest, schedule).emit()
-    code = Compiled(module)
+    code = Compiled(module, "kernel", program.name, store)
     return CompiledKernel(program, schedule, nest, code, code.address("entry"))
 
 

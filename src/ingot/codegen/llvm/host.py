@@ -1,8 +1,8 @@
 """The machine code is made for, and LLVM making it in process.
 
 A `Host` says what a processor can do; usually it is the one this process runs on. `Compiled` takes a module and holds
-its machine code. Any number of threads may compile at once: each compilation has an LLVM context of its own, each
-thread target machines of its own.
+its machine code, which a store may have from an earlier process. Any number of threads may compile at once: each
+compilation has an LLVM context of its own, each thread target machines of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import lru_cache
 from llvmlite import binding
 
 from ingot.codegen.llvm import ir, unlocked
+from ingot.codegen.llvm.object_code import CodeSource, CodeStore, object_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +161,17 @@ def assembly_of(text: str, host: Host) -> str:
 class Compiled:
     """Machine code of one module for this process's processor, kept in memory as long as this object lives."""
 
-    def __init__(self, module: HostModule):
+    def __init__(self, module: HostModule, kind: str = "code", name: str = "", store: CodeStore | None = None):
+        """`kind` and `name` are what the code is called in a store, if there is one."""
         self._text = str(module)
         self._host = module.host
         _check_that_functions_exist(module)
-        object_code = unlocked.emit(target_machine(self._host), optimized(self._text, self._host))
-        _check_that_routines_exist(object_code)
-        self._engine = _loaded(object_code)
+        code = object_code(CodeSource(kind, name, self._text, self._host), store, self._compile)
+        _check_that_routines_exist(code)
+        self._engine = loaded(code)
+
+    def _compile(self) -> bytes:
+        return unlocked.emit(target_machine(self._host), optimized(self._text, self._host))
 
     @property
     def llvm(self) -> str:
@@ -182,7 +187,14 @@ class Compiled:
         return self._engine.get_function_address(function)
 
 
-def _loaded(object_code: bytes) -> binding.ExecutionEngine:
+def plain_code(text: str, host: Host) -> bytes:
+    """The object code of a text as it is: no passes are run."""
+    module = unlocked.parse(text, binding.create_context())
+    module.verify()
+    return unlocked.emit(target_machine(host), module)
+
+
+def loaded(object_code: bytes) -> binding.ExecutionEngine:
     """Object code in executable memory, owned by an engine that has no module: it would compile it."""
     empty = unlocked.parse("", binding.create_context())
     # An engine owns its target machine and destroys it, so each gets a new one; it is asked for nothing but its name.

@@ -26,7 +26,7 @@ class CpuBackend(Backend):
     device_type: ClassVar[str] = "cpu"
     features: ClassVar[Features] = Features(
         reductions="yes",
-        binary_cache="in memory",
+        binary_cache="on disk",
         kernel_reuse="by broadcast pattern",
         non_contiguous_input="in place",
     )

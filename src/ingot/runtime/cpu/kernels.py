@@ -32,7 +32,18 @@ from ingot.loops.cpu.scheduling import ALIGNED, CpuCall, schedule_call
 from ingot.loops.cpu.tuning import CpuTuning
 from ingot.loops.kernel_arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.program import Program
-from ingot.runtime.kernels import Kernel, KernelFault, OutputTypes, address_of, extents, laid_out, word_of, words_of
+from ingot.runtime.disk_cache.process import process_code
+from ingot.runtime.kernels import (
+    Kernel,
+    KernelFault,
+    KernelOrigin,
+    OutputTypes,
+    address_of,
+    extents,
+    laid_out,
+    word_of,
+    words_of,
+)
 from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.threads import bind_openmp, thread_count
 
@@ -52,19 +63,20 @@ class KernelCache:
         self._compiled: OncePerKey[tuple[str, Schedule], CompiledKernel] = OncePerKey(self._alive)
         self._recent: deque[CompiledKernel] = deque(maxlen=MOST_RECENT)
         self.compilations = 0
-        """How many kernels have been compiled so far."""
+        """How many kernels this process has made so far, compiled or from the cache on disk."""
 
     def get(self, kernel: Kernel, schedule: Schedule) -> CompiledKernel:
         """The compiled kernel; compiled now if it is new, by one thread while others wait for it."""
         found = kernel.compiled.get(schedule)
         if found is None:
             program = kernel.program
-            found = self._compiled.get((program.digest, schedule), lambda: self._compile(program, schedule))
+            make = lambda: self._compile(program, schedule, kernel.origin)
+            found = self._compiled.get((program.digest, schedule), make)
             kernel.compiled[schedule] = found
         return found
 
-    def _compile(self, program: Program, schedule: Schedule) -> CompiledKernel:
-        made = _compiled(program, schedule)
+    def _compile(self, program: Program, schedule: Schedule, origin: KernelOrigin) -> CompiledKernel:
+        made = _compiled(program, schedule, origin)
         self.compilations += 1
         self._recent.append(made)
         return made
@@ -74,10 +86,11 @@ class KernelCache:
         return [compiled for compiled in list(self._alive.values()) if compiled.program.digest == program.digest]
 
 
-def _compiled(program: Program, schedule: Schedule) -> CompiledKernel:
+def _compiled(program: Program, schedule: Schedule, origin: KernelOrigin) -> CompiledKernel:
     bind_openmp()
+    store = process_code(origin.function) if origin.is_kept else None
     try:
-        made = compile_kernel(program, schedule)
+        made = compile_kernel(program, schedule, store)
     except Exception as error:  # LLVM raises errors of several classes
         raise CodegenError(f"no machine code for this kernel: {error}\n{program.text}") from error
     for stage, text in CPU_STAGES.items():

@@ -16,7 +16,7 @@ class Word:
     """The word of settings where the current device is what the test says."""
 
     def __init__(self):
-        library, settings = Library(), Settings.find()
+        library, settings = Library("test"), Settings.find()
         assert settings is not None
         state = library.memory("state", 2)
         where = library.routine("where", 0)
@@ -27,7 +27,7 @@ class Word:
         library.compile()
         address = ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("where"))()
         self._state = (ctypes.c_int64 * 2).from_address(address)
-        self._library = Library()
+        self._library = Library("test")
         functions = {**settings.functions, CurrentDevice.symbol: Foreign(library.address("current"), 32)}
         emit_settings(self._library, Settings(functions))
         self._library.compile()

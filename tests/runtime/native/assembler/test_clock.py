@@ -16,7 +16,7 @@ def read(request, monkeypatch):
         pytest.skip("this processor's counter is not for everyone to read")
     monkeypatch.setattr(clock, "_has_counter", lambda: request.param)
     monkeypatch.setattr(clock, "_tick", clock._tick.__wrapped__)  # pyright: ignore[reportFunctionMemberAccess]
-    library = Library()
+    library = Library("test")
     routine = library.routine("read", 0)
     routine.give_back(clock.now(routine))
     library.compile()

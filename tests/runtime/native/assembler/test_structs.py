@@ -122,7 +122,7 @@ def test_memory_at_an_address_is_shared():
 
 
 def test_native_code_reads_and_writes_by_fields():
-    library = Library()
+    library = Library("test")
     routine = library.routine("move", 2)
     points, segment = routine.parameters
     chosen = routine.item(points, 1, Point)
@@ -136,7 +136,7 @@ def test_native_code_reads_and_writes_by_fields():
 
 
 def test_native_code_fills_structs_whole():
-    routine = Library().routine("fill", 1)
+    routine = Library("test").routine("fill", 1)
     with pytest.raises(TypeError, match="Point needs z"):
         routine.fill(routine.parameters[0], Point, x=1, y=2)
     with pytest.raises(TypeError, match="Point has no w"):

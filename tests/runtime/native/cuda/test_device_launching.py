@@ -150,7 +150,7 @@ def test_results_are_new_ordinary_tensors_of_torch(machine):
 
 def test_results_are_shared_and_given_up_where_torch_cannot_hand_them_over(machine):
     """Older versions of torch have no function that takes a tensor; the one that shares it does."""
-    tensors, library = three((4, 8)), Library()
+    tensors, library = three((4, 8)), Library("test")
     deleted = library.memory("deleted", 1)
     library.routine("where", 0).give_back(deleted)
     delete = library.routine("delete_tensor", 1)
@@ -173,7 +173,7 @@ def test_nothing_else_holds_a_result(machine):
 @pytest.mark.parametrize("hand_over", [True, False])
 def test_a_result_that_python_has_no_memory_for_is_given_up(machine, hand_over):
     """Of two results the second has no object: both are gone, and Python makes the call."""
-    library = Library()
+    library = Library("test")
     calls = library.memory("calls", 1)
     wrap = library.routine("wrap", 1)
     with wrap.when(wrap.compare(wrap.increase(1, calls), "==", 2)):
@@ -221,7 +221,7 @@ def test_kernels_follow_each_other_through_intermediate_values(machine):
 
 def test_a_kernel_of_several_launches_gives_all_of_them_the_same_words(machine):
     """Partial results go through a workspace: the first launch writes what the second reads."""
-    slots, kernels = CallSlots(1, 1), Library()
+    slots, kernels = CallSlots(1, 1), Library("test")
     for name, source, target in (("gather", 0, 2), ("combine", 2, 1)):
         routine = kernels.routine(name, 1)
         read = lambda place, routine=routine: routine.load(routine.parameters[0], FIRST_ADDRESS + place)
@@ -315,7 +315,7 @@ def test_a_call_without_a_stream_goes_to_the_fallback(machine):
 
 def test_a_call_whose_new_tensors_are_not_ordinary_goes_to_the_fallback(machine):
     """As inside torch.func.grad: torch's new tensors are wrappers then. Here their memory is nowhere instead."""
-    library, meta = Library(), torch_function("torch_cpu", "aoti_torch_device_type_meta", 32)
+    library, meta = Library("test"), torch_function("torch_cpu", "aoti_torch_device_type_meta", 32)
     assert meta is not None
     new = library.routine("new_tensor", 7)
     *described, _, index, target = new.parameters
@@ -329,7 +329,7 @@ def test_a_call_whose_new_tensors_are_not_ordinary_goes_to_the_fallback(machine)
 
 def test_new_tensors_inside_torch_func_come_from_the_dispatcher():
     """Which makes wrappers of them on a GPU. Here it makes none, and fails."""
-    machine, library, tensors, seen = Machine(), Library(), three(), []
+    machine, library, tensors, seen = Machine(), Library("test"), three(), []
     library.routine("fail", 7).give_back(1)
     library.compile()
     call = device_call(machine, tensors, fallback=Fallback("slow"), make=Foreign(library.address("fail"), 32))
@@ -369,7 +369,7 @@ def test_a_failing_launch_goes_to_the_fallback_which_raises_it(machine, failing)
 @pytest.mark.parametrize("failing", range(3))
 def test_what_was_allocated_is_given_back_when_memory_is_short(machine, failing):
     """Two results and an arena; the allocator fails at one of them, and the earlier ones are deleted."""
-    library = Library()
+    library = Library("test")
     counts = library.memory("counts", 2)
     where = library.routine("where", 0)
     where.give_back(counts)

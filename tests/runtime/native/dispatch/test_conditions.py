@@ -24,7 +24,7 @@ def _settings():
 
 @once
 def _places_hold():
-    library = Library()
+    library = Library("test")
     emit_places_hold(library)
     library.compile()
     return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library.address("places_hold"))

@@ -11,7 +11,7 @@ from ingot.runtime.native.dispatch.conditions import Places, emit_places_hold
 
 @once
 def _hold():
-    library = Library()
+    library = Library("test")
     emit_places_hold(library)
     library.compile()
     return library, ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library.address("places_hold"))

@@ -22,6 +22,7 @@ from ingot.codegen.cpu.products.packing import emit_packing
 from ingot.codegen.cpu.products.parallel_functions import ProductTile
 from ingot.codegen.cpu.products.product_tiles import emit_tiles
 from ingot.codegen.llvm.host import Compiled, Host, HostModule, host
+from ingot.codegen.llvm.object_code import CodeStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,10 @@ def products_module(host: Host) -> HostModule:
 
 
 @lru_cache(maxsize=1)
-def compiled_products() -> CompiledProducts:
+def compiled_products(store: CodeStore | None = None) -> CompiledProducts:
     """Machine code for products on this processor."""
-    provide()
-    code = Compiled(products_module(host()))
+    provide(store)
+    code = Compiled(products_module(host()), "products", ", ".join(_ENTRIES), store)
     return CompiledProducts(ProductTile.of(host()), code, *map(code.address, _ENTRIES))
 
 

@@ -134,7 +134,8 @@ class Jitted(NativeCallable):
         if not hasattr(self, "__name__"):
             self.__name__ = self.__qualname__ = name
         self._options = options
-        self._compiled = CompiledFunction(function, options, JitCompiler(options.config), name)
+        compiler = JitCompiler(options.config, function=f"{getattr(function, '__module__', '')}.{name}".lstrip("."))
+        self._compiled = CompiledFunction(function, options, compiler, name)
         self._compiled.native.belong_to(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

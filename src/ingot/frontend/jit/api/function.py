@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ingot.base.errors import CaptureError
+from ingot.base.logs import log
 from ingot.base.warning import warn
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.autotune.timing import is_capturing
@@ -28,7 +29,6 @@ from ingot.frontend.jit.follow.follower import Follower
 from ingot.frontend.jit.gradients.whole_steps import GradientGuard
 from ingot.frontend.jit.guards.proven import ProvenGuards
 from ingot.frontend.jit.proof import Proof, Refusal, prove
-from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.frontend.jit.trace.comparing import Difference

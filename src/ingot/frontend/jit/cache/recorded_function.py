@@ -15,6 +15,7 @@ from typing import Any
 from ingot.base.collecting import collecting_later
 from ingot.base.errors import CaptureError, IngotError, InternalError
 from ingot.base.forks import new_lock
+from ingot.base.logs import log
 from ingot.base.warning import warn
 from ingot.frontend.jit.arguments.call_key import CallKey, describe
 from ingot.frontend.jit.arguments.variable_numbers import MarkedArguments
@@ -30,7 +31,6 @@ from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.guards import Outdated
 from ingot.frontend.jit.guards.recompile_reasons import difference
 from ingot.frontend.jit.lowering.recorded_program import ShapeMismatch
-from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import EVERYTHING, is_off
 from ingot.frontend.jit.trace.places import module_of

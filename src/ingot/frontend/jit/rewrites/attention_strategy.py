@@ -17,6 +17,7 @@ from ingot.frontend.jit.autotune.benchmarking import prefers_generated
 from ingot.frontend.jit.trace.ssa import Operation, Version
 from ingot.frontend.jit.trace.trace import TensorMeta
 from ingot.runtime.attention import attend
+from ingot.runtime.disk_cache.process import remembered
 from ingot.runtime.kernels import span
 from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.plan import is_plain
@@ -83,6 +84,10 @@ def _lies_as_pytorchs(result: TensorMeta) -> bool:
 @lru_cache(maxsize=4096)
 def _is_preferred(shapes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], is_causal: bool, threads: int) -> bool:
     """Whether it is quicker, by measuring. The last argument tells measurements apart."""
+    return remembered("attention", (shapes, is_causal, threads), lambda: _is_quicker(shapes, is_causal)) is True
+
+
+def _is_quicker(shapes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], is_causal: bool) -> bool:
     query, key, value = (torch.full((span(*shape),), 0.5).as_strided(*shape) for shape in shapes)
     generated = lambda: attention(query, key, value, 0.0, is_causal)
     return prefers_generated(generated, lambda: _flash(query, key, value, 0.0, is_causal))

@@ -22,6 +22,7 @@ import torch
 from ingot.frontend.jit.autotune.benchmarking import is_clearly_quicker, prefers_generated
 from ingot.frontend.jit.trace.ssa import Operation, Version
 from ingot.frontend.jit.trace.trace import TensorMeta
+from ingot.runtime.disk_cache.process import remembered
 from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.plan import is_plain
 from ingot.runtime.products import can_pack, multiply, multiply_packed, pack
@@ -158,6 +159,12 @@ def _quickest(rows: int, inner: int, columns: int, is_transposed: bool, may_swap
     may_pack = may_pack and inner * columns * torch.float32.itemsize <= _MOST_PACKED_BYTES
     if not may_pack and not may_swap:
         return "torch"
+    key = (rows, inner, columns, is_transposed, may_pack, may_swap, threads)
+    found = remembered("product", key, lambda: _measured(rows, inner, columns, is_transposed, may_pack, may_swap))
+    return found if found in ("panels", "swapped") else "torch"
+
+
+def _measured(rows: int, inner: int, columns: int, is_transposed: bool, may_pack: bool, may_swap: bool) -> str:
     x, bias, out = torch.ones(rows, inner), torch.ones(columns), torch.empty(rows, columns)
     matrix = torch.ones(columns, inner).t() if is_transposed else torch.ones(inner, columns)
     own, swapped = _pytorchs_ways(x, matrix, bias, out)
@@ -193,7 +200,8 @@ def packed_if_quicker(x: TensorMeta, matrix: torch.Tensor) -> torch.Tensor | Non
     panels = pack(matrix.detach())
     key = (rows, *matrix.shape, matrix.stride(), torch.get_num_threads())
     if key not in _QUICKER_PACKED:
-        _QUICKER_PACKED[key] = _is_quicker_packed(rows, matrix.detach(), panels)
+        measure = lambda: _is_quicker_packed(rows, matrix.detach(), panels)
+        _QUICKER_PACKED[key] = remembered("packed product", key, measure) is True
     return panels if _QUICKER_PACKED[key] else None
 
 

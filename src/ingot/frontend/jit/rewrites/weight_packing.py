@@ -16,6 +16,7 @@ are the same within rounding, as long as the weights keep their values.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from ingot.frontend.jit.rewrites.channels_last import keep_channels_last, may_ch
 from ingot.frontend.jit.rewrites.product_strategies import PACKED_PRODUCT, is_row, packed_if_quicker
 from ingot.frontend.jit.rewrites.rewriting import TracePassResult, TraceRewriter
 from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue
+from ingot.runtime.disk_cache.process import remembered
 from ingot.runtime.plan import is_plain
 
 _aten: Any = torch.ops.aten
@@ -151,7 +153,8 @@ def _is_quicker(found: list[_Convolution], shapes: list[tuple[int, ...]], packed
     for one, shape, arguments in zip(found, shapes, packed, strict=True):
         key = repr((shape, one.weight.shape, one.settings, one.rectifier is None, one.bias is None))
         if key not in measured:
-            measured[key] = _seconds(one, shape, call, arguments)
+            what = (key, torch.get_num_threads())
+            measured[key] = remembered("convolution", what, partial(_seconds, one, shape, call, arguments))
         total = [sum(pair) for pair in zip(total, measured[key], strict=True)]
     return total[0] < CLEARLY * total[1]
 

@@ -45,7 +45,7 @@ def _tick() -> float:
     """Nanoseconds."""
     if not _has_counter():
         return 1.0
-    library = Library()
+    library = Library("clock")
     routine = library.routine("read", 0)
     routine.give_back(now(routine))
     library.compile()

@@ -6,6 +6,10 @@ no variables: what changes lives in memory, on the stack or elsewhere.
 
 The routines are written as LLVM's text at once, and compiled with as little effort as LLVM offers: they are needed
 before the first call can be answered, and better code saves a twentieth of a call for five times the wait.
+
+Their text is the same in every process, so that machine code can be kept on disk: a number that is too large to be an
+offset or a count, as every address of this process is, stands in a table beside the code, which is filled when the code
+is loaded. Routines read it from there, which costs what a number inside an instruction does.
 """
 
 from __future__ import annotations
@@ -17,7 +21,9 @@ from dataclasses import dataclass
 
 from llvmlite import binding
 
-from ingot.codegen.llvm.host import host
+from ingot.codegen.llvm.host import add_symbol, host, loaded, plain_code
+from ingot.codegen.llvm.object_code import CodeSource, object_code
+from ingot.runtime.disk_cache.process import process_functions
 from ingot.runtime.native.assembler.structs import WORD_BYTES, Struct
 
 _RELATIONS = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
@@ -60,18 +66,48 @@ class Catching:
 
 _PERSONALITY = "__gxx_personality_v0"
 
+_TABLE, _TABLE_ADDRESS = "large_numbers", "large_numbers_address"
+_LARGE = 1 << 16
+"""Numbers from here on stand in the table. Addresses are larger, on every system; a smaller one that got into the text
+would be part of what code is found by, so that no other process would find it."""
+
+
+class _LargeNumbers:
+    """The table of a library: numbers that may differ from process to process, each with its place."""
+
+    def __init__(self) -> None:
+        self.places: dict[int, int] = {}
+
+    def place(self, number: int) -> int:
+        return self.places.setdefault(number, len(self.places))
+
+    @property
+    def text(self) -> list[str]:
+        """The table, which code outside of the text writes to, and a function that tells where it is."""
+        return [
+            f"@{_TABLE} = dso_local global [{len(self.places)} x i64] zeroinitializer",
+            f"define i64 @{_TABLE_ADDRESS}() {{\nret i64 ptrtoint (ptr @{_TABLE} to i64)\n}}",
+        ]
+
+    def fill(self, address: int) -> None:
+        words = (ctypes.c_int64 * len(self.places)).from_address(address)
+        for number, place in self.places.items():
+            words[place] = number
+
 
 class Library:
     """Routines that are compiled together."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self._memories: list[str] = []
         self._routines: list[Routine] = []
+        self._numbers = _LargeNumbers()
         self._engine: binding.ExecutionEngine | None = None
 
     def routine(self, name: str, parameters: int) -> Routine:
         """A new routine of some words that returns a word."""
-        self._routines.append(Routine(name, parameters))
+        self._routines.append(Routine(name, parameters, self._numbers))
         return self._routines[-1]
 
     def memory(self, name: str, words: int) -> Word:
@@ -81,23 +117,19 @@ class Library:
 
     @property
     def text(self) -> str:
-        """The routines in LLVM's language."""
+        """The routines in LLVM's language, the same in every process."""
         intrinsics = ["declare i64 @llvm.ctlz.i64(i64, i1)", "declare i64 @llvm.readcyclecounter()"]
         declared = [*intrinsics, f"declare i32 @{_PERSONALITY}(...)", *self._memories]
-        return "\n".join([*declared, *(routine.text for routine in self._routines)])
+        routines = [routine.text for routine in self._routines]
+        return "\n".join([*declared, *routines, *self._numbers.text, "!0 = !{}"])
 
     def compile(self) -> None:
         """Make machine code of all routines. It is never thrown away: a tensor may outlive everything else in Python,
         and its memory goes back through here."""
-        machine = host()
-        # Level 1: unlike level 0, it keeps values in registers, which is a tenth of a small call.
-        target = binding.Target.from_triple(machine.triple).create_target_machine(
-            cpu=machine.name, features=machine.features, opt=1, reloc="pic", codemodel="jitdefault", jit=True
-        )
-        module = binding.parse_assembly(self.text, binding.create_context())
-        module.verify()
-        self._engine = binding.create_mcjit_compiler(module, target)
-        self._engine.finalize_object()
+        text, machine = self.text, host()
+        source = CodeSource("native routines", self.name, text, machine, is_optimized=False)
+        self._engine = loaded(object_code(source, process_functions(), lambda: plain_code(text, machine)))
+        self._numbers.fill(ctypes.CFUNCTYPE(ctypes.c_int64)(self.address(_TABLE_ADDRESS))())
         make_immortal(self._engine)
 
     def address(self, name: str) -> int:
@@ -108,8 +140,9 @@ class Library:
 class Routine:
     """One routine under construction."""
 
-    def __init__(self, name: str, parameters: int):
+    def __init__(self, name: str, parameters: int, numbers: _LargeNumbers):
         self.name = name
+        self._numbers = numbers
         self.parameters = tuple(Word(f"%p{position}") for position in range(parameters))
         self._lines: list[str] = []
         self._names = 0
@@ -134,7 +167,7 @@ class Routine:
         return self._word(f"load i64, ptr {self._pointer(address, word)}")
 
     def store(self, value: Value, address: Value, word: Value = 0) -> None:
-        self._write(f"store i64 {_text(value)}, ptr {self._pointer(address, word)}")
+        self._write(f"store i64 {self._text(value)}, ptr {self._pointer(address, word)}")
 
     def increase(self, amount: Value, address: Value, word: Value = 0) -> Word:
         """Add to a word in memory; the sum."""
@@ -145,7 +178,7 @@ class Routine:
 
     def stack(self, words: Value) -> Word:
         """The address of that many words, free until the routine returns."""
-        return self._word(f"ptrtoint ptr {self._name(f'alloca i64, i64 {_text(words)}')} to i64")
+        return self._word(f"ptrtoint ptr {self._name(f'alloca i64, i64 {self._text(words)}')} to i64")
 
     def item(self, array: Value, index: Value, struct: type[Struct]) -> Word:
         """The address of one of the structs that lie side by side in an array."""
@@ -180,35 +213,35 @@ class Routine:
     # --- arithmetic ---------------------------------------------------------------------------------------------------
 
     def add(self, left: Value, right: Value) -> Word:
-        return self._word(f"add i64 {_text(left)}, {_text(right)}")
+        return self._word(f"add i64 {self._text(left)}, {self._text(right)}")
 
     def subtract(self, left: Value, right: Value) -> Word:
-        return self._word(f"sub i64 {_text(left)}, {_text(right)}")
+        return self._word(f"sub i64 {self._text(left)}, {self._text(right)}")
 
     def multiply(self, left: Value, right: Value) -> Word:
-        return self._word(f"mul i64 {_text(left)}, {_text(right)}")
+        return self._word(f"mul i64 {self._text(left)}, {self._text(right)}")
 
     def shift_left(self, value: Value, bits: Value) -> Word:
-        return self._word(f"shl i64 {_text(value)}, {_text(bits)}")
+        return self._word(f"shl i64 {self._text(value)}, {self._text(bits)}")
 
     def shift_right(self, value: Value, bits: Value) -> Word:
-        return self._word(f"lshr i64 {_text(value)}, {_text(bits)}")
+        return self._word(f"lshr i64 {self._text(value)}, {self._text(bits)}")
 
     def common_bits(self, left: Value, right: Value) -> Word:
-        return self._word(f"and i64 {_text(left)}, {_text(right)}")
+        return self._word(f"and i64 {self._text(left)}, {self._text(right)}")
 
     def united_bits(self, left: Value, right: Value) -> Word:
-        return self._word(f"or i64 {_text(left)}, {_text(right)}")
+        return self._word(f"or i64 {self._text(left)}, {self._text(right)}")
 
     def differing_bits(self, left: Value, right: Value) -> Word:
-        return self._word(f"xor i64 {_text(left)}, {_text(right)}")
+        return self._word(f"xor i64 {self._text(left)}, {self._text(right)}")
 
     def leading_zeros(self, value: Value) -> Word:
-        return self._word(f"call i64 @llvm.ctlz.i64(i64 {_text(value)}, i1 false)")
+        return self._word(f"call i64 @llvm.ctlz.i64(i64 {self._text(value)}, i1 false)")
 
     def to_double(self, value: Value) -> Word:
         """The bits of the double that is nearest to a signed word."""
-        return self._word(f"bitcast double {self._name(f'sitofp i64 {_text(value)} to double')} to i64")
+        return self._word(f"bitcast double {self._name(f'sitofp i64 {self._text(value)} to double')} to i64")
 
     def cycles(self) -> Word:
         """The processor's counter of cycles. Only x86 lets every program read it."""
@@ -218,7 +251,7 @@ class Routine:
 
     def compare(self, left: Value, relation: str, right: Value) -> Condition:
         """A condition on two signed words."""
-        return self._condition(f"icmp {_RELATIONS[relation]} i64 {_text(left)}, {_text(right)}")
+        return self._condition(f"icmp {_RELATIONS[relation]} i64 {self._text(left)}, {self._text(right)}")
 
     def both(self, left: Condition, right: Condition) -> Condition:
         return self._condition(f"and i1 {left.text}, {right.text}")
@@ -230,7 +263,7 @@ class Routine:
         return self._condition(f"xor i1 {condition.text}, true")
 
     def choose(self, condition: Condition, one: Value, other: Value) -> Word:
-        return self._word(f"select i1 {condition.text}, i64 {_text(one)}, i64 {_text(other)}")
+        return self._word(f"select i1 {condition.text}, i64 {self._text(one)}, i64 {self._text(other)}")
 
     # --- control ------------------------------------------------------------------------------------------------------
 
@@ -273,7 +306,7 @@ class Routine:
 
     def give_back(self, value: Value = 0) -> None:
         """End the routine with a result."""
-        self._write(f"ret i64 {_text(value)}")
+        self._write(f"ret i64 {self._text(value)}")
         self._has_ended = True
 
     # --- calls --------------------------------------------------------------------------------------------------------
@@ -281,22 +314,22 @@ class Routine:
     def call(self, target: Routine | Foreign | Word, *arguments: Value) -> Word:
         """The result of another routine, of code at an address that the routine has computed, or of a C function of
         words. A result of fewer bits is widened to a word."""
-        listed = ", ".join(f"i64 {_text(argument)}" for argument in arguments)
+        listed = ", ".join(f"i64 {self._text(argument)}" for argument in arguments)
         if isinstance(target, Routine):
             return self._word(f"call i64 @{target.name}({listed})")
         if isinstance(target, Word):
             return self._word(f"call i64 {self._pointer(target, 0)}({listed})")
         bits = target.result_bits
-        result = self._name(f"call i{bits} inttoptr (i64 {target.address} to ptr)({listed})")
+        result = self._name(f"call i{bits} {self._pointer(target.address, 0)}({listed})")
         return Word(result) if bits == 64 else self._word(f"zext i{bits} {result} to i64")
 
     def throws(self, catching: Catching, target: Foreign, *arguments: Value) -> Condition:
         """Call a C++ function of words that returns nothing; whether it threw an exception, which is dropped."""
-        binding.add_symbol(_PERSONALITY, catching.personality)
+        add_symbol(_PERSONALITY, catching.personality)
         self._catches = f" personality ptr @{_PERSONALITY}"
-        listed = ", ".join(f"i64 {_text(argument)}" for argument in arguments)
+        listed = ", ".join(f"i64 {self._text(argument)}" for argument in arguments)
         before, thrown, after = self._block, self._label(), self._label()
-        function = f"inttoptr (i64 {target.address} to ptr)"
+        function = self._pointer(target.address, 0)
         self._write(f"invoke void {function}({listed}) to label %{after} unwind label %{thrown}")
         self._begin(thrown)
         caught = self._name("landingpad {ptr, i32} catch ptr null")
@@ -309,14 +342,23 @@ class Routine:
 
     def call_address(self, address: Word, argument: Value) -> None:
         """Call a C function of one word that returns nothing, at an address that the routine has computed."""
-        self._write(f"call void {self._pointer(address, 0)}(i64 {_text(argument)})")
+        self._write(f"call void {self._pointer(address, 0)}(i64 {self._text(argument)})")
 
     # --- text ---------------------------------------------------------------------------------------------------------
+
+    def _text(self, value: Value) -> str:
+        """A word as an operand; a large number is read from the table."""
+        if not isinstance(value, int):
+            return value.text
+        if -_LARGE < value < _LARGE:
+            return str(value)
+        place = f"getelementptr (i64, ptr @{_TABLE}, i64 {self._numbers.place(value)})"
+        return self._name(f"load i64, ptr {place}, !invariant.load !0")
 
     def _pointer(self, address: Value, word: Value) -> str:
         distance = word * WORD_BYTES if isinstance(word, int) else self.shift_left(word, 3)
         moved = address if distance == 0 else self.add(address, distance)
-        return self._name(f"inttoptr i64 {_text(moved)} to ptr")
+        return self._name(f"inttoptr i64 {self._text(moved)} to ptr")
 
     def _word(self, instruction: str) -> Word:
         return Word(self._name(instruction))
@@ -350,7 +392,3 @@ class Routine:
 def make_immortal(thing: object) -> None:
     """Keep an object to the very end of the process, after Python itself has been taken down."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-
-
-def _text(value: Value) -> str:
-    return str(value) if isinstance(value, int) else value.text

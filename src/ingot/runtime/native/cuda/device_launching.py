@@ -338,7 +338,7 @@ class DeviceLauncher:
     """The routines, compiled. There is one for the process: `device_launcher()`."""
 
     def __init__(self, functions: DeviceFunctions, tensors: TensorLayout):
-        library = Library()
+        library = Library("launches on GPUs")
         DeviceLaunchingEmitter(library, functions, tensors).emit()
         library.compile()
         self.run = library.address("run")

@@ -372,7 +372,7 @@ def dispatcher() -> Dispatcher | None:
         return None
     if original is None or owner_word is None:
         return None
-    library = Library()
+    library = Library("dispatcher")
     emitter = DispatchEmitter(library, found, tensors, settings)
     return Dispatcher(emitter, library, owner_word, original)
 

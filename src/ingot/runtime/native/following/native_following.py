@@ -298,7 +298,7 @@ def _compile(key: int, bit: int, mode_class: type) -> NativeFollowing | None:
     if any(part is None for part in parts) or not can_intercept():
         return None
     places, found, settings, memory, stack = parts
-    library = Library()
+    library = Library("following")
     AnsweringEmitter(library, places, found, settings, memory, stack, key, bit).emit()
     library.compile()
     return NativeFollowing(library, mode_class)

@@ -139,7 +139,7 @@ class Launcher:
     """The launcher of this process, compiled. There is one: `launcher()`."""
 
     def __init__(self, tensors: TensorLayout, settings: Settings, memory: Pool):
-        library = Library()
+        library = Library("launcher")
         LauncherEmitter(library, tensors, settings, memory).emit()
         library.compile()
         self.entry = library.address("entry")

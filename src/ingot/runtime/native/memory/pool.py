@@ -46,7 +46,7 @@ class Pool:
     """The native pool, from Python's side. There is one: `pool()`."""
 
     def __init__(self, exchange: TensorExchange):
-        library = Library()
+        library = Library("pool")
         routines = PoolEmitter(library, exchange).emit()
         _emit_tensor(library, routines, exchange)
         library.compile()
