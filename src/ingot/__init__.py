@@ -29,18 +29,24 @@ __all__ = [
     "disable",
     "explain",
     "jit",
+    "load",
     "memory",
     "reset",
+    "save",
 ]
 _AT_FIRST_USE = {
     "disable": "ingot.frontend.jit.settings.switch",
     "explain": "ingot.frontend.jit.api.forms",
     "jit": "ingot.frontend.jit.api.forms",
+    "load": "ingot.frontend.bundles.loading",
     "reset": "ingot.frontend.jit.settings.switch",
+    "save": "ingot.frontend.bundles.saving",
 }
 """What is imported when it is asked for, so that `import ingot` stays quick, and where it lies."""
 
 if TYPE_CHECKING:
+    from ingot.frontend.bundles.loading import load
+    from ingot.frontend.bundles.saving import save
     from ingot.frontend.jit.api.forms import explain, jit
     from ingot.frontend.jit.settings.switch import disable, reset
 
