@@ -30,6 +30,7 @@ __all__ = [
     "explain",
     "jit",
     "load",
+    "load_onnx",
     "memory",
     "reset",
     "save",
@@ -39,6 +40,7 @@ _AT_FIRST_USE = {
     "explain": "ingot.frontend.jit.api.forms",
     "jit": "ingot.frontend.jit.api.forms",
     "load": "ingot.frontend.bundles.loading",
+    "load_onnx": "ingot.frontend.onnx.loading",
     "reset": "ingot.frontend.jit.settings.switch",
     "save": "ingot.frontend.bundles.saving",
 }
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from ingot.frontend.bundles.saving import save
     from ingot.frontend.jit.api.forms import explain, jit
     from ingot.frontend.jit.settings.switch import disable, reset
+    from ingot.frontend.onnx.loading import load_onnx
 
 
 def __getattr__(name: str) -> Any:
