@@ -18,6 +18,7 @@ from ingot.base.dtypes import in_order
 from ingot.base.environment_variables import CHECKS, LOGS, dump_words
 from ingot.base.errors import IngotError
 from ingot.base.pipeline import STAGES
+from ingot.cli.models import compile_command, run_command
 from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
 from ingot.ir.graph import Graph
 from ingot.ir.parser import parse
@@ -36,6 +37,10 @@ def console() -> Console:
 @click.version_option(ingot.__version__, prog_name="ingot")
 def commands() -> None:
     """A just-in-time fusion compiler for PyTorch."""
+
+
+commands.add_command(compile_command)
+commands.add_command(run_command)
 
 
 @commands.command()

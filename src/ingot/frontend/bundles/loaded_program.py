@@ -80,12 +80,17 @@ class LoadedRecording:
         return None
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
+        """What the function returns for these arguments."""
+        made = iter(self.run(leaves))
+        return self.build([next(made) if isinstance(one, TraceValue) else one for one in self.trace.results])
+
+    def run(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+        """The tensors among the results."""
         tensors: list[torch.Tensor] = []
         for leaf, expected in zip(leaves, self.form.leaves, strict=True):
             if isinstance(expected, TensorLeaf) and expected.position == len(tensors):
                 tensors.append(self._laid_out(leaf, self.trace.arguments[expected.position].type))
-        made = iter(self.function(*tensors))
-        return self.build([next(made) if isinstance(one, TraceValue) else one for one in self.trace.results])
+        return self.function(*tensors)
 
     def _laid_out(self, tensor: torch.Tensor, told: StoredType) -> torch.Tensor:
         """A tensor with the strides of the recorded one, which its views may rely on."""
@@ -210,6 +215,36 @@ class LoadedProgram(WeightContainer):
                 return recording
             misfits.append(misfit)
         raise InputError(f"{self.name}: " + "; or ".join(dict.fromkeys(misfits)))
+
+    def call_with(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors among the results of a call with these tensors; everything else is passed as it was recorded."""
+        misfits = []
+        for recording in self.recordings:
+            expected = recording.form.leaves
+            if len(tensors) != len(recording.trace.arguments):
+                misfits.append(f"it takes {len(recording.trace.arguments)} tensors, not {len(tensors)}")
+                continue
+            leaves = [tensors[leaf.position] if isinstance(leaf, TensorLeaf) else leaf.value for leaf in expected]
+            misfit = recording.misfit(leaves)
+            if misfit is None:
+                with torch.no_grad():
+                    return recording.run(leaves)
+            misfits.append(misfit)
+        raise InputError(f"{self.name}: " + "; or ".join(dict.fromkeys(misfits)))
+
+    def random_inputs(self, seed: int, open_size: int) -> list[torch.Tensor]:
+        """Tensors that the first recording can be called with: random numbers, and 0 and 1 for whole numbers."""
+        generator = torch.Generator().manual_seed(seed)
+        made = []
+        for argument in self.recordings[0].trace.arguments:
+            told = argument.type
+            shape = [size if isinstance(size, int) else open_size for size in told.sizes]
+            if told.dtype.is_floating_point or told.dtype.is_complex:
+                tensor = torch.randn(shape, generator=generator, dtype=told.dtype)
+            else:
+                tensor = torch.randint(0, 2, shape, generator=generator).to(told.dtype)
+            made.append(tensor.to(told.device))
+        return made
 
     @property
     def signature(self) -> str:

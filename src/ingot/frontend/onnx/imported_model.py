@@ -17,7 +17,7 @@ from ingot.base.errors import ImportedModelError, IngotError, InputError
 from ingot.frontend.onnx import operators  # noqa: F401  (fills the table)
 from ingot.frontend.onnx.model_file import OnnxGraph, OnnxInput, require_known
 from ingot.frontend.onnx.operator_table import NodeCall, OnnxNode, find
-from ingot.frontend.onnx.values import MOST_KNOWN, HostValue, Value, declared_sizes, dtype_of, stored_tensor, tensor_of
+from ingot.frontend.onnx.values import MOST_KNOWN, HostValue, Value, declared_sizes, stored_tensor, tensor_of
 
 
 class ImportedModel(torch.nn.Module):
@@ -149,7 +149,7 @@ def _checked(declared: OnnxInput, tensor: Any) -> torch.Tensor:
     """An input, if it is what the model declares."""
     if not isinstance(tensor, torch.Tensor):
         raise InputError(f"the input {declared.name!r} must be a tensor, not a {type(tensor).__name__}")
-    dtype, sizes = dtype_of(declared.element), declared.sizes
+    dtype, sizes = declared.dtype, declared.sizes
     fits = sizes is None or (
         len(sizes) == tensor.dim()
         and all(

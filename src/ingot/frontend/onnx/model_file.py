@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import torch
 
 from ingot.base.errors import ImportedModelError, UnsupportedError
 from ingot.frontend.onnx.operator_table import OnnxNode, find
-from ingot.frontend.onnx.values import DTYPES
+from ingot.frontend.onnx.values import DTYPES, dtype_of
 
 LOWEST_OPSET = 7
 """Older versions broadcast by attributes of their own."""
@@ -29,6 +30,11 @@ class OnnxInput:
     name: str
     element: int
     sizes: tuple[int | str | None, ...] | None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its elements."""
+        return dtype_of(self.element)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
