@@ -85,10 +85,14 @@ def test_texts_and_weights_that_are_changed_are_ingots_errors(bundle, tmp_path):
         (lambda e: {name: data for name, data in e.items() if name != "manifest.json"}, "nothing else"),
         (lambda e: e | {"manifest.json": b"[" * 100_000}, "no JSON"),
         (lambda e: e | {"manifest.json": b'{"format": "ingot bundle", "version": 2}'}, "reads version 1"),
+        (
+            lambda e: e | {"manifest.json": e["manifest.json"].replace(b'"training"', b'"mode"')},
+            "must tell .* training",
+        ),
         (lambda e: e | {"weights.safetensors": b"\xff" * 100}, "weights are damaged"),
         (lambda e: e | {"manifest.json": e["manifest.json"].replace(b'"offset": 0', b'"offset": 9')}, "reaches beyond"),
     ],
-    ids=["foreign", "extra", "missing", "deep", "version", "weights", "offset"],
+    ids=["foreign", "extra", "missing", "deep", "version", "field", "weights", "offset"],
 )
 def test_what_is_wrong_is_named(change, message, bundle, tmp_path):
     path = tmp_path / "bad.ingot"

@@ -18,6 +18,7 @@ from ingot.frontend.bundles.weights import StoredTensor
 
 FORMAT = "ingot bundle"
 VERSION = 1
+_FIELDS = frozenset({"format", "version", "name", "written_by", "parameters", "training", "recordings", "tensors"})
 _MOST_TENSORS = 1_000_000
 
 
@@ -90,15 +91,17 @@ class Manifest:
             raise BundleError(f"the manifest is no JSON: {error}") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise BundleError("the manifest is not that of a bundle")
-        if data.get("version") != VERSION:
+        if type(data.get("version")) is not int or data["version"] != VERSION:
             raise BundleError(
                 f"the bundle has version {str(data.get('version'))[:20]} of the format, and this ingot reads version "
                 f"{VERSION}; save it again with this version"
             )
+        if set(data) != _FIELDS:
+            raise BundleError(f"the manifest must tell {', '.join(sorted(_FIELDS))}, and nothing else")
         names, parameters = data.get("written_by"), _list(data, "parameters")
         if not _is_texts(parameters) or not isinstance(names, dict) or not _is_texts(list(names.values())):
             raise BundleError("the manifest lacks names of parameters or of versions")
-        if not isinstance(data.get("name"), str) or data.get("training") not in (None, True, False):
+        if not isinstance(data["name"], str) or not (data["training"] is None or type(data["training"]) is bool):
             raise BundleError("the manifest lacks a name, or says something else than a training mode")
         forms = tuple(_form(one) for one in _list(data, "recordings"))
         tensors = tuple(StoredTensor.from_json(one) for one in _list(data, "tensors"))
