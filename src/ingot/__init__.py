@@ -34,24 +34,33 @@ __all__ = [
     "disable",
     "explain",
     "jit",
+    "load",
     "load_cache",
+    "load_onnx",
     "memory",
     "reset",
+    "save",
     "save_cache",
 ]
 _AT_FIRST_USE = {
     "disable": "ingot.frontend.jit.settings.switch",
     "explain": "ingot.frontend.jit.api.forms",
     "jit": "ingot.frontend.jit.api.forms",
+    "load": "ingot.frontend.bundles.loading",
     "load_cache": "ingot.runtime.disk_cache.bundles",
+    "load_onnx": "ingot.frontend.onnx.loading",
     "reset": "ingot.frontend.jit.settings.switch",
+    "save": "ingot.frontend.bundles.saving",
     "save_cache": "ingot.runtime.disk_cache.bundles",
 }
 """What is imported when it is asked for, so that `import ingot` stays quick, and where it lies."""
 
 if TYPE_CHECKING:
+    from ingot.frontend.bundles.loading import load
+    from ingot.frontend.bundles.saving import save
     from ingot.frontend.jit.api.forms import explain, jit
     from ingot.frontend.jit.settings.switch import disable, reset
+    from ingot.frontend.onnx.loading import load_onnx
     from ingot.runtime.disk_cache.bundles import load_cache, save_cache
 
 

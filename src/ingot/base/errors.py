@@ -110,3 +110,11 @@ class ValidationError(IngotError):
 
 class CaptureError(IngotError):
     """A function cannot be recorded whole, or not at all, where that was asked for."""
+
+
+class BundleError(IngotError):
+    """A file is not a bundle, is damaged, or holds what a bundle may not hold."""
+
+
+class ImportedModelError(IngotError):
+    """A model of another format cannot be read, or uses what ingot does not import."""

@@ -19,6 +19,7 @@ from ingot.base.environment_variables import CHECKS, LOGS, dump_words
 from ingot.base.errors import IngotError
 from ingot.base.pipeline import STAGES
 from ingot.cli.cache import cache
+from ingot.cli.models import compile_command, run_command
 from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
 from ingot.ir.graph import Graph
 from ingot.ir.parser import parse
@@ -40,6 +41,8 @@ def commands() -> None:
 
 
 commands.add_command(cache)
+commands.add_command(compile_command)
+commands.add_command(run_command)
 
 
 @commands.command()

@@ -46,14 +46,14 @@ def _sliced(x: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize("function", [_pairs, _argument, _written, _written_view, _reshaped, _sliced])
 def test_views_are_as_in_eager(function: Callable[[torch.Tensor], Any]):
-    compiled = ingot.jit(function)
+    compiled: Any = ingot.jit(function)
     for _ in range(4):
         x = torch.randn(5, 3)
         expected = function(x.clone())
         given = x.clone()
-        found = compiled(given)
+        found: Any = compiled(given)
         torch.testing.assert_close(found, expected)
-        flat = found if isinstance(found, tuple) else (found,)
+        flat: Any = found if type(found) is tuple else (found,)
         assert len({id(one) for one in flat}) == len(flat)
         if function is _argument:
             assert found is not given and found.data_ptr() == given.data_ptr()

@@ -387,7 +387,7 @@ class RecordedFunction(NativeCallable):
             described,
             self.outermost,
             self.options.fullgraph,
-            Environment() if self.is_segment else None,
+            self._find_environment(),
             self.reads_attributes,
             self.allows_questions,
         )
@@ -412,8 +412,18 @@ class RecordedFunction(NativeCallable):
             made = self.latest = self.specialisations[key] = self._take_path(key, made)
             self._recorded.append(key)
             if made.trace is None or not (made.trace.questions or made.trace.training):
-                self._take_general(self._families.add(key, described, key[1], made))
+                self._take_general(self._generalise(key, described, made))
         return result
+
+    def _find_environment(self) -> Environment | None:
+        """What the function can reach besides its arguments; None has it looked for."""
+        return Environment() if self.is_segment else None
+
+    def _generalise(
+        self, key: tuple[Hashable, Hashable], described: CallKey, made: Specialisation
+    ) -> Generalised | None:
+        """What holds for more calls than a new recording; here what it has in common with earlier ones."""
+        return self._families.add(key, described, key[1], made)
 
     def _take_path(self, key: Hashable, made: Specialisation) -> Specialisation:
         """The specialisation for calls like the recorded one: here the recording itself."""

@@ -160,6 +160,18 @@ class ShapeFamilies:
             return None
         return self._generalise(family)
 
+    def adopt(
+        self, key: Hashable, described: CallKey, state: Hashable, made: Specialisation, unified: Unified
+    ) -> Generalised:
+        """Take a recording together with what is known to hold for more sizes than its own; raises CannotGeneralise."""
+        family = self.table.setdefault((self._key(described), state), Family())
+        shapes = tuple(tuple(tensor.shape) for tensor in described.tensors)
+        opened = replace(made, trace=unified.trace, program=None, calls=0, lock=new_lock())
+        general = Generalised(opened, unified, [Recorded(key, made, shapes, {})], {})
+        self._write_program(general)
+        family.generals.insert(0, general)
+        return general
+
     def foretell(self, described: CallKey, state: Hashable) -> tuple[Generalised, Numbers] | None:
         """What holds for a call that differs in numbers alone from one that was recorded, where that recording tells
         what these numbers do. Python must have nothing to do with them."""
