@@ -31,17 +31,20 @@ __all__ = [
     "jit",
     "memory",
     "reset",
+    "summary",
 ]
 _AT_FIRST_USE = {
     "disable": "ingot.frontend.jit.settings.switch",
     "explain": "ingot.frontend.jit.api.forms",
     "jit": "ingot.frontend.jit.api.forms",
     "reset": "ingot.frontend.jit.settings.switch",
+    "summary": "ingot.frontend.jit.api.summary",
 }
 """What is imported when it is asked for, so that `import ingot` stays quick, and where it lies."""
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.api.forms import explain, jit
+    from ingot.frontend.jit.api.summary import summary
     from ingot.frontend.jit.settings.switch import disable, reset
 
 

@@ -15,6 +15,7 @@ import torch
 
 from ingot.codegen.cpu.products import AttentionWord, ProductTile, compiled_products, scratch_floats
 from ingot.runtime.native.memory.pool import empty
+from ingot.runtime.profiling.ranges import in_range
 from ingot.runtime.threads import bind_openmp, thread_count
 
 _Words = ctypes.c_int64 * len(range(max(AttentionWord) + 1))
@@ -60,5 +61,5 @@ def attend(
     words[AttentionWord.SCRATCH_ADDRESS] = scratch.data_ptr()
     words[AttentionWord.SCRATCH_BYTES] = floats * scratch.itemsize
     words[AttentionWord.THREADS] = threads
-    function(words)
+    in_range("attention", function, words)
     return None if words[AttentionWord.FAULT] else out

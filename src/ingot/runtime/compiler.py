@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ from ingot.runtime.backends.registry import registered
 from ingot.runtime.kernels import Kernel
 from ingot.runtime.native.launch.records import Record
 from ingot.runtime.plan import Plan
+from ingot.runtime.profiling.statistics import CallCosts, KernelStatistics, TimedCall
 from ingot.runtime.runner import Runner, Shortcut
 
 
@@ -50,6 +51,9 @@ class Statistics:
     compile_time_us: float
     time_per_operator_us: Mapping[str, float] = field(default_factory=dict)
     """Filled under enable_profiling."""
+    kernels: tuple[KernelStatistics, ...] = ()
+    """The same for each kernel and each operation left to PyTorch, with launches and bytes, under enable_profiling; the
+    generated kernels without times elsewhere."""
 
 
 class CompiledModule:
@@ -93,6 +97,7 @@ class CompiledModule:
     def stats(self) -> Statistics:
         """What running this module has cost so far."""
         totals = self._runner.totals()
+        spent = totals.tally.spent
         return Statistics(
             executions=totals.executions,
             total_time_us=totals.seconds * 1e6,
@@ -100,7 +105,11 @@ class CompiledModule:
             memory_transferred=totals.tally.bytes_moved,
             cache_hit_rate=self._compiler.cache_hit_rate,
             compile_time_us=self._compile_seconds * 1e6,
-            time_per_operator_us={name: spent * 1e6 for name, spent in totals.tally.seconds.items()},
+            time_per_operator_us={name: one.seconds * 1e6 for name, one in spent.items()},
+            kernels=tuple(
+                [KernelStatistics(name, one.launches, one.bytes_moved, one.seconds) for name, one in spent.items()]
+                or [KernelStatistics(kernel.name, totals.executions) for kernel in self.kernels()]
+            ),
         )
 
     def explain(self, *stages: str) -> str:
@@ -180,6 +189,24 @@ class JitCompiler:
         self._lock = new_lock()
         self._lookups = 0
         self._hits = 0
+        self._timed: dict[str, CallCosts] = {}
+
+    def timed(self, function: Callable[..., Any], name: str, device: torch.device) -> Callable[..., Any]:
+        """A function whose calls are timed under enable_profiling; the function itself elsewhere."""
+        if not self.config["enable_profiling"]:
+            return function
+        with self._lock:
+            return TimedCall(function, self._timed.setdefault(name, CallCosts(name)), device)
+
+    def modules(self) -> list[CompiledModule]:
+        """The modules that are kept."""
+        with self._lock:
+            return list(self._modules.values())
+
+    def timed_calls(self) -> list[KernelStatistics]:
+        """What calls of timed functions have cost."""
+        with self._lock:
+            return [costs.statistics for costs in self._timed.values()]
 
     def compile(self, graph: Graph, is_private: bool = False) -> CompiledModule:
         """The module for a graph: the one made earlier for an equal graph, or a new one.

@@ -50,8 +50,8 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """Its operations, for the profile."""
-        return "+".join(statement.op.name for statement in self.program.statements)
+        """What it computes: the name of its function on every device, in statistics and in profiles."""
+        return self.program.name
 
     @property
     def bytes_moved(self) -> sizes.Size:

@@ -23,6 +23,7 @@ import torch
 from ingot.frontend.jit.api.explaining import explain as explain_compiled
 from ingot.frontend.jit.api.explaining import inspect
 from ingot.frontend.jit.api.function import CompiledFunction, Tier, require_callable
+from ingot.frontend.jit.api.statistics import FunctionStatistics, statistics_of
 from ingot.frontend.jit.settings.options import Mode, Options, Python
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.runtime.compiler import JitCompiler
@@ -177,6 +178,11 @@ class Jitted(NativeCallable):
         """
         return inspect(self._compiled, stage)
 
+    def stats(self) -> FunctionStatistics:
+        """What calls have cost so far: calls, kernels launched, bytes moved, and with config={"enable_profiling": True}
+        the time of each kernel. Printed, it is a table."""
+        return statistics_of(self._compiled)
+
     def __repr__(self) -> str:
         return f"<ingot.jit of {self.__wrapped__!r}>"
 
@@ -323,9 +329,15 @@ class _OfForward:
         return self if twin is None else getattr(twin.forward, self._name)
 
 
+def _statistics_of_twin(twin: Any) -> FunctionStatistics:
+    """What calls of the module's `forward` have cost, as a compiled function's `stats` tells it."""
+    return twin.forward.stats()
+
+
 _OF_TWINS = {
     "explain": _explain_twin,
     "inspect": _inspect_twin,
+    "stats": _statistics_of_twin,
     "tier": _OfForward("tier"),
     "recordings": _OfForward("recordings"),
 }

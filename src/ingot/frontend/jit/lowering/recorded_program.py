@@ -92,6 +92,12 @@ class RecordedProgram:
         return [self]
 
     @property
+    def left_to_torch(self) -> list[Operation]:
+        """The operations that it calls PyTorch for, since no code is generated for them."""
+        calls = [step.operation for part in self.parts for step in part.steps.steps if isinstance(step, EagerCall)]
+        return [call for call in calls if call.kind is OperationKind.CALL and call not in self.generated]
+
+    @property
     def is_single_region(self) -> bool:
         """Whether it is one region and nothing else."""
         return len(self.steps.steps) == 1 and len(self.modules) == 1
@@ -219,6 +225,8 @@ class _ProgramWriter:
         way = way or DIRECT.get(called, called._op)
         if way in GENERATED or way is attention:
             self.generated.append(operation)
+        if operation.kind is OperationKind.CALL:  # views cost nothing
+            way = self.compiler.timed(way, name, self.steps.versions.trace.device)
         function = self._bind(name, way)
         schema = operation.event.target._schema
         given = [self._value(value) for value in operation.arguments]
