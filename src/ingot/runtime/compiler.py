@@ -119,7 +119,7 @@ class CompiledModule:
         stages = tuple(require_stage(stage, compiled_stages()) for stage in stages)
         if not isinstance(self._plan, Plan):
             return "every operation runs through PyTorch, as graph_opt_level asks"
-        return self._plan.explain(lambda kernel: [text for stage in stages for text in _variants(kernel, stage)])
+        return self._plan.explain(lambda kernel: [text for stage in stages for text in kernel_texts(kernel, stage)])
 
     def inspect(self, stage: str) -> str:
         """The text of a stage of the pipeline, from graph to assembly, and for GPUs ptx and sass (`ingot passes`).
@@ -136,7 +136,7 @@ class CompiledModule:
             return "\n\n".join(kernel.cluster.text for kernel in found)
         if stage == "kernels":
             return "\n\n".join(kernel.program.text for kernel in found)
-        return "\n\n".join(text for kernel in found for text in _variants(kernel, stage))
+        return "\n\n".join(text for kernel in found for text in kernel_texts(kernel, stage))
 
     def through_torch(self) -> list[Node]:
         """The operations that PyTorch computes, because no code is generated for them."""
@@ -172,7 +172,7 @@ _GRAPH_STAGES = ("graph", "optimized_graph", "clusters", "kernels")
 """What can be seen of a graph before it has run."""
 
 
-def _variants(kernel: Kernel, stage: str) -> list[str]:
+def kernel_texts(kernel: Kernel, stage: str) -> list[str]:
     """The text of a stage for every compiled form of a kernel, backend by backend."""
     found = [backend.stages[stage] for backend in registered() if stage in backend.stages]
     return [text for texts in found for text in texts(kernel.program)]

@@ -104,6 +104,7 @@ def test_calls_that_native_code_answers_have_ranges_under_a_profiler_and_only_th
 def test_the_older_profiler_sees_the_same_names():
     x, y = torch.randn(64, 64), torch.randn(64, 64)
     compiled = called(gate, x, y)
+    profile: Any
     with torch.no_grad(), torch.autograd.profiler.profile() as profile:
         compiled(x, y)
     assert kernels_of(compiled) <= {row.key for row in profile.key_averages()}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import os
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
@@ -23,6 +24,7 @@ import torch
 from ingot.frontend.jit.api.explaining import explain as explain_compiled
 from ingot.frontend.jit.api.explaining import inspect
 from ingot.frontend.jit.api.function import CompiledFunction, Tier, require_callable
+from ingot.frontend.jit.api.report.page import notebook_cell_of, write_report
 from ingot.frontend.jit.api.statistics import FunctionStatistics, statistics_of
 from ingot.frontend.jit.settings.options import Mode, Options, Python
 from ingot.frontend.jit.settings.switch import is_off
@@ -183,6 +185,15 @@ class Jitted(NativeCallable):
         the time of each kernel. Printed, it is a table."""
         return statistics_of(self._compiled)
 
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write a report into one HTML file that needs nothing else: the graph as a picture, kernels with their loops
+        and machine code, what they cost, and the lines that stopped the function."""
+        write_report(self._compiled, path)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return notebook_cell_of(self._compiled)
+
     def __repr__(self) -> str:
         return f"<ingot.jit of {self.__wrapped__!r}>"
 
@@ -334,10 +345,21 @@ def _statistics_of_twin(twin: Any) -> FunctionStatistics:
     return twin.forward.stats()
 
 
+def _report_twin(twin: Any, path: str | os.PathLike[str]) -> None:
+    """Write a report of the module's `forward`, as a compiled function's `report` does."""
+    twin.forward.report(path)
+
+
+def _notebook_cell_of_twin(twin: Any) -> str:
+    return twin.forward._repr_html_()
+
+
 _OF_TWINS = {
     "explain": _explain_twin,
     "inspect": _inspect_twin,
     "stats": _statistics_of_twin,
+    "report": _report_twin,
+    "_repr_html_": _notebook_cell_of_twin,
     "tier": _OfForward("tier"),
     "recordings": _OfForward("recordings"),
 }

@@ -64,7 +64,7 @@ class FunctionStatistics:
         yield f"{self.name}: {self.tier}, {counted(self.calls, 'call')}, {hits}"
         moved = f"{byte_count(self.bytes_moved)} in {duration(self.seconds)}"
         rate = "" if self.bandwidth is None else f", {_rate(self.bandwidth)}"
-        yield f"{self.launches} {'launch' if self.launches == 1 else 'launches'}, {moved}{rate}"
+        yield f"{counted(self.launches, 'launch', 'es')}, {moved}{rate}"
         if self.kernels:
             yield ""
             yield from text_table(_HEADER if self.is_profiled else _HEADER[:2], map(self._row, self.kernels))

@@ -14,9 +14,9 @@ def indented(lines: Iterable[str]) -> list[str]:
     return [f"  {line}" if line else "" for line in lines]
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, ending: str = "s") -> str:
     """A number of things: `1 kernel`, `2 kernels`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else ending}"
 
 
 def byte_count(number: float) -> str:
