@@ -44,14 +44,16 @@ class Way(Enum):
 class Verdict:
     """The verdict on calls of one function that bring about as much data."""
 
-    def __init__(self, hand_on: Callable[[int], None]):
-        """`hand_on(calls)` is called when that many next calls should go to the plain function at once."""
+    def __init__(self, hand_on: Callable[[int], None], is_compared: bool = True):
+        """`hand_on(calls)` is called when that many next calls should go to the plain function at once. Where the two
+        ways are not compared, calls are followed."""
         self._hand_on = hand_on
+        self._is_compared = is_compared
         self._rests = dict(FIRST_REST)
         self._begin()
 
     def _begin(self) -> None:
-        self._comparison = EagerComparison()
+        self._comparison = EagerComparison() if self._is_compared else EagerComparison(rounds=0)
         self._quiet = self._calls = 0
         self._way = Way.MEASURED
         self._calls_left: float = 0
