@@ -28,6 +28,9 @@ CHECKS = {
 LOGS = {
     "recompiles": "every recording after a function's first, and why it was made",
     "fallbacks": "calls that run eagerly because they need gradients, or because eager PyTorch is quicker",
+    "fusion": "every kernel of a graph, and why it ends where it does; operations left to PyTorch",
+    "cache": "whether the modules of graphs and the machine code of kernels were there already",
+    "perf": "what compiling took, and what compiled calls take compared with eager ones",
 }
 """What INGOT_LOGS can name, separated by commas."""
 
@@ -41,6 +44,10 @@ class EnvironmentVariables:
     """Whether INGOT_DISABLE=1 makes every compiled function call its original."""
     backend: tuple[str, ...] = ()
     """The backends that INGOT_BACKEND names, in order; all that are available if it names none."""
+    workdir: str | None = None
+    """Where INGOT_WORKDIR has files written that people read: kept stages, and PTX that a driver refused."""
+    keeps_stages: bool = False
+    """Whether INGOT_KEEP_INTERM=1 keeps the text of every stage in the working directory."""
 
     @staticmethod
     def read(variables: Mapping[str, str]) -> EnvironmentVariables:
@@ -50,6 +57,8 @@ class EnvironmentVariables:
             _words(variables, "INGOT_LOGS", LOGS),
             _switch(variables, "INGOT_DISABLE"),
             _names(variables, "INGOT_BACKEND"),
+            variables.get("INGOT_WORKDIR", "").strip() or None,
+            _switch(variables, "INGOT_KEEP_INTERM"),
         )
 
 

@@ -48,6 +48,8 @@ def flags() -> None:
         ("INGOT_CHECK", "checks", CHECKS),
         ("INGOT_LOGS", "prints", LOGS),
         ("INGOT_DISABLE", "makes", {"1": "compiled functions call their originals"}),
+        ("INGOT_WORKDIR", "names", {"a directory": "where files go that people read; ingot-work if it is not set"}),
+        ("INGOT_KEEP_INTERM", "keeps", {"1": "the text of every stage in the working directory"}),
         ("INGOT_BACKEND", "uses", {each.name: f"the backend for {each.device_type} alone" for each in registered()}),
     ):
         for word, meaning in words.items():

@@ -20,6 +20,7 @@ from ingot.base.config import Config
 from ingot.base.dumping import dump, dump_stage
 from ingot.base.errors import ArgumentError
 from ingot.base.forks import new_lock
+from ingot.base.logs import log
 from ingot.base.pipeline import STAGE_NAMES, require_stage
 from ingot.fusion.rules import FusionRules, Pattern
 from ingot.ir.graph import Graph
@@ -222,7 +223,9 @@ class JitCompiler:
             if found is not None:
                 self._hits += 1
                 self._modules.move_to_end(key)
-                return found
+        log("cache", f"graph {graph.digest[:12]}: {'compiled now' if found is None else 'its module is there'}")
+        if found is not None:
+            return found
         with collecting_later():
             module = CompiledModule(self, graph, is_private)
         _dump(module)
@@ -251,7 +254,16 @@ class JitCompiler:
 
 
 def _dump(module: CompiledModule) -> None:
+    graph = module.graph.digest[:12]
+    for kernel in module.kernels():
+        operations = len(kernel.program.statements)
+        log(
+            "fusion",
+            f"graph {graph}: {kernel.name}, {operations} operation{'' if operations == 1 else 's'}, ends here: {kernel.cluster.reason}",
+        )
+    for node in module.through_torch():
+        log("fusion", f"graph {graph}: {node.op.name} through PyTorch: {node.type}")
     for report in module.pass_reports:
         dump("passes", f"{report.name}: changed {report.changed}, removed {report.removed}")
     for stage in _GRAPH_STAGES:
-        dump_stage(stage, partial(module.inspect, stage))
+        dump_stage(stage, partial(module.inspect, stage), lambda: f"graphs/{graph}")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ingot.base.errors import CaptureError
+from ingot.base.logs import log
 from ingot.base.warning import warn
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.autotune.timing import is_capturing
@@ -27,7 +28,6 @@ from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.follower import Follower
 from ingot.frontend.jit.guards.proven import ProvenGuards
 from ingot.frontend.jit.proof import Proof, Refusal, prove
-from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.frontend.jit.trace.comparing import Difference

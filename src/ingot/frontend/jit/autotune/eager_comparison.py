@@ -84,6 +84,11 @@ class EagerComparison:
         best = f"{_best(self.eager) * 1e6:.3g} us against {_best(self.program) * 1e6:.3g}"
         return f"eager PyTorch is quicker here, {best}"
 
+    @property
+    def times(self) -> str:
+        """What both ways took at best, in words."""
+        return f"compiled calls take {_best(self.program) * 1e6:.3g} us, eager ones {_best(self.eager) * 1e6:.3g}"
+
 
 def _best(times: list[SupportsFloat]) -> float:
     return min(map(float, times))

@@ -12,6 +12,7 @@ from typing import Any
 
 from ingot.base.collecting import collecting_later
 from ingot.base.errors import IngotError
+from ingot.base.logs import log
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.autotune.timing import is_capturing, stopwatch
 from ingot.frontend.jit.cache.paths import Paths
@@ -20,7 +21,6 @@ from ingot.frontend.jit.cache.settling import PAID
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.lowering.branches import BranchingProgram, UnseenAnswer
 from ingot.frontend.jit.lowering.pieces import DifferentPaths
-from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.trace.recorder import Broken
 
 _MOST_UNPAID = 4

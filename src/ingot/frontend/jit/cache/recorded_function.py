@@ -15,6 +15,7 @@ from typing import Any
 from ingot.base.collecting import collecting_later
 from ingot.base.errors import CaptureError, IngotError, InternalError
 from ingot.base.forks import new_lock
+from ingot.base.logs import log
 from ingot.base.warning import warn
 from ingot.frontend.jit.arguments.call_key import CallKey, describe
 from ingot.frontend.jit.arguments.variable_numbers import MarkedArguments
@@ -29,7 +30,6 @@ from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.guards import Outdated
 from ingot.frontend.jit.guards.recompile_reasons import difference
 from ingot.frontend.jit.lowering.recorded_program import ShapeMismatch
-from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import EVERYTHING, is_off
 from ingot.frontend.jit.trace.places import module_of
@@ -302,6 +302,8 @@ class RecordedFunction(NativeCallable):
             found.compile_seconds += time.perf_counter() - start
         if watch is not None:
             comparison.note_program(watch.stop())
+            if comparison.is_over and comparison.program:
+                log("perf", f"{self.name}: {comparison.times}")
         if comparison.prefers_eager:
             found.trace, found.broken, found.prefers_eager = None, Broken(comparison.text, ""), True
             log("fallbacks", f"{self.name} runs eagerly: {comparison.text}")

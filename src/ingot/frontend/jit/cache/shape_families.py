@@ -16,6 +16,7 @@ import torch
 from ingot.base import sizes
 from ingot.base.errors import IngotError
 from ingot.base.forks import new_lock
+from ingot.base.logs import log
 from ingot.base.sizes import Size
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.structure import Shape
@@ -24,7 +25,6 @@ from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.cache.foretelling import foretold, is_same
 from ingot.frontend.jit.cache.generalisation import CannotGeneralise, Unified, generalise
 from ingot.frontend.jit.cache.specialisation import Specialisation
-from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.trace.trace import Trace, TraceArgument
 from ingot.runtime.compiler import JitCompiler
 

@@ -25,6 +25,7 @@ from torch._C._autograd import _top_saved_tensors_default_hooks as _saved_tensor
 from ingot.base.collecting import collecting_later
 from ingot.base.errors import IngotError
 from ingot.base.forks import new_lock
+from ingot.base.logs import log
 from ingot.frontend.jit.arguments.structure import Shape, put_together, take_apart
 from ingot.frontend.jit.arguments.supported_tensors import refused_tensor
 from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
@@ -36,7 +37,6 @@ from ingot.frontend.jit.gradients.rerunning import Moment
 from ingot.frontend.jit.gradients.saving import Split, split
 from ingot.frontend.jit.guards.environment import KnownTensors
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
-from ingot.frontend.jit.settings.logs import log
 from ingot.frontend.jit.trace.comparing import first_difference
 from ingot.frontend.jit.trace.recorder import Recording
 from ingot.frontend.jit.trace.results import take_results

@@ -18,6 +18,7 @@ import torch
 
 from ingot.base.dumping import dump_stage
 from ingot.base.sizes import Size, SizeExpression
+from ingot.base.working_directory import digest_of
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.faults import reporting_faults
 from ingot.frontend.jit.lowering.library_calls import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
@@ -135,7 +136,8 @@ def compile_trace(
     `is_private` says that tensors which are written share no memory with others, in any call. Copies that a region
     would leave to PyTorch become calls. A program that is replayed becomes CUDA graphs, if it runs on a GPU.
     """
-    dump_stage("trace", lambda: trace.text)
+    folder = lambda: f"programs/{digest_of(trace.text)}"
+    dump_stage("trace", lambda: trace.text, folder)
     rewritten = rewrite_trace(trace, is_frozen, compiler.config["disabled_passes"])
     called: frozenset[int] = frozenset()
     while True:
@@ -144,7 +146,7 @@ def compile_trace(
             break
         except _Copies as copies:
             called |= copies.events
-    dump_stage("program", lambda: made.text)
+    dump_stage("program", lambda: made.text, folder)
     return made.replayed() if is_replayed and _can_be_captured(trace.device) else made
 
 
