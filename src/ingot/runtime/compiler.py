@@ -256,11 +256,7 @@ class JitCompiler:
 def _dump(module: CompiledModule) -> None:
     graph = module.graph.digest[:12]
     for kernel in module.kernels():
-        operations = len(kernel.program.statements)
-        log(
-            "fusion",
-            f"graph {graph}: {kernel.name}, {operations} operation{'' if operations == 1 else 's'}, ends here: {kernel.cluster.reason}",
-        )
+        log("fusion", f"graph {graph}: {kernel.name} ends here: {kernel.cluster.reason}")
     for node in module.through_torch():
         log("fusion", f"graph {graph}: {node.op.name} through PyTorch: {node.type}")
     for report in module.pass_reports:
