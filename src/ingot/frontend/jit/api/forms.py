@@ -26,6 +26,7 @@ from ingot.frontend.jit.api.explaining import inspect
 from ingot.frontend.jit.api.function import CompiledFunction, Tier, require_callable
 from ingot.frontend.jit.api.report.page import notebook_cell_of, write_report
 from ingot.frontend.jit.api.statistics import FunctionStatistics, statistics_of
+from ingot.frontend.jit.api.verification.verified_calls import verified_call
 from ingot.frontend.jit.settings.options import Mode, Options, Python
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.runtime.compiler import JitCompiler
@@ -138,9 +139,13 @@ class Jitted(NativeCallable):
             self.__name__ = self.__qualname__ = name
         self._options = options
         self._compiled = CompiledFunction(function, options, JitCompiler(options.config), name)
-        self._compiled.native.belong_to(self)
+        self._is_verified = options.config["verify"]
+        if not self._is_verified:  # or else native code would answer, and nothing be compared
+            self._compiled.native.belong_to(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._is_verified:
+            return verified_call(self._compiled, args, kwargs)
         return self._compiled(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
