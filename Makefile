@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)  ## set up, define a fusion, optimise it, run it, show the figures
-	$(BIN)/python examples/demo.py
+	$(BIN)/ingot demo
 
 test: $(READY)  ## set up and run the tests
 	$(BIN)/pytest -n auto

@@ -41,6 +41,7 @@ __all__ = [
     "reset",
     "save",
     "save_cache",
+    "summary",
 ]
 _AT_FIRST_USE = {
     "disable": "ingot.frontend.jit.settings.switch",
@@ -52,6 +53,7 @@ _AT_FIRST_USE = {
     "reset": "ingot.frontend.jit.settings.switch",
     "save": "ingot.frontend.bundles.saving",
     "save_cache": "ingot.runtime.disk_cache.bundles",
+    "summary": "ingot.frontend.jit.api.summary",
 }
 """What is imported when it is asked for, so that `import ingot` stays quick, and where it lies."""
 
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from ingot.frontend.bundles.loading import load
     from ingot.frontend.bundles.saving import save
     from ingot.frontend.jit.api.forms import explain, jit
+    from ingot.frontend.jit.api.summary import summary
     from ingot.frontend.jit.settings.switch import disable, reset
     from ingot.frontend.onnx.loading import load_onnx
     from ingot.runtime.disk_cache.bundles import load_cache, save_cache

@@ -8,7 +8,7 @@ import pytest
 
 from ingot.base.config import FLAGS
 from ingot.base.pipeline import STAGES
-from ingot.cli.main import COLUMNS
+from ingot.cli.listing import COLUMNS
 from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
 from ingot.ops import table
 from ingot.passes.pipeline import PASSES
@@ -25,14 +25,18 @@ def ingot(*arguments: str, text: str | None = None) -> subprocess.CompletedProce
 def test_help_lists_every_command():
     done = ingot("--help")
     assert done.returncode == 0
-    for command in ("ops", "flags", "passes", "backends", "cache", "verify", "optimize"):
+    for command in (
+        *("ops", "flags", "passes", "backends", "verify", "optimize", "explain", "bench", "doctor", "demo"),
+        *("cache", "compile", "run"),
+    ):
         assert command in done.stdout
 
 
 def test_lists_name_everything_there_is():
     listing = ingot("ops").stdout
     assert all(op.name[:12] in listing for op in table().values() if op.is_public)
-    assert all(flag.name[:12] in ingot("flags").stdout for flag in FLAGS)
+    listing = ingot("flags").stdout
+    assert all(flag.name[:12] in listing for flag in FLAGS)
     listing = ingot("passes").stdout
     assert all(part.name in listing for part in (*STAGES, *TRACE_PASSES, *PASSES))
 

@@ -101,6 +101,13 @@ FLAGS: tuple[Flag, ...] = (
         _is_bool,
         "Time every operation of a run; the statistics then tell the time per operator. Slows runs down.",
     ),
+    Flag(
+        "verify",
+        False,
+        "True or False",
+        _is_bool,
+        "Run eager beside every call of a function that ingot.jit compiles, and raise MismatchError where they differ.",
+    ),
 )
 
 _BY_NAME = {flag.name: flag for flag in FLAGS}

@@ -1,6 +1,6 @@
-"""Printing what INGOT_DUMP names, to standard error, as it comes about.
+"""Printing what INGOT_DUMP names, to standard error, and keeping what INGOT_KEEP_INTERM asks for, as it comes about.
 
-In: what stages and passes made. Out: text on standard error. A text that is not asked for is not made.
+In: what stages and passes made. Out: text on standard error, and files. A text that is not asked for is not made.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ingot.base.environment_variables import environment
 from ingot.base.errors import IngotError
+from ingot.base.working_directory import keep_stage
 
 
 class Printable(Protocol):
@@ -24,15 +25,19 @@ def dump(word: str, *lines: str) -> None:
         print("\n".join(lines), file=sys.stderr)
 
 
-def dump_stage(name: str, text: Callable[[], str]) -> None:
+def dump_stage(name: str, text: Callable[[], str], folder: Callable[[], str]) -> None:
     """Print the text of what a stage gave, if INGOT_DUMP names the stage; or why there is none, as for machine code of
-    GPUs without the tools that show it."""
-    if name in environment().dump:
-        try:
-            found = text()
-        except IngotError as error:
-            found = f"no text: {error}"
-        dump(name, f"# {name}", found, "")
+    GPUs without the tools that show it. `folder` is where it is kept inside the working directory, if stages are."""
+    variables = environment()
+    if name not in variables.dump and not variables.keeps_stages:
+        return
+    try:
+        found = text()
+    except IngotError as error:
+        found = f"no text: {error}"
+    dump(name, f"# {name}", found, "")
+    if variables.keeps_stages:
+        keep_stage(name, folder(), found)
 
 
 def dump_pass(name: str, changed: int, made: Printable) -> None:

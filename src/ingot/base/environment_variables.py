@@ -30,7 +30,9 @@ CHECKS = {
 LOGS = {
     "recompiles": "every recording after a function's first, and why it was made",
     "fallbacks": "calls that run eagerly because they need gradients, or because eager PyTorch is quicker",
-    "cache": "what is wrong with the kernels kept on disk: why there are none, or which entry is damaged",
+    "fusion": "every kernel of a graph, and why it ends where it does; operations left to PyTorch",
+    "cache": "whether machine code was there already, in this process or on disk, and what is wrong on disk",
+    "perf": "what compiling took, and what compiled calls take compared with eager ones",
 }
 """What INGOT_LOGS can name, separated by commas."""
 
@@ -48,6 +50,10 @@ class EnvironmentVariables:
     """Where compiled kernels are kept; None if they are not, because INGOT_CACHE_DIR is set to nothing."""
     cache_limit: int = 10**9
     """The most bytes that are kept there."""
+    workdir: str | None = None
+    """Where INGOT_WORKDIR has files written that people read: kept stages, and PTX that a driver refused."""
+    keeps_stages: bool = False
+    """Whether INGOT_KEEP_INTERM=1 keeps the text of every stage in the working directory."""
 
     @staticmethod
     def read(variables: Mapping[str, str]) -> EnvironmentVariables:
@@ -59,6 +65,8 @@ class EnvironmentVariables:
             _names(variables, "INGOT_BACKEND"),
             _cache_directory(variables),
             _bytes(variables, "INGOT_CACHE_LIMIT", 10**9),
+            variables.get("INGOT_WORKDIR", "").strip() or None,
+            _switch(variables, "INGOT_KEEP_INTERM"),
         )
 
 

@@ -108,6 +108,10 @@ class ValidationError(IngotError):
     """Results differ from what PyTorch computes for the same definition."""
 
 
+class MismatchError(ValidationError):
+    """A compiled call gives something else than eager, under config={"verify": True}; the message says what, where."""
+
+
 class CaptureError(IngotError):
     """A function cannot be recorded whole, or not at all, where that was asked for."""
 

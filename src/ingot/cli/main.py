@@ -1,37 +1,24 @@
-"""The command `ingot`: what there is, and what happens to a graph."""
+"""The command `ingot`: its groups of commands, and how faults are told.
+
+In: the arguments of a command line. Out: text, and 0; 1 where a command found a problem, 2 where it was called wrongly.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict
-from typing import Any, TextIO
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 import ingot
-from ingot.base.config import FLAGS
-from ingot.base.dtypes import in_order
-from ingot.base.environment_variables import CHECKS, LOGS, dump_words
 from ingot.base.errors import IngotError
-from ingot.base.pipeline import STAGES
+from ingot.cli.bench import bench
 from ingot.cli.cache import cache
+from ingot.cli.demo import demo
+from ingot.cli.doctor import doctor
+from ingot.cli.explain import explain_command
+from ingot.cli.graphs import optimize_command, verify_command
+from ingot.cli.listing import backends, flags, ops, passes
 from ingot.cli.models import compile_command, run_command
-from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
-from ingot.ir.graph import Graph
-from ingot.ir.parser import parse
-from ingot.ops import Kind, Op, lookup, table
-from ingot.passes.pipeline import PASSES, Optimized, optimize
-from ingot.runtime.backends.interface import Backend
-from ingot.runtime.backends.registry import registered
-
-
-def console() -> Console:
-    """Made when it is needed, so that it writes to the standard output of that moment."""
-    return Console(file=sys.stdout, highlight=False)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -40,165 +27,17 @@ def commands() -> None:
     """A just-in-time fusion compiler for PyTorch."""
 
 
-commands.add_command(cache)
-commands.add_command(compile_command)
-commands.add_command(run_command)
-
-
-@commands.command()
-@click.argument("name", required=False)
-def ops(name: str | None) -> None:
-    """List all operators, or tell everything about one."""
-    if name is not None:
-        _describe_op(lookup(name))
-        return
-    listing = Table("operator", "arguments", "kind", "what it gives", title="Operators, as fd.ops.<operator>")
-    for op in sorted(table().values(), key=lambda op: op.name):
-        if op.is_public:
-            summary = escape(op.summary.splitlines()[0])
-            listing.add_row(op.name, escape(str(op.signature)), op.kind.name.lower(), summary)
-    console().print(listing)
-
-
-@commands.command()
-def flags() -> None:
-    """List all configuration flags and environment variables."""
-    listing = Table("flag", "default", "values", "meaning", title="Flags of ingot.Config")
-    for flag in FLAGS:
-        listing.add_row(flag.name, escape(repr(flag.default)), flag.accepts, flag.meaning)
-    variables = Table("variable", "word", "meaning", title="Environment: words separated by commas")
-    for name, verb, words in (
-        ("INGOT_DUMP", "prints", dump_words()),
-        ("INGOT_CHECK", "checks", CHECKS),
-        ("INGOT_LOGS", "prints", LOGS),
-        ("INGOT_DISABLE", "makes", {"1": "compiled functions call their originals"}),
-        ("INGOT_BACKEND", "uses", {each.name: f"the backend for {each.device_type} alone" for each in registered()}),
-        (
-            "INGOT_CACHE_DIR",
-            "keeps",
-            {"a directory": "compiled kernels there (~/.cache/ingot); empty: nowhere"},
-        ),
-        ("INGOT_CACHE_LIMIT", "keeps", {"500MB, 2GB, ...": "at most so many bytes there (1GB)"}),
-    ):
-        for word, meaning in words.items():
-            variables.add_row(name, word, f"{verb} {meaning}")
-    console().print(listing, variables)
-
-
-@commands.command()
-@click.option("--json", "as_json", is_flag=True, help="print the same as JSON")
-def passes(as_json: bool) -> None:
-    """List the stages from a call to machine code, and the passes of traces and graphs, in the order they run.
-
-    INGOT_DUMP prints what it names of them; ingot.Config(disabled_passes=[...]) leaves passes out.
-    """
-    if as_json:
-        click.echo(json.dumps(_pipeline(), indent=2))
-        return
-    stages = Table("stage", "takes", "gives", "what that is", title="Stages, as INGOT_DUMP and inspect() name them")
-    for stage in STAGES:
-        names = stage.name if stage.other_name is None else f"{stage.name}, {stage.other_name}"
-        stages.add_row(names, stage.takes, stage.gives, stage.summary)
-    of_traces = Table("pass", "only with freeze", "what it does", title="Passes of traces")
-    for pass_ in TRACE_PASSES:
-        of_traces.add_row(pass_.name, "yes" if pass_.needs_frozen else "", pass_.summary)
-    of_graphs = Table("pass", "from level", "what it does", title="Passes of graphs")
-    for pass_ in PASSES:
-        of_graphs.add_row(pass_.name, str(pass_.level), pass_.summary)
-    console().print(stages, of_traces, of_graphs)
-
-
-def _pipeline() -> dict[str, Any]:
-    """Stages and passes as plain data."""
-    return {
-        "stages": [asdict(stage) for stage in STAGES],
-        "trace_passes": [
-            {"name": pass_.name, "needs_frozen": pass_.needs_frozen, "summary": pass_.summary} for pass_ in TRACE_PASSES
-        ],
-        "graph_passes": [{"name": pass_.name, "level": pass_.level, "summary": pass_.summary} for pass_ in PASSES],
-    }
-
-
-COLUMNS = ("platform", "reductions", "binary cache", "kernel reuse", "non-contiguous input", "available")
-"""What `ingot backends` says of each."""
-
-
-@commands.command()
-@click.option("--json", "as_json", is_flag=True, help="print the same for programs")
-def backends(as_json: bool) -> None:
-    """List what can run kernels on this machine, and what it can do."""
-    rows = {backend.name: dict(zip(COLUMNS, _row(backend), strict=True)) for backend in registered()}
-    reasons = {backend.name: backend.why_unavailable() for backend in registered()}
-    if as_json:
-        told = {name: row | {"why not available": reasons[name]} for name, row in rows.items()}
-        click.echo(json.dumps(told, indent=2))
-        return
-    listing = Table("backend", *COLUMNS, title="Backends; INGOT_BACKEND names those to use, separated by commas")
-    for name, row in rows.items():
-        listing.add_row(name, *(escape(text) for text in row.values()))
-    console().print(listing)
-    for name, reason in reasons.items():
-        if reason is not None:
-            click.echo(f"{name} is not available: {reason}")
-
-
-def _row(backend: Backend) -> tuple[str, ...]:
-    features = backend.features
-    return (
-        backend.platform,
-        features.reductions,
-        features.binary_cache,
-        features.kernel_reuse,
-        features.non_contiguous_input,
-        "yes" if backend.why_unavailable() is None else "no",
-    )
-
-
-@commands.command(name="verify")
-@click.argument("file", type=click.File("r"))
-def verify_command(file: TextIO) -> None:
-    """Check the text of a graph ("-" reads standard input)."""
-    graph = parse(file.read())
-    inputs, outputs = len(graph.inputs), len(graph.outputs)
-    click.echo(f"correct: {inputs} inputs, {len(graph.nodes)} operations, {outputs} outputs, digest {graph.digest}")
-
-
-@commands.command(name="optimize")
-@click.argument("file", type=click.File("r"))
-@click.option("--level", type=click.IntRange(0, 3), default=3, show_default=True, help="graph_opt_level")
-@click.option("--disable", multiple=True, metavar="PASS", help="leave a pass out; may be given several times")
-@click.option("--report/--no-report", default=True, help="print what each pass did, to standard error")
-def optimize_command(file: TextIO, level: int, disable: tuple[str, ...], report: bool) -> None:
-    """Optimise the text of a graph ("-" reads standard input) and print the result."""
-    graph = parse(file.read())
-    optimized = optimize(graph, level, disable)
-    click.echo(optimized.graph.text)
-    if report:
-        Console(stderr=True, highlight=False).print(report_table(graph, optimized))
-
-
-def report_table(before: Graph, optimized: Optimized) -> Table:
-    """What each pass did, as a table."""
-    title = f"{len(before.nodes)} operations became {len(optimized.graph.nodes)}"
-    listing = Table("pass", "changed", "nodes fewer", "milliseconds", title=title)
-    for report in optimized.reports:
-        listing.add_row(report.name, str(report.changed), str(report.removed), f"{report.seconds * 1e3:.2f}")
-    return listing
-
-
-def _describe_op(op: Op) -> None:
-    click.echo(f"{op.name}{op.signature or ''}\n")
-    click.echo(f"{op.summary}\n")
-    kind = "a composite of other operators" if op.kind is Kind.COMPOSITE else f"a primitive ({op.kind.name.lower()})"
-    click.echo(f"It is {kind}.")
-    if op.promotion is not None:
-        click.echo(f"It computes in {', '.join(dtype.text for dtype in in_order(op.dtypes))}.")
+for command in (ops, flags, passes, backends, verify_command, optimize_command, explain_command, bench, doctor, demo):
+    commands.add_command(command)
+for command in (cache, compile_command, run_command):
+    commands.add_command(command)
 
 
 def main() -> None:
     """Entry point: faults of the user's become one message, not a traceback."""
     try:
-        commands(standalone_mode=False)
+        code = commands(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except IngotError as error:
         click.echo(f"ingot: {error}", err=True)
         sys.exit(1)

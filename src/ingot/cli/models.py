@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import time
@@ -21,6 +20,7 @@ from rich.table import Table
 import ingot
 from ingot.base.errors import IngotError
 from ingot.cli.example_inputs import InputSpecification, examples_of, parse_input
+from ingot.cli.named_functions import found_function
 
 if TYPE_CHECKING:
     from ingot.frontend.bundles.loaded_program import LoadedProgram
@@ -94,28 +94,16 @@ def _subject(
         model = ingot.load_onnx(source)
         declared = specifications or [InputSpecification.declared(one) for one in model.graph.inputs]
         return model, Path(source).stem, declared
-    module, mark, attribute = source.partition(":")
-    if not mark or not module or not attribute:
+    if ":" not in source:
         raise click.BadParameter("an ONNX file (.onnx) or module:name is needed", param_hint="SOURCE")
     if not specifications:
         raise click.UsageError("a function needs examples of its arguments: --input float32[2,3], once per argument")
-    found = _imported(module, attribute)
+    _, found = found_function(source)
     if isinstance(found, type) and issubclass(found, torch.nn.Module):
         found = found().eval()
     if python == "skip":
         found = ingot.jit(found, python="skip")
-    return found, attribute.rpartition(".")[2], specifications
-
-
-def _imported(module: str, attribute: str) -> Any:
-    sys.path.insert(0, "")  # as python -m does
-    try:
-        found: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-        return found
-    except Exception as error:  # whatever the user's module raises
-        raise Failure(f"{module}:{attribute} cannot be imported: {type(error).__name__}: {error}") from error
+    return found, source.rpartition(":")[2].rpartition(".")[2], specifications
 
 
 def _save(subject: Any, place: Path, examples: Sequence[Any]) -> None:

@@ -114,7 +114,7 @@ def require_close(actual: Sequence[Any], expected: Sequence[Any]) -> None:
             shapes = f"{list(found_tensor.shape)}, not {list(wanted_tensor.shape)}"
             raise ValidationError(f"result {position} has the shape {shapes}")
         wanted_tensor = wanted_tensor.to(found_tensor)
-        relative, absolute = _TOLERANCES.get(found_tensor.dtype, (0.0, 0.0))
+        relative, absolute = TOLERANCES.get(found_tensor.dtype, (0.0, 0.0))
         close = torch.isclose(found_tensor, wanted_tensor, rtol=relative, atol=absolute, equal_nan=True)
         if not close.all():
             worst = (found_tensor.double() - wanted_tensor.double()).abs().nan_to_num(torch.inf).max().item()
@@ -124,7 +124,7 @@ def require_close(actual: Sequence[Any], expected: Sequence[Any]) -> None:
             )
 
 
-_TOLERANCES = {
+TOLERANCES = {
     torch.float64: (1e-9, 1e-9),
     torch.float32: (1e-4, 1e-4),
     torch.float16: (4e-3, 4e-3),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,15 @@ Value = torch.Tensor | bool | int | float | tuple[torch.Tensor, ...]
 
 
 @dataclass(slots=True)
+class Spent:
+    """What all launches of one kernel or operator cost."""
+
+    launches: int = 0
+    bytes_moved: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
 class Tally:
     """What running a graph cost."""
 
@@ -41,17 +50,20 @@ class Tally:
     """Operations that computed something; views are free."""
     bytes_moved: int = 0
     """Bytes read and written by those operations."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Time per operator name, where it was asked for."""
+    spent: dict[str, Spent] = field(default_factory=dict)
+    """The same by the name of a kernel or an operator, with times, where times were asked for."""
 
     def add(self, other: Tally) -> None:
         self.launches += other.launches
         self.bytes_moved += other.bytes_moved
-        for name, spent in other.seconds.items():
-            self.spend(name, spent)
+        for name, spent in other.spent.items():
+            self.spend(name, spent.launches, spent.bytes_moved, spent.seconds)
 
-    def spend(self, name: str, seconds: float) -> None:
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+    def spend(self, name: str, launches: int, bytes_moved: int, seconds: float) -> None:
+        known = self.spent.setdefault(name, Spent())
+        known.launches += launches
+        known.bytes_moved += bytes_moved
+        known.seconds += seconds
 
 
 class Interpreter:
@@ -94,9 +106,8 @@ class Interpreter:
             raise ExecutionError(f"PyTorch refused {node.op.name}({types}): {error}") from error
         _check_type(node, result, binding)
         if tally is not None:
-            _count(node, operands, result, tally)
-            if timed:
-                tally.spend(node.op.name, clock(binding.device) - start)
+            seconds = clock(binding.device) - start if timed else None
+            _count(node, operands, result, tally, seconds)
         return result
 
     def _deliver(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
@@ -305,14 +316,24 @@ def _check_type(node: Node, result: Value, binding: Binding) -> None:
 _FREE = frozenset({Kind.VIEW, Kind.STRUCTURE})
 
 
-def _count(node: Node, operands: list[Value], result: Value, tally: Tally) -> None:
-    if node.op.kind in _FREE or isinstance(node.type, ScalarType):
-        return
-    tally.launches += 1
-    results = result if isinstance(result, tuple | list) else [result]
-    for value in (*operands, *results):
+def _count(node: Node, operands: list[Value], result: Value, tally: Tally, seconds: float | None) -> None:
+    is_free = node.op.kind in _FREE or isinstance(node.type, ScalarType)
+    launches, moved = (0, 0) if is_free else (1, bytes_of([*operands, result]))
+    tally.launches += launches
+    tally.bytes_moved += moved
+    if seconds is not None:
+        tally.spend(node.op.name, launches, moved, seconds)
+
+
+def bytes_of(values: Iterable[Any]) -> int:
+    """The bytes of all tensors among values, and of those in lists and tuples among them."""
+    total = 0
+    for value in values:
         if isinstance(value, torch.Tensor):
-            tally.bytes_moved += value.numel() * value.element_size()
+            total += value.numel() * value.element_size()
+        elif isinstance(value, list | tuple):
+            total += bytes_of(value)
+    return total
 
 
 def clock(device: torch.device) -> float:

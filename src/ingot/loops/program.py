@@ -121,6 +121,10 @@ class Statement:
         return f"{self.op.name}({', '.join(parts)}): {self.dtype.text}"
 
 
+LONGEST_NAME = 48
+"""Characters that the operations in a program's name take at most; the rest of them is in its digest."""
+
+
 @dataclass(frozen=True)
 class Program:
     inputs: tuple[Input, ...]
@@ -152,10 +156,19 @@ class Program:
     def digest(self) -> str:
         return blake2b(self.text.encode(), digest_size=16).hexdigest()
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """Its operations, for people: programs that differ may share a name."""
-        return "+".join(statement.op.name for statement in self.statements)
+        """What it computes, as a name for the function that does: its operations in order, and the beginning of its
+        digest, as in `mul_add_exp_3f2c91d0`. Equal programs have equal names, in every process.
+
+        Casts are left out where there is anything else. An operation that stands several times in a row is named once.
+        """
+        words = [s.op.name for s in self.statements if s.op.name != "cast"] or [s.op.name for s in self.statements]
+        words = [word for word, before in zip(words, [None, *words], strict=False) if word != before] or ["copy"]
+        shown = "_".join(words)
+        if len(shown) > LONGEST_NAME:
+            shown = shown[:LONGEST_NAME].rpartition("_")[0] or shown[:LONGEST_NAME]
+        return f"{shown}_{self.digest[:8]}"
 
     @property
     def buffers(self) -> tuple[DataType, ...]:

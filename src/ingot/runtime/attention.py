@@ -16,6 +16,7 @@ import torch
 from ingot.codegen.cpu.products import AttentionWord, ProductTile, compiled_products, scratch_floats
 from ingot.runtime.disk_cache.process import process_functions
 from ingot.runtime.native.memory.pool import empty
+from ingot.runtime.profiling.ranges import in_range
 from ingot.runtime.threads import bind_openmp, thread_count
 
 _Words = ctypes.c_int64 * len(range(max(AttentionWord) + 1))
@@ -61,5 +62,5 @@ def attend(
     words[AttentionWord.SCRATCH_ADDRESS] = scratch.data_ptr()
     words[AttentionWord.SCRATCH_BYTES] = floats * scratch.itemsize
     words[AttentionWord.THREADS] = threads
-    function(words)
+    in_range("attention", function, words)
     return None if words[AttentionWord.FAULT] else out

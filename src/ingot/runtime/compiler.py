@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from ingot.base.config import Config
 from ingot.base.dumping import dump, dump_stage
 from ingot.base.errors import ArgumentError
 from ingot.base.forks import new_lock
+from ingot.base.logs import log
 from ingot.base.pipeline import STAGE_NAMES, require_stage
 from ingot.fusion.rules import FusionRules, Pattern
 from ingot.ir.graph import Graph
@@ -32,6 +33,7 @@ from ingot.runtime.backends.registry import registered
 from ingot.runtime.kernels import Kernel, KernelOrigin
 from ingot.runtime.native.launch.records import Record
 from ingot.runtime.plan import Plan
+from ingot.runtime.profiling.statistics import CallCosts, KernelStatistics, TimedCall
 from ingot.runtime.runner import Runner, Shortcut
 
 
@@ -50,6 +52,9 @@ class Statistics:
     compile_time_us: float
     time_per_operator_us: Mapping[str, float] = field(default_factory=dict)
     """Filled under enable_profiling."""
+    kernels: tuple[KernelStatistics, ...] = ()
+    """The same for each kernel and each operation left to PyTorch, with launches and bytes, under enable_profiling; the
+    generated kernels without times elsewhere."""
 
 
 class CompiledModule:
@@ -94,6 +99,7 @@ class CompiledModule:
     def stats(self) -> Statistics:
         """What running this module has cost so far."""
         totals = self._runner.totals()
+        spent = totals.tally.spent
         return Statistics(
             executions=totals.executions,
             total_time_us=totals.seconds * 1e6,
@@ -101,7 +107,11 @@ class CompiledModule:
             memory_transferred=totals.tally.bytes_moved,
             cache_hit_rate=self._compiler.cache_hit_rate,
             compile_time_us=self._compile_seconds * 1e6,
-            time_per_operator_us={name: spent * 1e6 for name, spent in totals.tally.seconds.items()},
+            time_per_operator_us={name: one.seconds * 1e6 for name, one in spent.items()},
+            kernels=tuple(
+                [KernelStatistics(name, one.launches, one.bytes_moved, one.seconds) for name, one in spent.items()]
+                or [KernelStatistics(kernel.name, totals.executions) for kernel in self.kernels()]
+            ),
         )
 
     def explain(self, *stages: str) -> str:
@@ -111,7 +121,7 @@ class CompiledModule:
         stages = tuple(require_stage(stage, compiled_stages()) for stage in stages)
         if not isinstance(self._plan, Plan):
             return "every operation runs through PyTorch, as graph_opt_level asks"
-        return self._plan.explain(lambda kernel: [text for stage in stages for text in _variants(kernel, stage)])
+        return self._plan.explain(lambda kernel: [text for stage in stages for text in kernel_texts(kernel, stage)])
 
     def inspect(self, stage: str) -> str:
         """The text of a stage of the pipeline, from graph to assembly, and for GPUs ptx and sass (`ingot passes`).
@@ -128,7 +138,7 @@ class CompiledModule:
             return "\n\n".join(kernel.cluster.text for kernel in found)
         if stage == "kernels":
             return "\n\n".join(kernel.program.text for kernel in found)
-        return "\n\n".join(text for kernel in found for text in _variants(kernel, stage))
+        return "\n\n".join(text for kernel in found for text in kernel_texts(kernel, stage))
 
     def through_torch(self) -> list[Node]:
         """The operations that PyTorch computes, because no code is generated for them."""
@@ -164,7 +174,7 @@ _GRAPH_STAGES = ("graph", "optimized_graph", "clusters", "kernels")
 """What can be seen of a graph before it has run."""
 
 
-def _variants(kernel: Kernel, stage: str) -> list[str]:
+def kernel_texts(kernel: Kernel, stage: str) -> list[str]:
     """The text of a stage for every compiled form of a kernel, backend by backend."""
     found = [backend.stages[stage] for backend in registered() if stage in backend.stages]
     return [text for texts in found for text in texts(kernel.program)]
@@ -188,6 +198,24 @@ class JitCompiler:
         self._lock = new_lock()
         self._lookups = 0
         self._hits = 0
+        self._timed: dict[str, CallCosts] = {}
+
+    def timed(self, function: Callable[..., Any], name: str, device: torch.device) -> Callable[..., Any]:
+        """A function whose calls are timed under enable_profiling; the function itself elsewhere."""
+        if not self.config["enable_profiling"]:
+            return function
+        with self._lock:
+            return TimedCall(function, self._timed.setdefault(name, CallCosts(name)), device)
+
+    def modules(self) -> list[CompiledModule]:
+        """The modules that are kept."""
+        with self._lock:
+            return list(self._modules.values())
+
+    def timed_calls(self) -> list[KernelStatistics]:
+        """What calls of timed functions have cost."""
+        with self._lock:
+            return [costs.statistics for costs in self._timed.values()]
 
     def compile(self, graph: Graph, is_private: bool = False) -> CompiledModule:
         """The module for a graph: the one made earlier for an equal graph, or a new one.
@@ -203,7 +231,9 @@ class JitCompiler:
             if found is not None:
                 self._hits += 1
                 self._modules.move_to_end(key)
-                return found
+        log("cache", f"graph {graph.digest[:12]}: {'compiled now' if found is None else 'its module is there'}")
+        if found is not None:
+            return found
         with collecting_later():
             module = CompiledModule(self, graph, is_private)
         _dump(module)
@@ -232,7 +262,12 @@ class JitCompiler:
 
 
 def _dump(module: CompiledModule) -> None:
+    graph = module.graph.digest[:12]
+    for kernel in module.kernels():
+        log("fusion", f"graph {graph}: {kernel.name} ends here: {kernel.cluster.reason}")
+    for node in module.through_torch():
+        log("fusion", f"graph {graph}: {node.op.name} through PyTorch: {node.type}")
     for report in module.pass_reports:
         dump("passes", f"{report.name}: changed {report.changed}, removed {report.removed}")
     for stage in _GRAPH_STAGES:
-        dump_stage(stage, partial(module.inspect, stage))
+        dump_stage(stage, partial(module.inspect, stage), lambda: f"graphs/{graph}")

@@ -64,7 +64,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """Its operations, for the profile."""
+        """What it computes: the name of its function on every device, in statistics and in profiles."""
         return self.program.name
 
     @property

@@ -24,7 +24,7 @@ from ingot.fusion.clusters import Cluster, find_clusters
 from ingot.fusion.rules import FusionRules
 from ingot.ir.binding import Binding
 from ingot.ir.graph import Graph
-from ingot.ir.interpreter import Interpreter, Tally, Value, free_after
+from ingot.ir.interpreter import Interpreter, Tally, Value, bytes_of, free_after
 from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
 from ingot.ops import Kind
@@ -33,6 +33,7 @@ from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.destinations import empty_without_memory, find_destinations
 from ingot.runtime.in_place import results_in_place, writers_last
 from ingot.runtime.kernels import NOBODY, Kernel, KernelFault, KernelOrigin
+from ingot.runtime.profiling.ranges import kernel_range
 
 MOST_COMPILING = 8
 """Threads that compile at once."""
@@ -179,7 +180,8 @@ class Plan(Interpreter):
             overwritten = {} if later is None else results_in_place(self.graph, step, later, values, binding.sizes)
             empty = partial(backend.allocate, device=binding.device)
             targets = overwritten | self.destinations.targets(step, values, binding.sizes, empty)
-            results = backend.launch(step, tensors, scalars, binding.sizes, targets, binding.device)
+            with kernel_range(step.name):
+                results = backend.launch(step, tensors, scalars, binding.sizes, targets, binding.device)
         except CodegenError as error:
             if error.__cause__ is not None:  # a real failure; known limits are not reported
                 warn(f"running through PyTorch instead: {error}", UserWarning)
@@ -193,10 +195,11 @@ class Plan(Interpreter):
             torch.autograd.graph.increment_version(list(overwritten.values()))
         values.update(zip(step.cluster.outputs, results, strict=True))
         if tally is not None:
+            moved = bytes_of([*tensors, *results])
             tally.launches += 1
-            tally.bytes_moved += sum(tensor.nbytes for tensor in (*tensors, *results))
+            tally.bytes_moved += moved
             if timed:
-                tally.spend(step.name, backend.clock(binding.device) - start)
+                tally.spend(step.name, 1, moved, backend.clock(binding.device) - start)
 
     def _interpret(
         self, step: Kernel, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool

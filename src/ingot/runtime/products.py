@@ -15,6 +15,7 @@ import torch
 from ingot.codegen.cpu.products import CompiledProducts, ProductTile, ProductWord, compiled_products
 from ingot.runtime.disk_cache.process import process_functions
 from ingot.runtime.native.memory.pool import empty
+from ingot.runtime.profiling.ranges import in_range
 from ingot.runtime.threads import bind_openmp, thread_count
 
 _Words = ctypes.c_int64 * len(ProductWord)
@@ -59,7 +60,7 @@ def multiply_packed(
     """x times a matrix of so many columns, by its panels; both x and `out` may have any number of axes."""
     inner = x.shape[-1]
     rows = _rows(x)
-    _functions().multiply(_words(rows, panels, bias, out, (0, 0), columns, inner))
+    in_range("multiply", _functions().multiply, _words(rows, panels, bias, out, (0, 0), columns, inner))
     return out
 
 
@@ -71,13 +72,16 @@ def multiply(x: torch.Tensor, matrix: torch.Tensor, bias: torch.Tensor | None, o
     rows = _rows(x)
     words = _words(rows, panels, bias, out, _place(matrix), columns, inner)
     _pack(matrix, words)
-    functions.multiply(words)
+    in_range("multiply", functions.multiply, words)
     return out
 
 
 def _pack(matrix: torch.Tensor, words: ctypes.Array[ctypes.c_int64]) -> None:
     functions = _functions()
-    (functions.pack_straight if matrix.stride(1) == 1 else functions.pack_transposed)(words)
+    if matrix.stride(1) == 1:
+        in_range("pack_straight", functions.pack_straight, words)
+    else:
+        in_range("pack_transposed", functions.pack_transposed, words)
 
 
 def _place(matrix: torch.Tensor) -> tuple[int, int]:

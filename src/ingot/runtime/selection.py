@@ -17,6 +17,7 @@ from ingot.codegen.cpu.compaction import CHUNK, WIDTHS, CompactionWord, compiled
 from ingot.runtime.disk_cache.process import process_functions
 from ingot.runtime.native.abi.prototypes import DTYPES
 from ingot.runtime.native.memory.pool import empty
+from ingot.runtime.profiling.ranges import in_range
 from ingot.runtime.threads import bind_openmp, thread_count
 
 _Words = ctypes.c_int64 * len(CompactionWord)
@@ -55,11 +56,11 @@ def select(source: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     words[CompactionWord.ELEMENTS] = elements
     words[CompactionWord.PLACES_ADDRESS] = ctypes.addressof(places)
     words[CompactionWord.THREADS] = thread_count()
-    count(words)
-    add_up(words)
+    in_range("count", count, words)
+    in_range("add_up", add_up, words)
     is_pools = source.dtype in DTYPES and not torch.is_inference_mode_enabled()
     shape = (places[chunks],)
     result = empty(shape, source.dtype) if is_pools else torch.empty(shape, dtype=source.dtype)
     words[CompactionWord.RESULT_ADDRESS] = result.data_ptr()
-    writing[source.itemsize](words)
+    in_range("write", writing[source.itemsize], words)
     return result

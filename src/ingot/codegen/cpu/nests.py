@@ -3,10 +3,10 @@
     entry(words)                     the instructions outside parallel loops; hands each parallel loop to threads
     region(context, first, last)     grains first to last of a parallel loop
 
-A context is an array of words on the stack of `entry`: where the arguments are, where partial results go, and the
-registers and positions that the region uses from outside. Where there are none of these, the arguments are the context.
-A grain is one iteration, except in loops that reductions cross: there a grain has several iterations and leaves one
-partial result.
+The entry has the program's name. A context is an array of words on its stack: where the arguments are, where partial
+results go, and the registers and positions that the region uses from outside. Where there are none of these, the
+arguments are the context. A grain is one iteration, except in loops that reductions cross: there a grain has several
+iterations and leaves one partial result.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class CompiledKernel:
     nest: Nest
     code: Compiled
     entry: int
-    """Address of `entry`."""
+    """Address of the entry."""
 
 
 def compile_kernel(program: Program, schedule: Schedule, store: CodeStore | None = None) -> CompiledKernel:
@@ -67,9 +67,9 @@ def compile_kernel(program: Program, schedule: Schedule, store: CodeStore | None
     provide(store)
     nest = build_nest(program, schedule)
     module = new_module()
-    _Emission(module, nest, schedule).emit()
+    _Emission(module, nest, schedule).emit(program.name)
     code = Compiled(module, "kernel", program.name, store)
-    return CompiledKernel(program, schedule, nest, code, code.address("entry"))
+    return CompiledKernel(program, schedule, nest, code, code.address(program.name))
 
 
 class _Emission:
@@ -80,8 +80,8 @@ class _Emission:
         self._regions = 0
         self._lanes = _accumulator_lanes(nest)
 
-    def emit(self) -> None:
-        function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [ir.PointerType(WORD)]), "entry")
+    def emit(self, entry: str) -> None:
+        function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [ir.PointerType(WORD)]), entry)
         builder: Any = ir.IRBuilder(function)
         frame = LoopFrame(self.nest, builder, Words(builder, function.arguments[0], WordLayout.of(self.nest)))
         _leave_entry(builder)

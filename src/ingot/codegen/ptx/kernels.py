@@ -4,7 +4,8 @@
     blocks loop    the number of the block, and of the thread group in it, says which row; or which square, see `tiles`
     threads loop   the number in the thread group says which elements of the row
 
-Every loop at the top of a nest is a function of its own, and so is what follows them.
+Every loop at the top of a nest is a function of its own, and so is what follows them. The first has the program's name,
+and its number is added to the names of the others.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def compile_gpu_kernel(program: Program, schedule: GpuSchedule, host: Host) -> G
     module = HostModule(host)
     entries = []
     for number, launch in enumerate(launches_of(nest, schedule)):
-        entries.append(f"entry{number}")
+        entries.append(f"{program.name}_{number}" if number else program.name)
         _emit(module, entries[-1], nest, schedule, launch)
     text = str(module)
     ptx = ptx_of(text, host)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from ingot.base.dtypes import HALVES
+from ingot.base.numbers import convert_number
 from ingot.frontend.aten.table import as_operator, lowers, require_float, widened
 from ingot.ir.builder import Builder
+from ingot.ir.handles import Handle
 
 for operator, name in {
     "celu": "celu",
     "elu": "elu",
     "gelu": "gelu",
     "glu": "glu",
-    "hardshrink": "hardshrink",
     "hardsigmoid": "hardsigmoid",
     "hardswish": "hardswish",
     "hardtanh": "hardtanh",
@@ -29,6 +31,15 @@ for operator, name in {
     "threshold": "threshold",
 }.items():
     as_operator(operator, f"{name}.default")
+
+
+@lowers("hardshrink.default")
+def _hardshrink(b: Builder, x: Any, lambd: Any) -> Any:
+    """PyTorch compares in the tensor's own type, to which it rounds the limit."""
+    limit: Any = lambd
+    if x.dtype in HALVES and not isinstance(lambd, Handle):
+        limit = convert_number(lambd, x.dtype)
+    return b.hardshrink(x, limit)
 
 
 @lowers("log_sigmoid_forward.default")

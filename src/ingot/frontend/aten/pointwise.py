@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ingot.base.dtypes import HALVES, DataType
+from ingot.base.numbers import convert_number
 from ingot.frontend.aten.table import (
     GPU_ROWS,
     as_operator,
+    converted,
     lowers,
+    narrowed,
     require_one_type,
     result_type,
     unsupported,
@@ -122,19 +125,49 @@ for operator, names in {
 # --- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-@lowers("add.Tensor", "add.Scalar")
+_ADD = ("add.Tensor", "add.Scalar")
+_SUB = ("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
+_RSUB = ("rsub.Tensor", "rsub.Scalar")
+
+
+@lowers(*_ADD)
 def _add(b: Builder, x: Any, y: Any, alpha: Any) -> Any:
+    return _with_factor(b, "add", x, y, _rounded_factor(b, x, y, alpha))
+
+
+@lowers(*_ADD, rows=GPU_ROWS)
+def _add_on_gpu(b: Builder, x: Any, y: Any, alpha: Any) -> Any:
     return _with_factor(b, "add", x, y, alpha)
 
 
-@lowers("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
+@lowers(*_SUB)
 def _sub(b: Builder, x: Any, y: Any, alpha: Any) -> Any:
+    return _with_factor(b, "sub", x, y, _rounded_factor(b, x, y, alpha))
+
+
+@lowers(*_SUB, rows=GPU_ROWS)
+def _sub_on_gpu(b: Builder, x: Any, y: Any, alpha: Any) -> Any:
     return _with_factor(b, "sub", x, y, alpha)
 
 
-@lowers("rsub.Tensor", "rsub.Scalar")
+@lowers(*_RSUB)
 def _rsub(b: Builder, x: Any, y: Any, alpha: Any) -> Any:
+    return _with_factor(b, "sub", y, x, _rounded_factor(b, x, y, alpha))
+
+
+@lowers(*_RSUB, rows=GPU_ROWS)
+def _rsub_on_gpu(b: Builder, x: Any, y: Any, alpha: Any) -> Any:
     return _with_factor(b, "sub", y, x, alpha)
+
+
+def _rounded_factor(b: Builder, x: Any, y: Any, factor: Any) -> Any:
+    """A factor as PyTorch's kernels for CPUs take it: as a number of the result's type. On GPUs it stays as it is."""
+    dtype = result_type(b, x, y)
+    if dtype not in HALVES or isinstance(factor, bool):
+        return factor
+    if isinstance(factor, Handle):
+        return b.cast(b.cast(factor, dtype), dtype.widened)
+    return convert_number(factor, dtype)
 
 
 def _with_factor(b: Builder, operator: str, x: Any, y: Any, factor: Any) -> Any:
@@ -149,16 +182,46 @@ def _with_factor(b: Builder, operator: str, x: Any, y: Any, factor: Any) -> Any:
     return widened(b, lambda left, right: b.call(operator, (left, b.mul(right, factor))), x, y)
 
 
-@lowers("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode", "divide.Scalar_mode")
+_DIV_WITH_MODE = ("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode", "divide.Scalar_mode")
+
+
+@lowers(*_DIV_WITH_MODE)
 def _div_with_mode(b: Builder, x: Any, y: Any, *, rounding_mode: str | None) -> Any:
+    return _divided(b, x, y, rounding_mode, is_single=_has_one_element(y))
+
+
+@lowers(*_DIV_WITH_MODE, rows=GPU_ROWS)
+def _div_with_mode_on_gpu(b: Builder, x: Any, y: Any, *, rounding_mode: str | None) -> Any:
+    return _divided(b, x, y, rounding_mode, is_single=not isinstance(y, Handle))
+
+
+def _has_one_element(value: Any) -> bool:
+    """Whether an operand is a number or a tensor of one element; open sizes do not tell."""
+    if not isinstance(value, Handle):
+        return True
+    known = [size for size in value.shape if isinstance(size, int)]
+    if len(known) < len(value.shape) and all(size == 1 for size in known) and value.dtype in HALVES:
+        unsupported("a divisor of open sizes, which may have one element, is not lowered")
+    return len(known) == len(value.shape) and all(size == 1 for size in known)
+
+
+def _divided(b: Builder, x: Any, y: Any, rounding_mode: str | None, is_single: bool) -> Any:
+    """PyTorch rounds quotients of half types to their type before it cuts them off, which may move them to the next
+    whole number; but not those by a single number, which it does not round either."""
     if rounding_mode is None:
         return b.truediv(x, y)
     if rounding_mode == "floor":
         return _floor_divide(b, x, y)
     if rounding_mode != "trunc":
         unsupported(f"there is no rounding mode {rounding_mode!r}")
-    _require_divisor(b, x, y)
-    return widened(b, lambda left, right: b.trunc(b.div(left, right)), x, y)
+    dtype = _require_divisor(b, x, y)
+    if dtype not in HALVES:
+        return widened(b, lambda left, right: b.trunc(b.div(left, right)), x, y)
+    wide = dtype.widened
+    left = b.cast(converted(b, x, dtype), wide)
+    right = converted(b, y, wide) if is_single else b.cast(converted(b, y, dtype), wide)
+    quotient = b.div(left, right)
+    return narrowed(b, b.trunc(quotient if is_single else b.cast(b.cast(quotient, dtype), wide)), dtype)
 
 
 @lowers("floor_divide.default", "floor_divide.Scalar")

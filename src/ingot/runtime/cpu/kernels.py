@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,10 @@ import torch
 from ingot.base.dumping import dump_stage
 from ingot.base.environment_variables import environment
 from ingot.base.errors import CodegenError
+from ingot.base.logs import log
 from ingot.base.numbers import Number
 from ingot.base.once import OncePerKey
+from ingot.base.working_directory import digest_of
 from ingot.codegen.cpu.nests import CompiledKernel, compile_kernel
 from ingot.ir.torch_types import to_torch
 from ingot.loops.cpu.bounds import check_bounds
@@ -69,14 +72,16 @@ class KernelCache:
         """The compiled kernel; compiled now if it is new, by one thread while others wait for it."""
         found = kernel.compiled.get(schedule)
         if found is None:
-            program = kernel.program
-            make = lambda: self._compile(program, schedule, kernel.origin)
-            found = self._compiled.get((program.digest, schedule), make)
+            program, key = kernel.program, (kernel.program.digest, schedule)
+            log("cache", f"kernel {program.name}: {'machine code is there' if key in self._alive else 'made now'}")
+            found = self._compiled.get(key, lambda: self._compile(program, schedule, kernel.origin))
             kernel.compiled[schedule] = found
         return found
 
     def _compile(self, program: Program, schedule: Schedule, origin: KernelOrigin) -> CompiledKernel:
+        start = time.perf_counter()
         made = _compiled(program, schedule, origin)
+        log("perf", f"kernel {program.name} made in {(time.perf_counter() - start) * 1e3:.1f} ms")
         self.compilations += 1
         self._recent.append(made)
         return made
@@ -94,7 +99,7 @@ def _compiled(program: Program, schedule: Schedule, origin: KernelOrigin) -> Com
     except Exception as error:  # LLVM raises errors of several classes
         raise CodegenError(f"no machine code for this kernel: {error}\n{program.text}") from error
     for stage, text in CPU_STAGES.items():
-        dump_stage(stage, partial(text, made))
+        dump_stage(stage, partial(text, made), lambda: f"kernels/{program.name}/{digest_of(repr(schedule))}")
     return made
 
 

@@ -8,6 +8,7 @@ are compiled once per program, schedule and generation of devices, and loaded on
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -16,8 +17,10 @@ import torch
 
 from ingot.base.dumping import dump_stage
 from ingot.base.errors import CodegenError
+from ingot.base.logs import log
 from ingot.base.numbers import Number
 from ingot.base.once import OncePerKey
+from ingot.base.working_directory import digest_of
 from ingot.codegen.llvm.host import Host
 from ingot.codegen.ptx.kernels import GpuKernel, compile_gpu_kernel
 from ingot.codegen.ptx.target import OLDEST, gpu
@@ -57,12 +60,15 @@ class GpuKernelCache:
 
 
 def _compiled(program: Program, schedule: GpuSchedule, host: Host) -> GpuKernel:
+    log("cache", f"kernel {program.name}: PTX made now")
+    start = time.perf_counter()
     try:
         made = compile_gpu_kernel(program, schedule, host)
     except Exception as error:  # LLVM raises errors of several classes
         raise CodegenError(f"no PTX for this kernel: {error}\n{program.text}") from error
+    log("perf", f"kernel {program.name} compiled in {(time.perf_counter() - start) * 1e3:.1f} ms")
     for stage, text in GPU_STAGES.items():
-        dump_stage(stage, partial(text, made))
+        dump_stage(stage, partial(text, made), lambda: f"kernels/{program.name}/{digest_of(repr(schedule))}")
     return made
 
 

@@ -20,9 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ingot.base.environment_variables import environment
 from ingot.base.errors import CudaError
 from ingot.base.forks import new_lock
 from ingot.base.once import OncePerKey, once
+from ingot.base.working_directory import working_directory
 from ingot.runtime.cuda.driver import Driver, driver
 from ingot.runtime.cuda.prepared import Extent
 
@@ -164,5 +166,6 @@ def _kept(ptx: str, name: str) -> str:
 
 @once
 def _directory() -> Path:
-    """A directory that no other user can read, made when something has failed."""
-    return Path(tempfile.mkdtemp(prefix="ingot-"))
+    """The working directory, if one is named; or one that no other user can read, made when something has failed."""
+    named = working_directory() if environment().workdir is not None else None
+    return Path(tempfile.mkdtemp(prefix="ingot-")) if named is None else named

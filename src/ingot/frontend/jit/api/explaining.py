@@ -7,48 +7,44 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache
-from pathlib import Path
 
 import torch
 
 from ingot.base.pipeline import STAGE_NAMES, require_stage
 from ingot.frontend.jit.api.function import CompiledFunction
+from ingot.frontend.jit.api.wording import byte_count, counted, duration, indented, short_place
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.summary import with_names
 from ingot.frontend.jit.gradients.calls import GradientCalls
 from ingot.frontend.jit.lowering.branches import BranchingProgram
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
-from ingot.frontend.jit.lowering.partition import EagerCall
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram
-from ingot.frontend.jit.trace.ssa import OperationKind
-from ingot.frontend.jit.trace.trace import CPU, Trace, TraceArgument
-from ingot.ir.interpreter import clock
+from ingot.frontend.jit.trace.trace import Trace, TraceArgument
 from ingot.runtime.kernels import Kernel
+from ingot.runtime.profiling.statistics import memory_speed
 
 INSPECTED = ("steps", "segments", *STAGE_NAMES)
 """What can be seen of a compiled function: what following did, and all stages of the pipeline."""
 _MOST_SHOWN = 12
-_PROBE_BYTES = 64 << 20
 
 
 def explain(compiled: CompiledFunction) -> str:
     """What became of a function so far."""
-    recordings = _count(compiled.all_recordings, "recording")
-    lines = [f"{compiled.name}: {compiled.tier}, {_count(_calls(compiled), 'call')}, {recordings}"]
-    lines += _indented(_why_not_better(compiled))
+    recordings = counted(compiled.all_recordings, "recording")
+    lines = [f"{compiled.name}: {compiled.tier}, {counted(calls_of(compiled), 'call')}, {recordings}"]
+    lines += indented(_why_not_better(compiled))
     for reason, count in Counter(compiled.recompiles).items():
         lines.append(f"  recorded again{f' {count} times' if count > 1 else ''}: {reason}")
     if compiled.follower.calls:
-        lines += _indented(_explain_following(compiled))
+        lines += indented(_explain_following(compiled))
     for number, kind in enumerate(list(compiled.specialisations.values()), 1):
         broken = kind.broken
         if compiled.tier == "following" and broken and (broken.reason, broken.place) == compiled.why_followed:
             continue  # it has been said
         lines.append("")
         is_eager = kind.prefers_eager or kind.needs_gradients or not compiled.is_followed
-        lines += _indented(_explain_kind(number, kind, compiled.calls_of(kind), is_eager))
+        lines += indented(_explain_kind(number, kind, compiled.calls_of(kind), is_eager))
     return "\n".join(lines)
 
 
@@ -64,18 +60,28 @@ def inspect(compiled: CompiledFunction, stage: str) -> str:
     if stage == "segments":
         return "\n\n".join(dict.fromkeys(readable(segment).rstrip() for segment in segments))
     texts = []
-    for recorded in (compiled, *(segment.recorded for segment in segments)):
-        for kind in list(recorded.specialisations.values()):
-            texts += _texts_of(kind, stage)
+    for kind in kinds_of(compiled):
+        texts += _texts_of(kind, stage)
     return "\n\n".join(dict.fromkeys(filter(None, texts)))
+
+
+def kinds_of(compiled: CompiledFunction) -> Iterator[Specialisation]:
+    """Every kind of calls that was recorded, of the function and of the segments of calls that were followed."""
+    for recorded in (compiled, *(segment.recorded for segment in compiled.follower.summary().segments)):
+        yield from list(recorded.specialisations.values())
+
+
+def programs_of(kind: Specialisation) -> list[RecordedProgram]:
+    """What was compiled for a kind of calls: nothing yet, one program, or those of both passes."""
+    if kind.gradients is not None:
+        recorded = kind.gradients.programs
+        return [] if recorded is None else list(recorded.all)
+    return [] if kind.program is None else [kind.program]
 
 
 def _texts_of(kind: Specialisation, stage: str) -> list[str]:
     """The text of a stage for one kind of calls."""
-    programs = [] if kind.program is None else [kind.program]
-    if kind.gradients is not None:
-        recorded = kind.gradients.programs
-        programs = [] if recorded is None else list(recorded.all)
+    programs = programs_of(kind)
     if stage == "trace":
         traces = [program.steps.versions.trace for program in programs] if kind.gradients is not None else [kind.trace]
         return [trace.text for trace in traces if trace is not None]
@@ -84,7 +90,8 @@ def _texts_of(kind: Specialisation, stage: str) -> list[str]:
     return [module.inspect(stage) for program in programs for module in program.modules]
 
 
-def _calls(compiled: CompiledFunction) -> int:
+def calls_of(compiled: CompiledFunction) -> int:
+    """How often a function was called, in all tiers."""
     if compiled.tier == "following":
         skipped = [compiled.calls_of(kind) for kind in list(compiled.specialisations.values()) if kind.trace]
         before = 0 if compiled.demotion is None else compiled.demotion.calls
@@ -101,11 +108,11 @@ def _why_not_better(compiled: CompiledFunction) -> Iterator[str]:
     why = compiled.why_followed
     is_measured = compiled.tier == "eager" and compiled.why_eager == compiled.follower.verdict.text
     if why is not None and (compiled.tier == "following" or is_measured):
-        yield f"not skipping: {why[0]}{f' ({_short(why[1])})' if why[1] else ''}"
+        yield f"not skipping: {why[0]}{f' ({short_place(why[1])})' if why[1] else ''}"
     for reason, count in compiled.left.items():
         if reason == compiled.why_eager:
             continue
-        yield f"{_count(count, 'call')} {'followed' if compiled.is_followed else 'ran eagerly'}: {reason}"
+        yield f"{counted(count, 'call')} {'followed' if compiled.is_followed else 'ran eagerly'}: {reason}"
 
 
 # --- followed calls ---------------------------------------------------------------------------------------------------
@@ -114,25 +121,25 @@ def _why_not_better(compiled: CompiledFunction) -> Iterator[str]:
 def _explain_following(compiled: CompiledFunction) -> Iterator[str]:
     """Steps, segments, and the calls that made pending operations run."""
     found = compiled.follower.summary()
-    parts = [_count(found.steps, "step"), _count(len(found.segments), "segment")]
-    yield f"{_count(compiled.follower.calls, 'call')} followed: {' in '.join(parts)}"
+    parts = [counted(found.steps, "step"), counted(len(found.segments), "segment")]
+    yield f"{counted(compiled.follower.calls, 'call')} followed: {' in '.join(parts)}"
     for flush in sorted(compiled.follower.flushes.by_line(), key=lambda flush: -flush.count)[:_MOST_SHOWN]:
-        yield f"pending operations run, {_count(flush.count, 'time')}, for {flush.cause} ({_short(flush.place)})"
+        yield f"pending operations run, {counted(flush.count, 'time')}, for {flush.cause} ({short_place(flush.place)})"
     if found.eager:
         more = " ..." if len(found.eager) > _MOST_SHOWN else ""
         yield f"runs at once, as PyTorch's: {', '.join(found.eager[:_MOST_SHOWN])}{more}"
     repeated = [segment for segment in found.segments if segment.recorded.calls > 1]
     for number, segment in enumerate(repeated[:_MOST_SHOWN], 1):
         yield ""
-        yield f"segment {number}, {_count(segment.recorded.calls, 'call')}:"
-        yield from _indented(readable(segment).splitlines())
+        yield f"segment {number}, {counted(segment.recorded.calls, 'call')}:"
+        yield from indented(readable(segment).splitlines())
         for index, kind in enumerate(list(segment.recorded.specialisations.values()), 1):
-            yield from _indented(_explain_kind(index, kind, segment.recorded.calls_of(kind), is_eager=True))
+            yield from indented(_explain_kind(index, kind, segment.recorded.calls_of(kind), is_eager=True))
     others = len(found.segments) - len(repeated[:_MOST_SHOWN])
     if others:
         yield ""
         once = "that ran once" if len(repeated) <= _MOST_SHOWN else "more"
-        yield f"and {_count(others, 'segment')} {once}; inspect('segments') shows all of them"
+        yield f"and {counted(others, 'segment')} {once}; inspect('segments') shows all of them"
 
 
 def readable(segment: Segment) -> str:
@@ -147,21 +154,21 @@ def _explain_kind(number: int, kind: Specialisation, calls: int, is_eager: bool)
     trace, broken = kind.standing_in, kind.why_broken
     if trace is None:
         assert broken is not None
-        place = f" ({_short(broken.place)})" if broken.place else ""
+        place = f" ({short_place(broken.place)})" if broken.place else ""
         how = "runs eagerly" if is_eager else "followed"
-        yield f"kind {number}, {_count(calls, 'call')} after the recording: {how}"
+        yield f"kind {number}, {counted(calls, 'call')} after the recording: {how}"
         yield f"  because {broken.reason}{place}"
         return
-    audited = f", audited {_count(kind.audits.count, 'time')}" if kind.audits and kind.audits.count else ""
-    yield f"kind {number}, {_count(calls, 'call')} after the recording{audited}: {_arguments(trace)}"
+    audited = f", audited {counted(kind.audits.count, 'time')}" if kind.audits and kind.audits.count else ""
+    yield f"kind {number}, {counted(calls, 'call')} after the recording{audited}: {_arguments(trace)}"
     if kind.gradients is not None:
-        yield from _indented(_explain_gradients(kind.gradients))
+        yield from indented(_explain_gradients(kind.gradients))
         return
     if kind.program is None or kind.trace is None:
-        yield f"  {_count(len(trace.events), 'operation')} recorded; compiled at the next call like it"
+        yield f"  {counted(len(trace.events), 'operation')} recorded; compiled at the next call like it"
         return
     times = f"recorded in {kind.record_seconds * 1e3:.1f} ms, compiled in {kind.compile_seconds * 1e3:.1f} ms"
-    yield from _indented(_explain_program(kind.program, times))
+    yield from indented(_explain_program(kind.program, times))
 
 
 def _explain_gradients(gradients: GradientCalls) -> Iterator[str]:
@@ -171,44 +178,44 @@ def _explain_gradients(gradients: GradientCalls) -> Iterator[str]:
         yield "with gradients; recorded with its backward pass once that comes, and compiled at the next call like it"
         return
     parts = programs.split
-    share = f", {parts.bytes_kept / parts.bytes_eager:.0%} of the {_bytes(parts.bytes_eager)} that eager keeps"
-    yield f"keeps {_bytes(parts.bytes_kept)} for the backward pass{share if parts.bytes_eager else ''}"
+    share = f", {parts.bytes_kept / parts.bytes_eager:.0%} of the {byte_count(parts.bytes_eager)} that eager keeps"
+    yield f"keeps {byte_count(parts.bytes_kept)} for the backward pass{share if parts.bytes_eager else ''}"
     names = Counter(event.target.overloadpacket.__name__ for event in parts.recomputed)
     if names:
         shown = ", ".join(f"{name} x{count}" if count > 1 else name for name, count in names.items())
         yield f"computed again in the backward pass: {shown}"
     times = f"compiled, both passes, in {gradients.compile_seconds * 1e3:.1f} ms"
     yield "forward:"
-    yield from _indented(_explain_program(programs.forward, times))
+    yield from indented(_explain_program(programs.forward, times))
     if programs.backward is not None:
         yield "backward:"
-        yield from _indented(_explain_program(programs.backward, times))
+        yield from indented(_explain_program(programs.backward, times))
 
 
 def _explain_program(program: RecordedProgram, times: str) -> Iterator[str]:
     if isinstance(program, BranchingProgram):
-        yield f"{_count(program.paths, 'path')} by the values of tensors, in {_count(len(program.parts), 'piece')}"
+        yield f"{counted(program.paths, 'path')} by the values of tensors, in {counted(len(program.parts), 'piece')}"
     operations = [operation for part in program.parts for operation in part.steps.versions.operations]
     found = [kernel for module in program.modules for kernel in module.kernels()]
-    calls = [step.operation for part in program.parts for step in part.steps.steps if isinstance(step, EagerCall)]
-    left = [op for op in calls if op.kind is OperationKind.CALL and op not in program.generated]
-    made = [_count(len(found), "kernel")]
+    left = program.left_to_torch
+    made = [counted(len(found), "kernel")]
     kinds = Counter("attention" if "attention" in str(op.target) else "product" for op in program.generated)
-    made += [f"{_count(count, kind)} by generated code" for kind, count in kinds.items()]
-    became = f"{', '.join(made)} and {_count(len(left), 'call')} of PyTorch's"
-    yield f"{_count(len(operations), 'operation')} became {became}"
+    made += [f"{counted(count, kind)} by generated code" for kind, count in kinds.items()]
+    became = f"{', '.join(made)} and {counted(len(left), 'call')} of PyTorch's"
+    yield f"{counted(len(operations), 'operation')} became {became}"
     yield times
     if isinstance(program.function, Replayed):
         yield program.function.text
     yield from _savings(found, program.steps.versions.trace.device)
-    for kernel, count in list(Counter(_describe(kernel) for kernel in found).items())[:_MOST_SHOWN]:
+    described = Counter(map(_describe, found))
+    for kernel, count in list(described.items())[:_MOST_SHOWN]:
         yield f"kernel{f' {count} times' if count > 1 else ''}: {kernel}"
-    if len(set(map(_describe, found))) > _MOST_SHOWN:
+    if len(described) > _MOST_SHOWN:
         yield "more kernels: inspect('kernels') shows all of them"
     groups = Counter((str(operation.target), operation.why_called) for operation in left)
     places = {str(operation.target): operation.event.place for operation in reversed(left)}
     for (target, reason), count in list(groups.most_common())[:_MOST_SHOWN]:
-        yield f"left to PyTorch {_count(count, 'time')}: {target} ({reason}), first at {_short(places[target])}"
+        yield f"left to PyTorch {counted(count, 'time')}: {target} ({reason}), first at {short_place(places[target])}"
 
 
 def _savings(found: Iterable[Kernel], device: torch.device) -> Iterator[str]:
@@ -224,57 +231,17 @@ def _savings(found: Iterable[Kernel], device: torch.device) -> Iterator[str]:
         return
     total, before = sum(moved), sum(apart)
     saved = max(0, before - total) / memory_speed(device)
-    yield f"kernels move {_bytes(total)}, one operation at a time would move {_bytes(before)}: saves {_time(saved)}"
+    apart_text = f"one operation at a time would move {byte_count(before)}: saves {duration(saved)}"
+    yield f"kernels move {byte_count(total)}, {apart_text}"
 
 
 def _describe(kernel: Kernel) -> str:
     names = Counter(node.op.name for node in kernel.cluster.nodes)
     shown = ", ".join(f"{name} x{count}" if count > 1 else name for name, count in names.items())
-    return f"{shown}; ends here: {kernel.cluster.reason}"
-
-
-@cache
-def memory_speed(device: torch.device = CPU) -> float:
-    """Bytes a second that copying moves on a device, measured once."""
-    source, target = torch.ones(_PROBE_BYTES // 4, device=device), torch.empty(_PROBE_BYTES // 4, device=device)
-    best = float("inf")
-    for _ in range(4):
-        start = clock(device)
-        target.copy_(source)
-        best = min(best, clock(device) - start)
-    return 2 * _PROBE_BYTES / best
+    return f"{shown}; ends here: {kernel.cluster.reason} ({kernel.name})"
 
 
 def _arguments(trace: Trace) -> str:
     given = [str(note) for note in trace.tensors if isinstance(note.origin, TraceArgument)]
     texts = [f"{text} x{count}" if count > 1 else text for text, count in Counter(given).items()]
     return ", ".join(texts) or "no tensors"
-
-
-def _indented(lines: Iterable[str]) -> list[str]:
-    return [f"  {line}" if line else "" for line in lines]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _bytes(number: float) -> str:
-    for unit in ("bytes", "KB", "MB"):
-        if number < 1024:
-            return f"{number:.4g} {unit}"
-        number /= 1024
-    return f"{number:.4g} GB"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e6:.3g} us" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"
-
-
-def _short(place: str) -> str:
-    """A place with its path relative to the working directory, where it lies inside."""
-    path, _, line = place.rpartition(":")
-    try:
-        return f"{Path(path).relative_to(Path.cwd())}:{line}"
-    except ValueError:
-        return place

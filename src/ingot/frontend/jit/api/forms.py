@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import os
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
@@ -23,6 +24,9 @@ import torch
 from ingot.frontend.jit.api.explaining import explain as explain_compiled
 from ingot.frontend.jit.api.explaining import inspect
 from ingot.frontend.jit.api.function import CompiledFunction, Tier, require_callable
+from ingot.frontend.jit.api.report.page import notebook_cell_of, write_report
+from ingot.frontend.jit.api.statistics import FunctionStatistics, statistics_of
+from ingot.frontend.jit.api.verification.verified_calls import verified_call
 from ingot.frontend.jit.settings.options import Mode, Options, Python
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.runtime.compiler import JitCompiler
@@ -136,9 +140,13 @@ class Jitted(NativeCallable):
         self._options = options
         compiler = JitCompiler(options.config, function=f"{getattr(function, '__module__', '')}.{name}".lstrip("."))
         self._compiled = CompiledFunction(function, options, compiler, name)
-        self._compiled.native.belong_to(self)
+        self._is_verified = options.config["verify"]
+        if not self._is_verified:  # or else native code would answer, and nothing be compared
+            self._compiled.native.belong_to(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._is_verified:
+            return verified_call(self._compiled, args, kwargs)
         return self._compiled(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -177,6 +185,20 @@ class Jitted(NativeCallable):
         for GPUs ptx and sass.
         """
         return inspect(self._compiled, stage)
+
+    def stats(self) -> FunctionStatistics:
+        """What calls have cost so far: calls, kernels launched, bytes moved, and with config={"enable_profiling": True}
+        the time of each kernel. Printed, it is a table."""
+        return statistics_of(self._compiled)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write a report into one HTML file that needs nothing else: the graph as a picture, kernels with their loops
+        and machine code, what they cost, and the lines that stopped the function."""
+        write_report(self._compiled, path)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return notebook_cell_of(self._compiled)
 
     def __repr__(self) -> str:
         return f"<ingot.jit of {self.__wrapped__!r}>"
@@ -324,9 +346,26 @@ class _OfForward:
         return self if twin is None else getattr(twin.forward, self._name)
 
 
+def _statistics_of_twin(twin: Any) -> FunctionStatistics:
+    """What calls of the module's `forward` have cost, as a compiled function's `stats` tells it."""
+    return twin.forward.stats()
+
+
+def _report_twin(twin: Any, path: str | os.PathLike[str]) -> None:
+    """Write a report of the module's `forward`, as a compiled function's `report` does."""
+    twin.forward.report(path)
+
+
+def _notebook_cell_of_twin(twin: Any) -> str:
+    return twin.forward._repr_html_()
+
+
 _OF_TWINS = {
     "explain": _explain_twin,
     "inspect": _inspect_twin,
+    "stats": _statistics_of_twin,
+    "report": _report_twin,
+    "_repr_html_": _notebook_cell_of_twin,
     "tier": _OfForward("tier"),
     "recordings": _OfForward("recordings"),
 }

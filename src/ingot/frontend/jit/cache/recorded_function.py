@@ -309,6 +309,8 @@ class RecordedFunction(NativeCallable):
             found.compile_seconds += time.perf_counter() - start
         if watch is not None:
             comparison.note_program(watch.stop())
+            if comparison.is_over and comparison.program:
+                log("perf", f"{self.name}: {comparison.times}")
         if comparison.prefers_eager:
             found.trace, found.broken, found.prefers_eager = None, Broken(comparison.text, ""), True
             log("fallbacks", f"{self.name} runs eagerly: {comparison.text}")
@@ -393,8 +395,9 @@ class RecordedFunction(NativeCallable):
         )
         self._payoff.seconds += made.record_seconds
         made.checks_overlap = self.checks_overlap
-        if self.is_segment:
-            made.eager_comparison.rounds = 0  # whether following pays is measured for whole calls
+        if self.is_segment or self.options.config["enable_profiling"]:
+            # Whether following pays is measured for whole calls, and timing kernels makes calls slower.
+            made.eager_comparison.rounds = 0
         made.looked_at = frozenset(given.looked_at)
         self.latest = made
         if made.broken is None:

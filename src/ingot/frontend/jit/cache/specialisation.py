@@ -175,6 +175,8 @@ class Specialisation:
         if reason is None:
             still_holds = lambda: self.changed() is None
             self.gradients = GradientCalls(trace, compiler, self.build_result, still_holds, name)
+            if compiler.config["enable_profiling"]:
+                self.gradients.eager_comparison.rounds = 0
 
     def prepare(self, compiler: JitCompiler, is_frozen: bool = False, is_replayed: bool = False) -> RecordedProgram:
         """The program, written at the first need."""

@@ -45,7 +45,8 @@ class Follower:
         self._hand_on = hand_on
         self._verdicts: dict[int, Verdict] = {}
         """By the number of elements in a call's tensors, rounded up to a power of four."""
-        self.verdict = Verdict(hand_on)
+        self._is_compared = not options.config["enable_profiling"]  # timing kernels makes calls slower
+        self.verdict = Verdict(hand_on, self._is_compared, name)
         """The verdict that was used last."""
         self._options = options
         self._compiler = compiler
@@ -70,7 +71,7 @@ class Follower:
         size = elements.bit_length() // 2
         verdict = self._verdicts.get(size)
         if verdict is None:
-            verdict = self._verdicts[size] = Verdict(self._hand_on)
+            verdict = self._verdicts[size] = Verdict(self._hand_on, self._is_compared, self._name)
         self.verdict = verdict
         way = verdict.way()
         if way is Way.PLAIN:
@@ -174,7 +175,7 @@ class Follower:
             self._forget_native_steps()
             self._idle.clear()
             self._verdicts.clear()
-            self.verdict = Verdict(self._hand_on)
+            self.verdict = Verdict(self._hand_on, self._is_compared, self._name)
             self.flushes = Flushes()
             self.calls = 0
 

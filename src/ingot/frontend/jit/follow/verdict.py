@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ingot.base.logs import log
 from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
 from ingot.frontend.jit.autotune.timing import stopwatch
 from ingot.runtime.backends.interface import Stopwatch
@@ -44,14 +45,16 @@ class Way(Enum):
 class Verdict:
     """The verdict on calls of one function that bring about as much data."""
 
-    def __init__(self, hand_on: Callable[[int], None]):
-        """`hand_on(calls)` is called when that many next calls should go to the plain function at once."""
+    def __init__(self, hand_on: Callable[[int], None], is_compared: bool = True, name: str = "a function"):
+        """`hand_on(calls)` is called when that many next calls should go to the plain function at once. Where the two
+        ways are not compared, calls are followed."""
         self._hand_on = hand_on
+        self._is_compared, self._name = is_compared, name
         self._rests = dict(FIRST_REST)
         self._begin()
 
     def _begin(self) -> None:
-        self._comparison = EagerComparison()
+        self._comparison = EagerComparison() if self._is_compared else EagerComparison(rounds=0)
         self._quiet = self._calls = 0
         self._way = Way.MEASURED
         self._calls_left: float = 0
@@ -93,6 +96,8 @@ class Verdict:
 
     def _judge(self) -> None:
         comparison = self._comparison
+        if comparison.rounds:
+            log("perf", f"{self._name}, followed: {comparison.times}")
         if not comparison.rounds or comparison.is_program_far_ahead:
             self._way, self._calls_left = Way.FOLLOWED, math.inf
             return

@@ -18,6 +18,7 @@ import torch
 
 from ingot.base.dumping import dump_stage
 from ingot.base.sizes import Size, SizeExpression
+from ingot.base.working_directory import digest_of
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.faults import reporting_faults
 from ingot.frontend.jit.lowering.library_calls import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
@@ -95,6 +96,12 @@ class RecordedProgram:
         return [self]
 
     @property
+    def left_to_torch(self) -> list[Operation]:
+        """The operations that it calls PyTorch for, since no code is generated for them."""
+        calls = [step.operation for part in self.parts for step in part.steps.steps if isinstance(step, EagerCall)]
+        return [call for call in calls if call.kind is OperationKind.CALL and call not in self.generated]
+
+    @property
     def is_single_region(self) -> bool:
         """Whether it is one region and nothing else."""
         return not self.is_whole_step and len(self.steps.steps) == 1 and len(self.modules) == 1
@@ -132,7 +139,8 @@ def compile_trace(
     `is_private` says that tensors which are written share no memory with others, in any call. Copies that a region
     would leave to PyTorch become calls. A program that is replayed becomes CUDA graphs, if it runs on a GPU.
     """
-    dump_stage("trace", lambda: trace.text)
+    folder = lambda: f"programs/{digest_of(trace.text)}"
+    dump_stage("trace", lambda: trace.text, folder)
     rewritten = rewrite_trace(trace, is_frozen, compiler.config["disabled_passes"])
     called: frozenset[int] = frozenset()
     while True:
@@ -141,7 +149,7 @@ def compile_trace(
             break
         except _Copies as copies:
             called |= copies.events
-    dump_stage("program", lambda: made.text)
+    dump_stage("program", lambda: made.text, folder)
     return made.replayed() if is_replayed and _can_be_captured(trace.device) else made
 
 
@@ -222,6 +230,8 @@ class _ProgramWriter:
         way = way or DIRECT.get(called, called._op)
         if way in GENERATED or way is attention:
             self.generated.append(operation)
+        if operation.kind is OperationKind.CALL:  # views cost nothing
+            way = self.compiler.timed(way, name, self.steps.versions.trace.device)
         function = self._bind(name, way)
         schema = operation.event.target._schema
         given = [self._value(value) for value in operation.arguments]

@@ -17,6 +17,7 @@ from ingot.runtime.native.launch.run_parts import (
 )
 from ingot.runtime.native.memory.pool import Pool
 from ingot.runtime.native.memory.pool_routines import BlockWords
+from ingot.runtime.profiling.ranges import listening_function
 
 
 def _thread_count_function() -> Foreign | None:
@@ -92,9 +93,14 @@ class RunningEmitter:
                 routine.call(bump, place)
 
     def _run(self, are_apart: Routine, run_steps: Routine, take_memory: Routine, wrap_results: Routine) -> Routine:
-        """run(form, record, items, slots, start): the results of a record, or 0 if Python has to compute them."""
+        """run(form, record, items, slots, start): the results of a record, or 0 if Python has to compute them, as it
+        does while a profiler listens: there every kernel is a range of its own."""
         routine = self._library.routine("run", 5)
         form, record, items, slots, start = routine.parameters
+        is_listening = listening_function()
+        if is_listening is not None:
+            with routine.when(routine.compare(routine.call(is_listening), "!=", 0)):
+                routine.give_back(0)
         elsewhere = routine.load(record, RecordWords.run)
         with routine.when(routine.compare(elsewhere, "!=", 0)):
             routine.give_back(routine.call(elsewhere, *routine.parameters))

@@ -1,20 +1,21 @@
-"""What `make demo` shows: plain PyTorch compiled by calling it, on a GPU as well where there is one; a fusion defined,
-optimised, validated and timed."""
+"""`ingot demo`: plain PyTorch compiled by calling it, on a GPU as well where there is one; a fusion defined, optimised,
+validated and timed."""
+
+from __future__ import annotations
 
 import inspect
 import time
 from collections.abc import Callable
 
+import click
 import torch
-from rich.console import Console
 from rich.table import Table
 
 import ingot
 from ingot import FusionDefinition, FusionManager, JitCompiler
-from ingot.cli.main import report_table
+from ingot.cli.graphs import report_table
+from ingot.cli.terminal import console
 from ingot.passes.pipeline import optimize
-
-console = Console(highlight=False)
 
 
 @ingot.jit
@@ -87,9 +88,9 @@ def show_jit() -> None:
                 torch.testing.assert_close(compiled(), eagerly(), rtol=1e-4, atol=1e-4)
             one, other = milliseconds(eagerly, 31), milliseconds(compiled, 31)
             listing.add_row(name, f"{one:.4f}", f"{other:.4f}", f"{one / other:.1f}x")
-    console.rule("plain PyTorch, compiled by calling it")
-    console.print(gate.explain(), markup=False)  # type: ignore[attr-defined]
-    console.print(listing)
+    console().rule("plain PyTorch, compiled by calling it")
+    console().print(gate.explain(), markup=False)  # type: ignore[attr-defined]
+    console().print(listing)
 
 
 def device_milliseconds(function: Callable[[], object], repeats: int = 15) -> float:
@@ -107,9 +108,9 @@ def device_milliseconds(function: Callable[[], object], repeats: int = 15) -> fl
 
 def show_gpu() -> None:
     """The same function for tensors on a GPU, and what its kernel reads and writes."""
-    console.rule("on an NVIDIA GPU")
+    console().rule("on an NVIDIA GPU")
     if not torch.cuda.is_available():
-        console.print("torch finds none here; where it does, the same function becomes PTX: docs/cuda.md\n")
+        console().print("torch finds none here; where it does, the same function becomes PTX: docs/cuda.md\n")
         return
     plain = inspect.unwrap(gate)
     tensors = tuple(torch.randn(8192, 8192, device="cuda") for _ in range(3))
@@ -118,31 +119,33 @@ def show_gpu() -> None:
     one, other = device_milliseconds(lambda: plain(*tensors)), device_milliseconds(lambda: gate(*tensors))
     listing = Table("", "eager ms", "ingot.jit ms", "speedup", title=torch.cuda.get_device_name())
     listing.add_row("gate, 8192 x 8192", f"{one:.3f}", f"{other:.3f}", f"{one / other:.1f}x")
-    console.print(listing)
+    console().print(listing)
     ptx = gate.inspect("ptx")  # type: ignore[attr-defined]
     head, body = ptx[ptx.index(".visible") :].split("{", 1)
     accesses = [line for line in body.partition("\n}")[0].splitlines() if ".global" in line]
-    console.print(head + "{", "    ...", *accesses, "    ...", "}", sep="\n", markup=False)
+    console().print(head + "{", "    ...", *accesses, "    ...", "}", sep="\n", markup=False)
 
 
-def main() -> None:
+@click.command()
+def demo() -> None:
+    """Compile plain PyTorch and a fusion, show every stage, validate and time them."""
     show_jit()
     show_gpu()
     fusion = define()
-    console.rule("the definition")
-    console.print(repr(fusion), markup=False)
-    console.rule("its graph")
-    console.print(fusion.fusion_ir(), markup=False)
-    console.rule("after optimisation")
-    console.print(fusion.fusion_ir(optimized=True), markup=False)
-    console.print(report_table(fusion.graph, optimize(fusion.graph)))
+    console().rule("the definition")
+    console().print(repr(fusion), markup=False)
+    console().rule("its graph")
+    console().print(fusion.fusion_ir(), markup=False)
+    console().rule("after optimisation")
+    console().print(fusion.fusion_ir(optimized=True), markup=False)
+    console().print(report_table(fusion.graph, optimize(fusion.graph)))
 
     image = torch.rand(4, 512, 512, 3) * 255
     fusion.validate([image])
-    console.print("results agree with PyTorch's\n")
+    console().print("results agree with PyTorch's\n")
 
-    console.rule("what runs")
-    console.print(fusion.module.explain(), markup=False)
+    console().rule("what runs")
+    console().print(fusion.module.explain(), markup=False)
     optimised = JitCompiler({"graph_opt_level": 2}).compile(fusion.graph)
     timings = {
         "PyTorch, eager": milliseconds(lambda: eager(image)),
@@ -152,17 +155,13 @@ def main() -> None:
     listing = Table("", "ms a call", "speedup", title="4 images of 512 x 512, CPU")
     for name, spent in timings.items():
         listing.add_row(name, f"{spent:.1f}", f"{timings['PyTorch, eager'] / spent:.1f}x")
-    console.print(listing)
+    console().print(listing)
 
     manager = FusionManager.get()
     manager.reset()
     first = milliseconds(lambda: define().module, repeats=1)
     again = milliseconds(lambda: define().module)
-    console.print(
+    console().print(
         f"defining and compiling it takes {first:.2f} ms the first time and {again:.2f} ms again "
         f"({len(manager)} compiled fusion kept)"
     )
-
-
-if __name__ == "__main__":
-    main()
