@@ -7,9 +7,19 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+from array import array as _array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy
 import torch
+
+from ingot.codegen.cpu.optimizer_steps import CHUNK, compiled_steps
+from ingot.runtime.disk_cache.process import process_functions
+from ingot.runtime.profiling.ranges import kernel_range
+from ingot.runtime.threads import bind_openmp, thread_count
 
 TYPES = frozenset({torch.float32, torch.float64})
 """The types of parameters whose steps are compiled."""
@@ -43,24 +53,92 @@ def adam_step(
     moves: list[int],
 ) -> None:
     """A step of Adam, or of AdamW where weights decay apart from the gradients."""
-    torch._foreach_add_(counts, 1)
+    with kernel_range("adam_step"):
+        if parameters[0].dtype is torch.float32:
+            shrinking, decay = (1 - rate * weight_decay, 0.0) if is_decoupled else (1.0, weight_decay)
+            numbers = rate, beta1, beta2, shrinking, decay, eps, -1.0 if maximize else 1.0
+            _generated_step(parameters, gradients, averages, squares, counts, numbers)
+        else:
+            _library_step(
+                *(parameters, gradients, averages, squares, counts),
+                *(rate, beta1, beta2, weight_decay, eps, is_decoupled, maximize),
+            )
+    _move_versions((parameters, gradients, averages, squares, counts), moves)
+
+
+def _generated_step(
+    parameters: list[torch.Tensor],
+    gradients: list[torch.Tensor],
+    averages: list[torch.Tensor],
+    squares: list[torch.Tensor],
+    counts: list[torch.Tensor],
+    numbers: tuple[float, ...],
+) -> None:
+    """A step over parameters of float32; `numbers` are in the order of `StepWord`."""
+    count, update = _functions()
+    tasks = _tasks(tuple([one.numel() for one in parameters]))
+    length = len(parameters)
+    addresses = _array("q", [one.data_ptr() for one in (*parameters, *gradients, *averages, *squares, *counts)])
+    factors = _array("d", bytes(16 * length))
+    start = addresses.buffer_info()[0]
+    words = _array("q", [start + 8 * length * column for column in range(5)])
+    words.extend([factors.buffer_info()[0], *tasks.addresses, length, tasks.count, thread_count()])
+    words.frombytes(_array("d", numbers).tobytes())
+    address = words.buffer_info()[0]
+    count(address)
+    update(address)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tasks:
+    """How threads share tensors: for each task its tensor and its first element."""
+
+    arrays: tuple[numpy.ndarray, ...]
+    count: int
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        return tuple([one.ctypes.data for one in self.arrays])
+
+
+@lru_cache(maxsize=256)
+def _tasks(sizes: tuple[int, ...]) -> _Tasks:
+    elements = numpy.array(sizes, numpy.int64)
+    parts = -(-elements // CHUNK)
+    tensors = numpy.repeat(numpy.arange(len(sizes), dtype=numpy.int64), parts)
+    firsts = numpy.repeat(numpy.cumsum(parts) - parts, parts)
+    starts = (numpy.arange(len(tensors), dtype=numpy.int64) - firsts) * CHUNK
+    return _Tasks((elements, tensors, starts), len(tensors))
+
+
+@lru_cache(maxsize=1)
+def _functions() -> tuple[Callable[[int], None], Callable[[int], None]]:
+    bind_openmp()
+    compiled = compiled_steps(process_functions())
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    return kind(compiled.count), kind(compiled.update)
+
+
+def _library_step(
+    parameters: list[torch.Tensor],
+    gradients: list[torch.Tensor],
+    averages: list[torch.Tensor],
+    squares: list[torch.Tensor],
+    counts: list[torch.Tensor],
+    rate: float,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    eps: float,
+    is_decoupled: bool,
+    maximize: bool,
+) -> None:
+    """The same by PyTorch's own kernel, for types that none is generated for. Its counting moves versions by itself."""
+    for one in counts:
+        one.data.add_(1)
     step = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
-    step(
-        parameters,
-        gradients,
-        averages,
-        squares,
-        [],
-        counts,
-        lr=rate,
-        beta1=beta1,
-        beta2=beta2,
-        weight_decay=weight_decay,
-        eps=eps,
-        amsgrad=False,
-        maximize=maximize,
-    )
-    _move_versions((parameters, gradients, averages, squares), moves)
+    settings = {"lr": rate, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay, "eps": eps}
+    step(parameters, gradients, averages, squares, [], counts, amsgrad=False, maximize=maximize, **settings)  # type: ignore[call-overload]
 
 
 def sgd_step(
