@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Many tests start processes, which start sooner if Python may keep its bytecode.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test bench bench-capture lint format clean
 
@@ -19,7 +21,7 @@ demo: $(READY)  ## set up, define a fusion, optimise it, run it, show the figure
 	$(BIN)/ingot demo
 
 test: $(READY)  ## set up and run the tests
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 bench: $(READY)  ## compare eager, torch.compile and ingot; about twelve minutes on a machine that does nothing else
 	$(BIN)/python -m benchmarks --json build/benchmark.json --pictures docs

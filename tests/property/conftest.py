@@ -14,7 +14,7 @@ import os
 
 from hypothesis import HealthCheck, Phase, settings
 
-CI_EXAMPLES = 300
+CI_EXAMPLES = 200
 EXAMPLES = int(os.environ.get("INGOT_TEST_EXAMPLES", CI_EXAMPLES))
 
 settings.register_profile(
