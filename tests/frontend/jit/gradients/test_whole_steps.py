@@ -288,6 +288,14 @@ def test_gradients_that_nothing_keeps_are_no_results():
     assert len(returned.split(",")) == 1
 
 
+def test_explain_tells_what_a_step_does():
+    pair = Pair()
+    pair.run(4)
+    text = pair.compiled.explain()
+    assert "trains within the call: leaves 6 gradients, 588 bytes, reads 5 settings of optimizers" in text
+    assert "1 optimizer step by generated code" in text
+
+
 def test_counters_of_writes_move():
     pair = Pair()
     pair.run(5)

@@ -20,7 +20,7 @@ from ingot.frontend.jit.gradients.calls import GradientCalls
 from ingot.frontend.jit.lowering.branches import BranchingProgram
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram
-from ingot.frontend.jit.trace.trace import Trace, TraceArgument
+from ingot.frontend.jit.trace.trace import Trace, TraceArgument, Training
 from ingot.runtime.kernels import Kernel
 from ingot.runtime.profiling.statistics import memory_speed
 
@@ -167,8 +167,18 @@ def _explain_kind(number: int, kind: Specialisation, calls: int, is_eager: bool)
     if kind.program is None or kind.trace is None:
         yield f"  {counted(len(trace.events), 'operation')} recorded; compiled at the next call like it"
         return
+    if trace.training is not None:
+        yield from indented(_explain_training(trace, trace.training))
     times = f"recorded in {kind.record_seconds * 1e3:.1f} ms, compiled in {kind.compile_seconds * 1e3:.1f} ms"
     yield from indented(_explain_program(kind.program, times))
+
+
+def _explain_training(trace: Trace, training: Training) -> Iterator[str]:
+    """What a whole training step does besides computing."""
+    left = [trace.note(update.value).nbytes for update in training.updates if update.value is not None]
+    kept = f"leaves {counted(len(left), 'gradient')}, {byte_count(sum(left))}" if left else "leaves no gradients"
+    read = f", reads {counted(len(training.settings), 'setting')} of optimizers" if training.settings else ""
+    yield f"trains within the call: {kept}{read}"
 
 
 def _explain_gradients(gradients: GradientCalls) -> Iterator[str]:
@@ -199,7 +209,7 @@ def _explain_program(program: RecordedProgram, times: str) -> Iterator[str]:
     found = [kernel for module in program.modules for kernel in module.kernels()]
     left = program.left_to_torch
     made = [counted(len(found), "kernel")]
-    kinds = Counter("attention" if "attention" in str(op.target) else "product" for op in program.generated)
+    kinds = Counter(_generated_kind(str(operation.target)) for operation in program.generated)
     made += [f"{counted(count, kind)} by generated code" for kind, count in kinds.items()]
     became = f"{', '.join(made)} and {counted(len(left), 'call')} of PyTorch's"
     yield f"{counted(len(operations), 'operation')} became {became}"
@@ -216,6 +226,11 @@ def _explain_program(program: RecordedProgram, times: str) -> Iterator[str]:
     places = {str(operation.target): operation.event.place for operation in reversed(left)}
     for (target, reason), count in list(groups.most_common())[:_MOST_SHOWN]:
         yield f"left to PyTorch {counted(count, 'time')}: {target} ({reason}), first at {short_place(places[target])}"
+
+
+def _generated_kind(target: str) -> str:
+    """What generated code stands for that is no kernel of a region."""
+    return "attention" if "attention" in target else "optimizer step" if "adam_step" in target else "product"
 
 
 def _savings(found: Iterable[Kernel], device: torch.device) -> Iterator[str]:

@@ -41,6 +41,7 @@ from ingot.frontend.jit.trace.trace import (
 from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.compiler import CompiledModule, JitCompiler
 from ingot.runtime.native.abi.prototypes import DTYPES
+from ingot.runtime.optimizers import adam_step
 
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 _AUTOCAST |= torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
@@ -228,7 +229,7 @@ class _ProgramWriter:
         way = (quicker if memory else None) or quicker_attention(operation, self.steps.versions.results)
         name = str(called).replace(".", "_") if way is None else way.__name__
         way = way or DIRECT.get(called, called._op)
-        if way in GENERATED or way is attention:
+        if way in GENERATED or way is attention or way is adam_step:
             self.generated.append(operation)
         if operation.kind is OperationKind.CALL:  # views cost nothing
             way = self.compiler.timed(way, name, self.steps.versions.trace.device)
