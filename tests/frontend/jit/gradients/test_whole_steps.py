@@ -4,6 +4,8 @@ also when optimizers, gradients, hooks or settings change between calls."""
 from __future__ import annotations
 
 import copy
+import os
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,7 +57,7 @@ class Pair:
     make: Callable[[], nn.Module] = _small
     optimize: Callable[[nn.Module], Any] = _adam
     write: Write = _plain
-    models: list[nn.Module] = field(default_factory=list)
+    models: list[Any] = field(default_factory=list)
     optimizers: list[Any] = field(default_factory=list)
     number: int = 0
     compare_values: Callable[[Any, Any], None] = same
@@ -95,6 +97,7 @@ class Pair:
     def both(self, change: Callable[[Any, Any], Any]) -> None:
         """Change something of both models and optimizers."""
         for each in zip(self.models, self.optimizers, strict=True):
+            torch.manual_seed(self.number)
             change(*each)
 
     @property
@@ -333,7 +336,7 @@ def _load(model: Any, optimizer: Any) -> None:
 
 
 def _replace_state(model: Any, optimizer: Any) -> None:
-    for state in optimizer.state.values():
+    for state in filter(None, optimizer.state.values()):
         state["exp_avg"] = torch.zeros_like(state["exp_avg"])
 
 
@@ -351,7 +354,7 @@ def _add_group(model: Any, optimizer: Any) -> None:
 
 
 def _drop_parameter(model: Any, optimizer: Any) -> None:
-    optimizer.state.pop(optimizer.param_groups[0]["params"].pop())
+    optimizer.state.pop(optimizer.param_groups[0]["params"].pop(), None)
 
 
 def _replace_parameter(model: Any, optimizer: Any) -> None:
@@ -364,7 +367,7 @@ def _switch(model: Any, optimizer: Any) -> None:
 
 def _amsgrad(model: Any, optimizer: Any) -> None:
     optimizer.param_groups[0]["amsgrad"] = True
-    for state in optimizer.state.values():
+    for state in filter(None, optimizer.state.values()):
         state["max_exp_avg_sq"] = torch.zeros_like(state["exp_avg_sq"])
 
 
@@ -387,13 +390,14 @@ def _hook_step(model: Any, optimizer: Any) -> None:
     def scale(optimizer, args, kwargs):
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                parameter.grad.mul_(0.1)
+                if parameter.grad is not None:
+                    parameter.grad.mul_(0.1)
 
     optimizer.register_step_pre_hook(scale)
 
 
 def _hook_module(model: Any, optimizer: Any) -> None:
-    model[1].register_forward_hook(lambda module, given, result: result * 0.5)
+    model[2].register_forward_hook(lambda module, given, result: result * 0.5)
 
 
 def _replace_step(model: Any, optimizer: Any) -> None:
@@ -622,3 +626,54 @@ def test_moving_averages_of_weights():
     pair.run(7)
     same(list(averages[0].parameters()), list(averages[1].parameters()))
     assert pair.is_compiled
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook")
+def test_random_histories():
+    """Steps of all kinds, with changes of all kinds between calls."""
+    for seed in range(int(os.environ.get("INGOT_TEST_EXAMPLES", "8"))):
+        choose = random.Random(seed)
+        write = choose.choice([_plain, *_ORDERS])
+        pair = Pair(choose.choice([_small, _drifting]), write=write)
+        pair.run(choose.randint(1, 4))
+        for change in choose.sample([*_CHANGES, *_OTHER_CHANGES], choose.randint(1, 4)):
+            if "_hook" in change.__name__ and not pair.models[0][0].weight.requires_grad:
+                continue  # PyTorch refuses hooks of tensors that need no gradients
+            pair.both(change)
+            try:
+                pair.run(choose.randint(1, 4))
+            except AssertionError as error:
+                error.add_note(f"seed {seed}: {write.__name__}, after {change.__name__}")
+                raise
+
+
+def _drifting() -> nn.Module:
+    """Random numbers, and statistics behind the first layer's own."""
+    return nn.Sequential(nn.Linear(6, 12), nn.Dropout(0.3), nn.Tanh(), nn.Linear(12, 3))
+
+
+def _clear(model: Any, optimizer: Any) -> None:
+    optimizer.zero_grad()
+
+
+def _train(model: Any, optimizer: Any) -> None:
+    model.train()
+
+
+def _thaw(model: Any, optimizer: Any) -> None:
+    model.requires_grad_(True)
+
+
+def _step_outside(model: Any, optimizer: Any) -> None:
+    optimizer.zero_grad()
+    model(torch.ones(2, 6)).sum().backward()
+    optimizer.step()
+
+
+def _reinitialize(model: Any, optimizer: Any) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
+
+
+_OTHER_CHANGES = [_clear, _train, _thaw, _step_outside, _reinitialize]
