@@ -2,7 +2,7 @@
 
 A dispatcher's operator called from Python converts every argument by its schema; torch's own functions of the same
 meaning do not, and take a microsecond less. Matrix products can write into memory that was used before, which spares
-the system from finding new pages at every call.
+the system from finding new pages at every call. Masks of dropout are drawn by generated code, the same numbers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ingot.frontend.jit.rewrites.product_strategies import PACKED_PRODUCT, linea
 from ingot.frontend.jit.trace.indexing import part_of_axis
 from ingot.frontend.jit.trace.ssa import Operation, Version
 from ingot.frontend.jit.trace.trace import all_of
+from ingot.runtime.cpu.random_numbers import bernoulli_
 from ingot.runtime.native.memory.pool import empty
 from ingot.runtime.optimizers import ADAM_STEP, SGD_STEP, adam_step, sgd_step
 
@@ -42,6 +43,7 @@ DIRECT: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     _aten.convolution.default: torch.convolution,
     _aten.cat.default: torch.cat,
     _aten.embedding.default: torch.embedding,
+    _aten.bernoulli_.float: bernoulli_,
     ADAM_STEP: adam_step,
     SGD_STEP: sgd_step,
 }
