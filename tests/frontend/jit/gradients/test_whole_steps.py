@@ -409,7 +409,7 @@ def _evaluate(model: Any, optimizer: Any) -> None:
 
 
 def _replace_data(model: Any, optimizer: Any) -> None:
-    model[0].weight.data = torch.ones(12, 6)
+    model[0].weight.data = torch.linspace(-1, 1, 72).reshape(12, 6)
 
 
 def _give_gradient(model: Any, optimizer: Any) -> None:
