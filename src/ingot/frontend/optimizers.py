@@ -17,8 +17,10 @@ from ingot.runtime.optimizers import TYPES
 
 KNOWN_OPTIMIZERS: tuple[type[Optimizer], ...] = (Adam, AdamW, SGD)
 _ORIGINAL = {cls: inspect.unwrap(cls.step).__code__ for cls in KNOWN_OPTIMIZERS}
-STEP_CODE = next(one for one in Optimizer.profile_hook_step.__code__.co_consts if isinstance(one, types.CodeType))
-"""The code of the function that PyTorch puts around every optimizer's `step`."""
+STEP_CODE: types.CodeType | None = next(
+    (one for one in Optimizer.profile_hook_step.__code__.co_consts if isinstance(one, types.CodeType)), None
+)
+"""The code of the function that PyTorch puts around every optimizer's `step`; None in versions that do not."""
 ZEROING = tuple(inspect.unwrap(one) for one in (Optimizer.zero_grad, torch.nn.Module.zero_grad))
 KNOWN_CODES = frozenset({STEP_CODE, *(one.__code__ for one in ZEROING)})
 """Code whose calls are known as a whole."""

@@ -12,6 +12,7 @@ from array import array as _array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy
 import torch
@@ -59,10 +60,12 @@ def adam_step(
             numbers = rate, beta1, beta2, shrinking, decay, eps, -1.0 if maximize else 1.0
             _generated_step(parameters, gradients, averages, squares, counts, numbers)
         else:
-            _library_step(
-                *(parameters, gradients, averages, squares, counts),
-                *(rate, beta1, beta2, weight_decay, eps, is_decoupled, maximize),
-            )
+            for one in counts:
+                one.data.add_(1)  # which moves no version: that comes below
+            step = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
+            settings: Any = {"lr": rate, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay, "eps": eps}
+            flags: Any = {"amsgrad": False, "maximize": maximize}
+            step(parameters, gradients, averages, squares, [], counts, **settings, **flags)
     _move_versions((parameters, gradients, averages, squares, counts), moves)
 
 
@@ -117,28 +120,6 @@ def _functions() -> tuple[Callable[[int], None], Callable[[int], None]]:
     compiled = compiled_steps(process_functions())
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     return kind(compiled.count), kind(compiled.update)
-
-
-def _library_step(
-    parameters: list[torch.Tensor],
-    gradients: list[torch.Tensor],
-    averages: list[torch.Tensor],
-    squares: list[torch.Tensor],
-    counts: list[torch.Tensor],
-    rate: float,
-    beta1: float,
-    beta2: float,
-    weight_decay: float,
-    eps: float,
-    is_decoupled: bool,
-    maximize: bool,
-) -> None:
-    """The same by PyTorch's own kernel, for types that none is generated for. Its counting moves versions by itself."""
-    for one in counts:
-        one.data.add_(1)
-    step = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
-    settings = {"lr": rate, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay, "eps": eps}
-    step(parameters, gradients, averages, squares, [], counts, amsgrad=False, maximize=maximize, **settings)  # type: ignore[call-overload]
 
 
 def sgd_step(
