@@ -89,7 +89,7 @@ def stops_of(compiled: CompiledFunction) -> Iterator[Stop]:
     """What keeps Python from being skipped, what makes pending operations run, and what is left to PyTorch."""
     if compiled.why_eager is not None:
         yield Stop(compiled.why_eager, "")
-    if compiled.why_followed is not None:
+    if compiled.why_followed is not None and compiled.tier != "skipping":
         yield Stop(f"not skipping: {compiled.why_followed[0]}", compiled.why_followed[1])
     for reason, count in list(compiled.left.items()):
         if reason != compiled.why_eager:
