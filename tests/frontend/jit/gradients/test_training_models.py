@@ -4,8 +4,10 @@ around it not, and with the whole step compiled. INGOT_TEST_EXAMPLES asks for lo
 from __future__ import annotations
 
 import copy
+import io
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -29,8 +31,13 @@ _DISTINCT = [case for case in CASES if case.name != "GPT-2 4x128 h256"]
 
 
 @pytest.fixture(autouse=True)
-def silent() -> None:
+def small_and_silent() -> Iterator[None]:
+    """On one thread, since threads of models this small do little but wait for each other."""
     transformers_package().logging.set_verbosity_error()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def _batch_like(batch: Batch) -> Batch:
@@ -110,4 +117,23 @@ def test_groups_schedules_and_clipped_gradients():
         return lambda batch: (step(batch), schedule.step())[0]
 
     _train_both(models, [scheduled(*each) for each in zip((compiled, eager[1]), schedules, strict=True)], batch)
+    assert compiled.tier == "skipping", compiled.explain()
+
+
+def test_a_warning_told_once_is_no_effect():
+    """GPT-2 tells at its first loss, and by a function that keeps what it has told, that it takes the usual one."""
+    case = next(case for case in CASES if case.name.startswith("GPT-2"))
+    model, batch = case.make(True)
+    compiled: Any = ingot.jit(whole_step(model, _OPTIMIZERS["SGD"](model.parameters()), case.loss))
+    logger, told = logging.getLogger("transformers"), io.StringIO()
+    handler = logging.StreamHandler(told)
+    logging.Logger.warning_once.cache_clear()  # type: ignore[attr-defined]
+    logger.addHandler(handler)
+    logger.setLevel(logging.WARNING)
+    try:
+        for _ in range(4):
+            compiled(batch)
+    finally:
+        logger.removeHandler(handler)
+    assert told.getvalue().count("loss_type") == 1
     assert compiled.tier == "skipping", compiled.explain()

@@ -35,11 +35,11 @@ def handler_of(called: KeepingFunction[Any]) -> Handler:
         given = tuple(one.value for one in args if isinstance(one, Known) and _is_key(one.value))
         kept = _results_of(called)
         if kept is None or kwargs or len(given) < len(args):
-            walker.refuse(f"calls {name}, which keeps results, in a way that is not understood")
+            walker.refuse(f"calls {name}, whose results an lru_cache keeps, in a way that is not understood")
         key = given[0] if len(given) == 1 and type(given[0]) in (str, int) else given
         found = walker.entry(kept, key, ABSENT, f"the results of {name}")
         if not is_plain(found):
-            walker.refuse(f"calls {name}, which has kept no plain result for it")
+            walker.refuse(f"calls {name}, whose lru_cache has no plain result for it")
         return known(found)
 
     return handle
