@@ -153,6 +153,13 @@ def _lstm(is_small: bool) -> Made:
 # --- from the transformers package ------------------------------------------------------------------------------------
 
 
+def _silent_package() -> Any:
+    """The package without its warnings."""
+    package = transformers_package()
+    package.logging.set_verbosity_error()
+    return package
+
+
 def _words(batch: int, length: int, vocabulary: int) -> Batch:
     words = torch.randint(0, vocabulary, (batch, length))
     return {"input_ids": words, "labels": words}
@@ -160,7 +167,7 @@ def _words(batch: int, length: int, vocabulary: int) -> Batch:
 
 def _gpt2(batch: int, length: int, **sizes: int) -> Callable[[bool], Made]:
     def build(is_small: bool) -> Made:
-        package = transformers_package()
+        package = _silent_package()
         chosen = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 50} if is_small else sizes
         words = _words(2, 6, 50) if is_small else _words(batch, length, sizes["vocab_size"])
         return package.GPT2LMHeadModel(package.GPT2Config(**chosen, n_positions=128, use_cache=False)), words
@@ -169,7 +176,7 @@ def _gpt2(batch: int, length: int, **sizes: int) -> Callable[[bool], Made]:
 
 
 def _bert(is_small: bool) -> Made:
-    package = transformers_package()
+    package = _silent_package()
     sizes = sizes_for(
         is_small,
         hidden_size=(256, 16),
@@ -183,7 +190,7 @@ def _bert(is_small: bool) -> Made:
 
 
 def _llama(is_small: bool) -> Made:
-    package = transformers_package()
+    package = _silent_package()
     sizes = sizes_for(
         is_small,
         hidden_size=(256, 16),

@@ -18,7 +18,6 @@ from benchmarks.capture.contests import Job, Row, difference, error_text, median
 from benchmarks.capture.telling import recordings_of, tier_of, why_python_runs
 from benchmarks.contestants import JIT_CALLS, fresh_compile
 from benchmarks.measuring import Call, Effort, seconds
-from benchmarks.models import transformers_package
 from benchmarks.training.cases import CASES, Batch, TrainingCase, whole_step
 
 EAGER, FUSED = "eager", "eager, fused"
@@ -69,7 +68,6 @@ def steps(settings: Settings) -> list[Job]:
 
 
 def measure_step(case: TrainingCase, settings: Settings) -> TrainingRow:
-    transformers_package().logging.set_verbosity_error()
     with quiet():
         batch = case.make(settings.is_small)[1]
         trainers = {name: trainer(case, settings.is_small, name) for name in (FUSED, EAGER, JIT_MODEL, JIT_STEP)}

@@ -27,7 +27,7 @@ def on_one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("name", ["GPT-2 1x32 h64", "MLP x512 h256, dropout"])
+@pytest.mark.parametrize("name", ["ResNet x16", "MLP x512 h256, dropout"])
 def test_steps_are_compared_and_measured(name: str):
     row = measure_step(next(case for case in CASES if case.name == name), SETTINGS)
     assert row.is_equal, row.difference

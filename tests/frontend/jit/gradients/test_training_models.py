@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.models import transformers_package
 from benchmarks.training.cases import CASES, Batch, TrainingCase, whole_step
 from torch import nn
 
@@ -31,9 +30,8 @@ _DISTINCT = [case for case in CASES if case.name != "GPT-2 4x128 h256"]
 
 
 @pytest.fixture(autouse=True)
-def small_and_silent() -> Iterator[None]:
-    """On one thread, since threads of models this small do little but wait for each other."""
-    transformers_package().logging.set_verbosity_error()
+def on_one_thread() -> Iterator[None]:
+    """Threads of models this small do little but wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
