@@ -91,7 +91,10 @@ class ArgumentGuards:
     tensors: tuple[TensorArgument, ...]
     others: tuple[OtherArgument | VariableArgument, ...]
     nesting: tuple[tuple[type | None, int], ...]
-    """For each argument that is a list or a tuple its class and how many leaves it has; None and 1 for all others."""
+    """For each argument that is a list, a tuple or a dictionary its class and how many leaves it has; None and 1 for
+    all others."""
+    keys: tuple[str | None, ...]
+    """For each leaf that is an entry of a dictionary its key, which must be this very object; None for all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,7 @@ class CallRecord(Placed):
             nesting=self.place_all(_nesting(*one) for one in arguments.nesting),
             identity_room=_identity_room(len(arguments.tensors)),
             forbids_attributes=int(forbids_attributes),
+            keys=self.place([0 if key is None else id(key) for key in arguments.keys]),
         )
         self.address = self._words.address
 
