@@ -37,10 +37,10 @@ class TrainingCase:
         return module.train(), batch
 
 
-def whole_step(module: Any, optimizer: torch.optim.Optimizer, loss: Loss) -> Callable[..., torch.Tensor]:
-    """A step as people write it, called with the tensors of a batch by their names."""
+def whole_step(module: Any, optimizer: torch.optim.Optimizer, loss: Loss) -> Callable[[Batch], torch.Tensor]:
+    """A step as people write it."""
 
-    def step(**batch: torch.Tensor) -> torch.Tensor:
+    def step(batch: Batch) -> torch.Tensor:
         optimizer.zero_grad()
         found = loss(module, batch)
         found.backward()

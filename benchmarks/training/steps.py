@@ -51,7 +51,7 @@ class TrainingRow(Row):
 class Trainer:
     """A contestant: its step, and what was seen of it so far."""
 
-    step: Callable[..., torch.Tensor]
+    step: Callable[[Batch], torch.Tensor]
     jitted: Any = None
     losses: list[torch.Tensor] = field(default_factory=list)
     spent: list[float] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Trainer:
     def train(self, batch: Batch, number: int) -> None:
         """One step, with random numbers of its own."""
         torch.manual_seed(number)
-        self.spent.append(seconds(lambda: self.losses.append(self.step(**batch))))
+        self.spent.append(seconds(lambda: self.losses.append(self.step(batch))))
 
 
 def steps(settings: Settings) -> list[Job]:
@@ -74,7 +74,7 @@ def measure_step(case: TrainingCase, settings: Settings) -> TrainingRow:
         for one in trainers.values():
             _warm_up(one, batch)
         remarks = _add_compiled(case, settings, trainers, batch) if settings.with_compile else ()
-        calls: dict[str, Call] = {name: partial(one.step, **batch) for name, one in trainers.items()}
+        calls: dict[str, Call] = {name: partial(one.step, batch) for name, one in trainers.items()}
         found = medians(calls, settings.effort)
     differs = (_differs(trainers[name], trainers[FUSED], name) for name in (JIT_MODEL, JIT_STEP))
     jitted = trainers[JIT_STEP].jitted
