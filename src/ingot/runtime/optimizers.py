@@ -27,6 +27,10 @@ ADAM_STEP: torch._ops.OpOverload = torch.ops.ingot.adam_step.default
 SGD_STEP: torch._ops.OpOverload = torch.ops.ingot.sgd_step.default
 
 
+_ONE = torch.tensor(1.0, dtype=torch.float32, device="cpu")
+"""A step more: as a plain number it would be made a tensor for every count."""
+
+
 def adam_step(
     parameters: list[torch.Tensor],
     gradients: list[torch.Tensor],
@@ -43,7 +47,7 @@ def adam_step(
     moves: list[int],
 ) -> None:
     """A step of Adam, or of AdamW where weights decay apart from the gradients."""
-    torch._foreach_add_(counts, 1)
+    torch._foreach_add_(counts, _ONE, alpha=1)
     step = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
     step(
         parameters,
