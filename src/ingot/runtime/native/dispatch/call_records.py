@@ -4,8 +4,8 @@ In: guards for the arguments in the order of the call, tensors that the function
 hold what they held, and either a record of kernels to run or a Python function to call. Out: a record that a table of
 such calls can hold. It never changes, but for the count of calls that are inside it.
 
-Arguments, with the items of lists and tuples in their place, and environment tensors together are the leaves of a call;
-every leaf has a number.
+Arguments, with the items of lists, tuples and dictionaries in their place, and environment tensors together are the
+leaves of a call; every leaf has a number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The memory of records of calls: what Python writes for each, and the dispatcher's native routines read.
 
-Arguments, with the items of lists and tuples in their place, and environment tensors together are the leaves of a call;
-every leaf has a number.
+Arguments, with the items of lists, tuples and dictionaries in their place, and environment tensors together are the
+leaves of a call; every leaf has a number.
 """
 
 from __future__ import annotations
