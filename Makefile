@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 # Many tests start processes, which start sooner if Python may keep its bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test bench bench-capture lint format clean
+.PHONY: help demo test bench bench-capture bench-training lint format clean
 
 help:  ## what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,9 @@ bench: $(READY)  ## compare eager, torch.compile and ingot; about twelve minutes
 
 bench-capture: $(READY)  ## compare how calls reach the kernels: branches and effects, slow cases, models, small calls
 	$(BIN)/python -m benchmarks.capture --json build/capture.json
+
+bench-training: $(READY)  ## compare training steps and optimizers, torch.compile included; nothing is read from the cache
+	INGOT_CACHE_DIR= $(BIN)/python -m benchmarks.training --compile --json build/training.json
 
 lint: $(READY)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """Calls of jitted functions that machine code answers: for equal arguments, and no others."""
 
 import sys
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -153,6 +154,73 @@ def test_lists_and_tuples_of_tensors(count):
     expect_python(function, total, torch.randn(4), made(), scale=(3.0, torch.ones(4)))
     expect_python(function, total, (x := torch.randn(4)), [*made()[1:], x], scale=(2.0, torch.ones(4)))
     expect_record(function, total, torch.randn(4), made(), scale=(2.0, torch.ones(4)))
+
+
+def test_dictionaries_of_tensors():
+    def scored(before, batch, *, more):
+        result = before + batch["words"] * batch["scale"]
+        for name, one in more.items():
+            result = result * len(name) + one
+        return result
+
+    def batch(size=4, scale=2.0):
+        return {"words": torch.randn(size), "scale": scale}
+
+    def more(*names, size=4):
+        return {name: torch.randn(size) for name in names}
+
+    x = torch.randn(4)
+    function = warm(jit(scored), x, batch(), more=more("a", "bc"))
+    expect_record(function, scored, x, batch(), more=more("a", "bc"))
+    expect_record(function, scored, x, {**batch()}, more=dict(more("a", "bc")))
+    for other in (more("bc", "a"), more("a", "b"), more("a"), more("a", "bc", "d"), more(), more("a", "bc", size=1)):
+        expect_python(function, scored, x, batch(), more=other)
+    expect_python(function, scored, x, batch(), more=OrderedDict(more("a", "bc")))
+    expect_python(function, scored, x, batch(scale=3.0), more=more("a", "bc"))
+    expect_python(function, scored, x, {"scale": 2.0, "words": torch.randn(4)}, more=more("a", "bc"))
+    expect_python(function, scored, x, {**batch(), "words": x}, more=more("a", "bc"))
+    expect_record(function, scored, x, batch(), more=more("a", "bc"))
+
+
+def test_equal_keys_that_are_other_objects_are_answered_from_their_second_call_on():
+    def doubled(batch):
+        return batch["words"] * 2 + 1
+
+    function = warm(jit(doubled), {"words": torch.randn(4)})
+    key = "".join(["wo", "rds"])
+    expect_python(function, doubled, {key: torch.randn(4)})
+    expect_record(function, doubled, {key: torch.randn(4)})
+
+
+def test_dictionaries_with_other_keys_than_texts_take_the_way_through_python():
+    function = jit(lambda batch: batch[0] * 2 + batch[1])
+    for _ in range(ENOUGH):
+        expect_python(function, lambda batch: batch[0] * 2 + batch[1], {0: torch.randn(4), 1: torch.randn(4)})
+
+
+def test_dictionaries_that_are_changed_or_returned_are_the_callers_own():
+    def noted(batch):
+        batch["sum"] = batch["words"] * 2 + 1
+        return batch
+
+    function = jit(noted)
+    for _ in range(ENOUGH):
+        batch = {"words": torch.randn(4)}
+        assert function(batch) is batch
+        assert torch.equal(batch["sum"], batch["words"] * 2 + 1)
+
+
+def test_entries_of_dictionaries_keep_no_references():
+    function = warm(jit(lambda batch: batch["words"] * 2 + 1), {"words": torch.randn(4)})
+    batch = {"words": torch.randn(4), "".join(["mo", "re"]): torch.randn(4)}
+    function(batch)
+    watched = [*batch, *batch.values()]
+    before = [sys.getrefcount(one) for one in watched]
+    for _ in range(50):
+        function({"words": batch["words"]})
+        function(batch)
+    after = [sys.getrefcount(one) for one in watched]
+    assert max(now - then for now, then in zip(after, before, strict=True)) < 10
 
 
 def test_one_tensor_in_several_places_of_a_list():

@@ -88,6 +88,21 @@ def test_step_alone():
     assert pair.is_compiled
 
 
+def test_gradients_that_share_memory_are_seen_each_time():
+    pair = Pair(write=lambda model, optimizer: optimizer.step)
+    model: Any = pair.models[0]
+    for _ in range(5):
+        F.mse_loss(model(torch.ones(5, 6)), torch.ones(5, 3)).backward()
+        pair.compiled()
+    (found,) = [one for one in pair.compiled._compiled.specialisations.values() if one.trace is not None]
+    before = model[0].bias.grad
+    for gradient in (model[1].weight.data, model[1].bias.grad):
+        assert not found.shares_memory_anew([]) and not found.shares_memory_anew([])
+        model[0].bias.grad = gradient
+        assert found.shares_memory_anew([]) and found.shares_memory_anew([])
+        model[0].bias.grad = before
+
+
 # --- what the program shows -------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -261,7 +261,8 @@ def _record(
         for leaf, value in enumerate(described.leaves)
         if not isinstance(value, torch.Tensor)
     ]
-    arguments = ArgumentGuards(len(args), tuple(kwargs), tuple(tensors), tuple(others), nesting)
+    keys = tuple(_keys(described.shape))
+    arguments = ArgumentGuards(len(args), tuple(kwargs), tuple(tensors), tuple(others), nesting, keys)
     is_counted = torch.is_grad_enabled()
     return CallRecord(
         key, found, settings, is_counted, arguments, environment_tensors, places, answer, count, forbids_attributes
@@ -272,11 +273,27 @@ def _record(
 
 
 def _nesting(shape: Shape) -> tuple[tuple[type | None, int], ...] | None:
-    """How arguments are nested: which of them are lists or tuples of leaves. None if there is more to it."""
-    arguments = [argument for part in shape.parts for argument in part.parts]
-    if not all(one.kind in (None, list, tuple) and _is_flat(one) for one in arguments):
+    """How arguments are nested: which of them are lists, tuples or dictionaries of leaves. None if there is more to
+    it."""
+    arguments = _arguments(shape)
+    if not all(one.kind in (None, list, tuple, dict) and _is_flat(one) for one in arguments):
+        return None
+    if any(one.kind is dict and not all(type(key) is str for key in one.context) for one in arguments):
         return None
     return tuple((one.kind, 1 if one.kind is None else len(one.parts)) for one in arguments)
+
+
+def _keys(shape: Shape) -> Iterator[str | None]:
+    """For each leaf of arguments that are nested so the key by which a dictionary has it; None if none has it."""
+    for one in _arguments(shape):
+        if one.kind is dict:
+            yield from one.context
+        else:
+            yield from [None] * (1 if one.kind is None else len(one.parts))
+
+
+def _arguments(shape: Shape) -> list[Shape]:
+    return [argument for part in shape.parts for argument in part.parts]
 
 
 def _is_flat(shape: Shape) -> bool:

@@ -149,7 +149,12 @@ class Specialisation:
         for position, number in leaves[GradientOf]:
             gradient = found[position].grad
             passed += [] if gradient is None else [(addresses_of(gradient), number)]
-        return around.are_joined or any(around.meets(*one) for one in passed) or are_joined(passed)
+        if self._apart is not None and self._apart[0] is around and self._apart[1] == passed:
+            return False
+        if around.are_joined or any(around.meets(*one) for one in passed) or are_joined(passed):
+            return True
+        self._apart = around, passed
+        return False
 
     def _leaves_of(self, trace: Trace) -> dict[type, list[tuple[int, int]]]:
         """For each kind of leaf, the positions of those that have elements, and the numbers of their memory."""
@@ -164,6 +169,8 @@ class Specialisation:
     _leaves: dict[type, list[tuple[int, int]]] | None = None
     _around: tuple[list[int], KnownMemory] | None = None
     """Where the tensors around the function lay when that was last looked at, and their memory."""
+    _apart: tuple[KnownMemory, list[tuple[range, int]]] | None = None
+    """Memory of a call's tensors that shares nothing anew with that memory: often the next call's is the same."""
     _environment_types: list[_TensorType] = field(default_factory=list)
 
     def differentiate(self, compiler: JitCompiler, name: str) -> None:

@@ -45,6 +45,8 @@ _KNOWN_MODULES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "functor
 """Modules whose native functions work through operations, or have no effect that a recording would miss."""
 _TELLER = "warnings"
 """The module whose printing is no effect: it prints each warning once."""
+_TELLS_ONCE = "transformers.utils.logging"
+"""A module with functions named `..._once`, whose printing is none either: they keep what they were called with."""
 
 
 _ASKS_FOR_MODES = torch.overrides.has_torch_function
@@ -236,9 +238,18 @@ def _effect(frame: types.FrameType, called: Any) -> str | None:
     module = getattr(called, "__module__", None) or type(owner).__module__
     if name in _CLOCKS and (module == "time" or getattr(owner, "__module__", None) == "datetime"):
         return f"it reads the clock ({name})"
-    if name in _FILES and module in ("builtins", "io", "_io"):
+    if name in _FILES and module in ("builtins", "io", "_io") and not _is_told_once(frame):
         return f"it prints, or reads or writes files ({name})"
     return None
+
+
+def _is_told_once(frame: types.FrameType | None) -> bool:
+    """Whether a function has called this code that runs once with the same arguments, and tells a user something."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") == _TELLS_ONCE and frame.f_code.co_name.endswith("_once"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _state_of_numpys_numbers() -> Any:

@@ -4,8 +4,8 @@ In: guards for the arguments in the order of the call, tensors that the function
 hold what they held, and either a record of kernels to run or a Python function to call. Out: a record that a table of
 such calls can hold. It never changes, but for the count of calls that are inside it.
 
-Arguments, with the items of lists and tuples in their place, and environment tensors together are the leaves of a call;
-every leaf has a number.
+Arguments, with the items of lists, tuples and dictionaries in their place, and environment tensors together are the
+leaves of a call; every leaf has a number.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ class ArgumentGuards:
     tensors: tuple[TensorArgument, ...]
     others: tuple[OtherArgument | VariableArgument, ...]
     nesting: tuple[tuple[type | None, int], ...]
-    """For each argument that is a list or a tuple its class and how many leaves it has; None and 1 for all others."""
+    """For each argument that is a list, a tuple or a dictionary its class and how many leaves it has; None and 1 for
+    all others."""
+    keys: tuple[str | None, ...]
+    """For each leaf that is an entry of a dictionary its key, which must be this very object; None for all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,7 @@ class CallRecord(Placed):
             nesting=self.place_all(_nesting(*one) for one in arguments.nesting),
             identity_room=_identity_room(len(arguments.tensors)),
             forbids_attributes=int(forbids_attributes),
+            keys=self.place([0 if key is None else id(key) for key in arguments.keys]),
         )
         self.address = self._words.address
 

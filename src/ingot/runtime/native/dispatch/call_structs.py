@@ -1,7 +1,7 @@
 """The memory of records of calls: what Python writes for each, and the dispatcher's native routines read.
 
-Arguments, with the items of lists and tuples in their place, and environment tensors together are the leaves of a call;
-every leaf has a number.
+Arguments, with the items of lists, tuples and dictionaries in their place, and environment tensors together are the
+leaves of a call; every leaf has a number.
 """
 
 from __future__ import annotations
@@ -81,13 +81,15 @@ class CallRecordWords(Struct):
     """How many places a table has in which tensors are looked up; 0 where none is needed."""
     forbids_attributes: Field
     """Whether no tensor that is passed may have attributes of its own."""
+    keys: Field
+    """For each leaf that is an entry of a dictionary its key; 0 for all others."""
 
 
 class NestingWords(Struct):
     """How an argument is nested."""
 
     class_: Field
-    """`list`, `tuple`, or LEAF."""
+    """`list`, `tuple`, `dict`, or LEAF."""
     length: Field
     """How many leaves it has."""
 
@@ -150,6 +152,7 @@ class CallWords(Struct):
     given: Field
     """How many of them are arguments."""
     nesting: Field
+    keys: Field
 
 
 class IdentityWords(Struct):

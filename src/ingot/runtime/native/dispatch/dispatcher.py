@@ -164,7 +164,8 @@ class DispatchEmitter:
             routine.give_back(routine.call(forward, table, found, arguments, keywords))
         leaves = routine.add(total, routine.load(table, DispatchTableWords.most_environment_tensors))
         items, call = routine.stack(leaves), routine.stack(CallWords.words())
-        self._flatten(routine, given, count, nesting, items)
+        keys = routine.stack(total)
+        self._flatten(routine, given, count, nesting, items, keys)
         self._change_references(routine, "Py_IncRef", nested, total, items)  # lists may change meanwhile
         routine.fill(
             call,
@@ -176,6 +177,7 @@ class DispatchEmitter:
             leaves=leaves,
             given=total,
             nesting=nesting,
+            keys=keys,
         )
         result = routine.call(look, table, call, items, start, arguments, keywords)
         self._change_references(routine, "Py_DecRef", nested, total, items)
@@ -188,14 +190,16 @@ class DispatchEmitter:
             routine.call(python_function(function), routine.load(items, index))
 
     def _measure(self, routine: Routine, given: Value, count: Value, nesting: Value) -> tuple[Value, Value]:
-        """Note how arguments are nested; how many leaves they have, and how many of them are lists or tuples."""
+        """Note how arguments are nested; how many leaves they have, and how many of them are lists, tuples or
+        dictionaries."""
         total, nested = routine.stack(1), routine.stack(1)
         routine.store(0, total)
         routine.store(0, nested)
         with routine.loop(count) as index:
             object_ = routine.load(given, index)
             kind, noted = routine.load(object_, object_layout.TYPE_WORD), routine.item(nesting, index, NestingWords)
-            is_nested = routine.either(routine.compare(kind, "==", id(list)), routine.compare(kind, "==", id(tuple)))
+            is_sequence = routine.either(routine.compare(kind, "==", id(list)), routine.compare(kind, "==", id(tuple)))
+            is_nested = routine.either(is_sequence, routine.compare(kind, "==", id(dict)))
             routine.fill(noted, NestingWords, class_=LEAF, length=1)
             with routine.when(is_nested):
                 routine.increase(1, nested)
@@ -203,24 +207,39 @@ class DispatchEmitter:
             routine.increase(routine.load(noted, NestingWords.length), total)
         return routine.load(total), routine.load(nested)
 
-    def _flatten(self, routine: Routine, given: Value, count: Value, nesting: Value, items: Value) -> None:
-        """Put the leaves of all arguments side by side."""
-        done = routine.stack(1)
+    def _flatten(self, routine: Routine, given: Value, count: Value, nesting: Value, items: Value, keys: Value) -> None:
+        """Put the leaves of all arguments side by side, and the keys of those that are entries of dictionaries."""
+        done, cursor = routine.stack(1), routine.stack(3)
         routine.store(0, done)
         with routine.loop(count) as index:
             object_, noted = routine.load(given, index), routine.item(nesting, index, NestingWords)
-            kind = routine.load(noted, NestingWords.class_)
-            is_leaf = routine.compare(kind, "==", LEAF)
+            kind, length = routine.load(noted, NestingWords.class_), routine.load(noted, NestingWords.length)
+            first = routine.load(done)
+            is_leaf, is_dictionary = (routine.compare(kind, "==", one) for one in (LEAF, id(dict)))
+            with routine.loop(length) as part:
+                routine.store(0, keys, routine.add(first, part))
             with routine.when(is_leaf):
-                routine.store(object_, items, routine.load(done))
-                routine.increase(1, done)
-            with routine.when(routine.opposite(is_leaf)):
+                routine.store(object_, items, first)
+            with routine.when(is_dictionary):
+                places = (routine.part(keys, first), routine.part(items, first))
+                self._flatten_dictionary(routine, object_, length, places, cursor)
+            with routine.when(routine.opposite(routine.either(is_leaf, is_dictionary))):
                 inline = routine.part(object_, object_layout.ITEMS_WORD)
                 parts = routine.choose(routine.compare(kind, "==", id(list)), routine.load(inline), inline)
-                length = routine.load(noted, NestingWords.length)
                 with routine.loop(length) as part:
-                    routine.store(routine.load(parts, part), items, routine.add(routine.load(done), part))
-                routine.increase(length, done)
+                    routine.store(routine.load(parts, part), items, routine.add(first, part))
+            routine.increase(length, done)
+
+    def _flatten_dictionary(
+        self, routine: Routine, dictionary: Value, length: Value, places: tuple[Value, Value], cursor: Value
+    ) -> None:
+        """Put the keys and the values of a dictionary into two places; the cursor is three words to work with."""
+        key, value = routine.part(cursor, 1), routine.part(cursor, 2)
+        routine.store(0, cursor)
+        with routine.loop(length) as part:
+            routine.call(python_function("PyDict_Next", 32), dictionary, cursor, key, value)
+            for word, place in zip((key, value), places, strict=True):
+                routine.store(routine.load(word), place, part)
 
     def _look(self, matches: Routine, answer: Routine, forward: Routine) -> Routine:
         """look(table, call, items, start, arguments, keywords): the result of the first record that fits, or of what

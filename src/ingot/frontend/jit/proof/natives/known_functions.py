@@ -29,6 +29,7 @@ from ingot.frontend.jit.proof.domain.place_guards import is_plain
 from ingot.frontend.jit.proof.natives import (
     builtin_functions,
     introspection,
+    kept_results,
     methods,
     state_functions,
     training_functions,
@@ -48,6 +49,8 @@ def handler_of(called: Any) -> Handler | None:
         return entry[1]
     if isinstance(called, types.FunctionType):
         return training_functions.handler_of(called)
+    if type(called) is kept_results.KeepingFunction:
+        return kept_results.handler_of(called)
     if isinstance(called, types.MethodDescriptorType | types.WrapperDescriptorType | types.ClassMethodDescriptorType):
         return methods.handler_of(called)
     if isinstance(called, types.BuiltinMethodType) and is_plain(called.__self__) and called.__self__ is not None:

@@ -199,7 +199,7 @@ def bind(walker: Walker, found: Any, value: AbstractValue, cls: type, name: str)
     """What a class's attribute gives for an instance."""
     if isinstance(found, types.FunctionType):
         return Bound(known(found, name), value)
-    if isinstance(found, _METHODS):
+    if isinstance(found, _METHODS) or type(found) is functools._lru_cache_wrapper:
         return Bound(known(found, name), value)
     if isinstance(found, types.BuiltinFunctionType):
         return known(found, name)
