@@ -139,3 +139,19 @@ def test_what_cannot_be_copied_is_called_and_warned_of():
     compiled = jit(lambda x: x * 2, config=VERIFY)
     with pytest.warns(UserWarning, match="was not verified"):
         compiled(torch.ones(3).to_sparse())
+
+
+def test_training_steps_are_not_run_twice():
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    compiled = ingot.jit(step, config={"verify": True})
+    for number in range(4):
+        with pytest.warns(UserWarning, match="it trains"):
+            compiled(torch.randn(3, 4))
+        assert all(state["step"] == number + 1 for state in optimizer.state.values())

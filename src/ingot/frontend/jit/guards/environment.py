@@ -90,6 +90,10 @@ class Environment:
     """Code of functions that other functions define when they run: their variables outside are those functions' own."""
     _places: set[tuple[int, Any]] = field(default_factory=set)
 
+    def uses(self, names: frozenset[str]) -> bool:
+        """Whether code around the function, or its own, has one of some names for globals or attributes."""
+        return any(not names.isdisjoint(code.co_names) for code in self._codes)
+
     def hooked(self, outermost: torch.nn.Module | None) -> str | None:
         """A module inside whose hooks Python would have to run; None if there is none.
 

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from ingot.base.errors import MismatchError
 from ingot.base.warning import warn
 from ingot.frontend.jit.api.function import CompiledFunction
@@ -16,6 +18,7 @@ from ingot.frontend.jit.api.verification.differences import difference_between
 from ingot.frontend.jit.api.verification.reproduction import written_script
 from ingot.frontend.jit.api.verification.snapshots import NotVerifiable, Snapshot, copies_of, state_of
 from ingot.frontend.jit.arguments.structure import put_together, take_apart
+from ingot.frontend.jit.guards.environment import environment_of
 from ingot.frontend.jit.settings.switch import disable, is_off
 
 
@@ -29,6 +32,8 @@ def verified_call(compiled: CompiledFunction, args: tuple[Any, ...], kwargs: Map
     leaves: list[Any] = []
     shape = take_apart((args, dict(kwargs)), leaves)
     try:
+        if _trains(compiled.function):
+            raise NotVerifiable("it trains, and to run it twice would be two steps")
         copies, kept = copies_of(leaves), copies_of(leaves)
     except NotVerifiable as reason:
         warn(f"a call of {compiled.name} was not verified: {reason}", UserWarning)
@@ -51,6 +56,15 @@ def verified_call(compiled: CompiledFunction, args: tuple[Any, ...], kwargs: Map
         script = written_script(compiled.function, compiled.options.python, given, named, text, sys.path)
         raise MismatchError(f"{compiled.name} ({compiled.tier}): {text}. {script}")
     return found
+
+
+def _trains(function: Any) -> bool:
+    """Whether a function may differentiate or run a step of an optimizer, whose state is not put back."""
+    is_step = isinstance(getattr(function, "__self__", None), torch.optim.Optimizer)
+    return is_step or environment_of(function, ()).uses(_TRAINING)
+
+
+_TRAINING = frozenset({"backward", "zero_grad", "step"})
 
 
 def _of_state(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
