@@ -124,7 +124,7 @@ def compile_moving(reads: int, writes: int, ways: int) -> Compiled:
     else:
         builder.call(work, launch.arguments[:1])
     builder.ret_void()
-    return Compiled(module)
+    return Compiled(lambda: module)
 
 
 def _emit_work(work: Any, reads: int, writes: int, ways: int, has_threads: bool) -> None:

@@ -5,7 +5,8 @@ every call that a recording would answer is audited, and one that differs from i
 error. Tests that look at what native code has answered fail under that option.
 
 All processes of a run share one cache on disk, which is made for the run and goes with it: nothing is read from the
-developer's own or written there. Code is found there by its text, so a test sees the same code with it and without.
+developer's own or written there. Code is found there by its text, so a test sees the same code with it and without;
+recordings that other tests have kept are not looked for.
 
 torch is asked rather than ingot, so that where ingot alone fails to find a GPU, tests fail instead of being skipped.
 """
@@ -69,6 +70,12 @@ def measured_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("product_strategies", "attention_strategy", "weight_packing"):
         name = f"ingot.frontend.jit.rewrites.{module}.remembered"
         monkeypatch.setattr(name, lambda subject, what, measure: measure())
+
+
+@pytest.fixture(autouse=True)
+def recorded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test has recorded answers no call of another."""
+    monkeypatch.setattr("ingot.frontend.jit.kept.recordings.find_recording", lambda what: None)
 
 
 @pytest.fixture

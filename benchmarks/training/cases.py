@@ -204,11 +204,25 @@ def _llama(is_small: bool) -> Made:
     return package.LlamaForCausalLM(package.LlamaConfig(**sizes, use_cache=False)), words
 
 
+def padded(build: Callable[[bool], Made]) -> Callable[[bool], Made]:
+    """The same with sentences of different lengths: neither attention nor the loss looks behind their ends."""
+
+    def build_padded(is_small: bool) -> Made:
+        module, batch = build(is_small)
+        count, length = batch["input_ids"].shape
+        lengths = torch.linspace(length // 2, length, count).long()
+        mask = (torch.arange(length) < lengths[:, None]).long()
+        return module, batch | {"attention_mask": mask, "labels": batch["labels"].masked_fill(mask == 0, -100)}
+
+    return build_padded
+
+
 CASES = (
     TrainingCase("MLP x512 h256, dropout", _classifier, loss_of_classes),
     TrainingCase("GPT-2 1x32 h64", _gpt2(1, 32, n_embd=64, n_layer=2, n_head=2, vocab_size=1000), own_loss),
     TrainingCase("GPT-2 4x128 h256", _gpt2(4, 128, n_embd=256, n_layer=4, n_head=4, vocab_size=1000), own_loss),
     TrainingCase("BERT 4x128 h256", _bert, own_loss),
+    TrainingCase("BERT 4x128 h256, padded", padded(_bert), own_loss),
     TrainingCase("Llama 4x128 h256", _llama, own_loss),
     TrainingCase("ResNet x16", _residual_network, loss_of_classes),
     TrainingCase("AlexNet x16", _alexnet, loss_of_classes),

@@ -16,20 +16,21 @@ with collecting_later():  # with torch loaded, looking for garbage takes a third
     from ingot.base.dtypes import DataType
     from ingot.base.errors import IngotError, IngotWarning
     from ingot.base.version import __version__
-    from ingot.frontend.fusion_definition import FusionDefinition
-    from ingot.frontend.fusion_manager import FusionManager
+    from ingot.frontend.fusion_definition import FusionCache, FusionDefinition, FusionManager, LRUCache
     from ingot.ir.builder import GraphBuilder
     from ingot.runtime.compiler import JitCompiler
 
 __all__ = [
     "Config",
     "DataType",
+    "FusionCache",
     "FusionDefinition",
     "FusionManager",
     "GraphBuilder",
     "IngotError",
     "IngotWarning",
     "JitCompiler",
+    "LRUCache",
     "__version__",
     "disable",
     "explain",

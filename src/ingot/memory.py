@@ -6,7 +6,7 @@ what lies idle back to the system, `set_capacity(nbytes)` bounds what may lie id
 
 from __future__ import annotations
 
-from ingot.base.errors import ArgumentError
+from ingot.base.errors import ArgumentValueError
 from ingot.runtime.native.memory.pool import MemoryStatistics, pool
 
 __all__ = ["MemoryStatistics", "empty_cache", "set_capacity", "stats"]
@@ -28,7 +28,7 @@ def empty_cache() -> None:
 def set_capacity(nbytes: int) -> None:
     """Keep at most so many bytes idle, from now on; 0 keeps none, so that every result has fresh memory."""
     if not isinstance(nbytes, int) or isinstance(nbytes, bool) or not 0 <= nbytes < 1 << 63:
-        raise ArgumentError(f"a capacity is a number of bytes, 0 or more, not {nbytes!r}")
+        raise ArgumentValueError(f"a capacity is a number of bytes, 0 or more, not {nbytes!r}")
     memory = pool()
     if memory is not None:
         memory.set_capacity(nbytes)

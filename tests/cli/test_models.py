@@ -2,6 +2,7 @@
 
 import json
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy
@@ -83,6 +84,17 @@ def test_functions_and_modules_are_compiled_by_their_names(folder):
     ]
     done = ingot("compile", "users_module:Layer", "--input", "x=float32[2,4]", "-o", "layer.ingot")
     assert done.exit_code == 0 and ingot("run", "layer.ingot", "--random").exit_code == 0
+
+
+def test_a_bundle_carries_kernels_where_that_is_asked_for(folder):
+    compiled = ["compile", "users_module:scaled", "--input", "float32[4,3]", "--input", "float32[4,3]"]
+    assert ingot(*compiled).exit_code == 0
+    plain = (folder / "scaled.ingot").stat().st_size
+    assert ingot(*compiled, "--kernels").exit_code == 0
+    with zipfile.ZipFile(folder / "scaled.ingot") as archive:
+        assert "kernels.cache" in archive.namelist() and (folder / "scaled.ingot").stat().st_size > plain
+    for flags in ((), ("--trust-kernels",)):
+        assert ingot("run", "scaled.ingot", "--random", *flags).exit_code == 0
 
 
 @pytest.mark.parametrize(

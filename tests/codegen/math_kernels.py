@@ -49,7 +49,7 @@ def kernel_module(name: str, lane: ir.Type, width: int | None, host: Host) -> Ho
 def compiled(name: str, letter: str, width: int | None, host: Host) -> tuple[Compiled, Any]:
     """The machine code of one function, `letter` being f or d; the first of the pair keeps it alive."""
     lane = ir.FloatType() if letter == "f" else ir.DoubleType()
-    code = Compiled(kernel_module(name, lane, width, host))
+    code = Compiled(lambda: kernel_module(name, lane, width, host))
     arguments = [ctypes.c_void_p] * (ARITY.get(name, 1) + 1) + [ctypes.c_int64]
     return code, ctypes.CFUNCTYPE(None, *arguments)(code.address("kernel"))
 

@@ -86,7 +86,7 @@ def _compiled(
     op: Op, dtypes: tuple[DataType, ...], host: Host, lanes: int, known: Number | None, attributes: tuple[Any, ...]
 ) -> tuple[Compiled, Any, DataType]:
     kernel = OperatorModule(op, dtypes, host, lanes, known, **dict(attributes))
-    code = Compiled(kernel.module)
+    code = Compiled(lambda: kernel.module)
     count = len(dtypes) + (known is None)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, ctypes.c_int64)
     return code, kind(code.address("kernel")), kernel.result.dtype

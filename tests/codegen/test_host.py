@@ -27,7 +27,7 @@ def adding(amount: int) -> Compiled:
     function = ir.Function(module, ir.FunctionType(WORD, [WORD]), "add")
     builder: Any = ir.IRBuilder(function)
     builder.ret(builder.add(function.arguments[0], WORD(amount)))
-    return Compiled(module)
+    return Compiled(lambda: module)
 
 
 def call(code: Compiled, x: int) -> int:
@@ -36,7 +36,7 @@ def call(code: Compiled, x: int) -> int:
 
 def compile_and_run(name: str) -> numpy.ndarray:
     """A function of the math module, compiled anew, over 64 numbers."""
-    code = Compiled(kernel_module(name, ir.FloatType(), 8, NATIVE))
+    code = Compiled(lambda: kernel_module(name, ir.FloatType(), 8, NATIVE))
     arrays = [numpy.linspace(0.1, 0.9, 64, dtype=numpy.float32) for _ in range(ARITY.get(name, 1) + 1)]
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arrays), ctypes.c_int64)
     kind(code.address("kernel"))(*(array.ctypes.data for array in arrays), 64)
@@ -84,7 +84,7 @@ def test_a_function_the_process_does_not_have_is_refused():
     builder: Any = ir.IRBuilder(function)
     builder.ret(builder.call(stranger, []))
     with pytest.raises(LookupError, match="no_such_function_anywhere"):
-        Compiled(module)
+        Compiled(lambda: module)
 
 
 def test_what_was_compiled_can_be_read():
@@ -98,4 +98,4 @@ def test_llvm_refuses_what_is_not_a_module():
     function = ir.Function(module, ir.FunctionType(WORD, [WORD]), "add")
     function.append_block()  # without an end
     with pytest.raises(RuntimeError, match="LLVM"):
-        Compiled(module)
+        Compiled(lambda: module)

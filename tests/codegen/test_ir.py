@@ -20,7 +20,7 @@ def new_function(module: HostModule, arguments: int = 1) -> tuple[ir.Function, A
 
 
 def called(module: HostModule, *arguments: int) -> int:
-    code = Compiled(module)
+    code = Compiled(lambda: module)
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(arguments))
     return kind(code.address("function"))(*arguments)
 

@@ -14,6 +14,7 @@ import torch
 from ingot.base.dtypes import COMPUTED, INTEGERS, DataType, in_order
 from ingot.codegen.llvm.host import Host, assembly_of
 from ingot.codegen.llvm.math import FUNCTIONS
+from ingot.loops.numpy_functions import function_of_floats
 from ingot.ops import Kind, Op, table
 from tests.codegen.hosts import AARCH64, BASELINE, GPU, NATIVE
 from tests.codegen.math_kernels import ARITY, double_error, evaluate, single_errors
@@ -153,6 +154,18 @@ def test_remainders_are_exact_for_every_quotient(name: str, dtype: DataType, hos
         rest = numpy.fmod(x.astype(numpy.float64), y.astype(numpy.float64)).astype(ARRAYS[dtype])
         differ = (rest != 0) & ((rest < 0) != (y < 0)) if name == "remainder" else numpy.zeros(x.size, bool)
         expected = numpy.where(differ, rest + y, rest)
+    assert same_bits(got, expected)
+
+
+@pytest.mark.parametrize(("host", "lanes"), [(NATIVE, 1), (NATIVE, 8), pytest.param(BASELINE, 4, marks=runs_baseline)])
+def test_fused_sums_are_rounded_once(host: Host, lanes: int):
+    x, y = pairs_of_all_sizes(numpy.float32, 4_000)
+    random = numpy.random.default_rng(8)
+    with numpy.errstate(all="ignore"):
+        near = -(x * y) * (1 + random.integers(-2, 3, x.size).astype(numpy.float32) * numpy.float32(2.0**-22))
+        z = numpy.where(random.random(x.size) < 0.5, near, random.permutation(y))
+        got = evaluate_operator(table()["fused_sum"], (DataType.Float,) * 3, x, y, z, host=host, lanes=lanes)
+        expected = function_of_floats("fused_sum", (x, y, z))
     assert same_bits(got, expected)
 
 

@@ -6,7 +6,7 @@ import torch
 from ingot import DataType, FusionDefinition
 from ingot.base.dtypes import COMPUTED, in_order
 from ingot.base.errors import IngotError
-from ingot.ir.handles import Handle, Vector
+from ingot.frontend.fusion_definition.values import FusionValue, FusionVector
 from ingot.ops import table
 from ingot.ops.samples import Operand
 
@@ -29,9 +29,9 @@ def define_sample(op, sample, dtype):
         keywords = {name: materialise(fd, value) for name, value in sample.keywords.items()}
         results = getattr(fd.ops, op.name)(*arguments, **keywords)
         for result in results if isinstance(results, tuple) else (results,):
-            if isinstance(result, Vector):
+            if isinstance(result, FusionVector):
                 result = result[0] if len(result) else fd.define_scalar(0)
-            assert isinstance(result, Handle)
+            assert isinstance(result, FusionValue)
             fd.add_output(result)
     return fd
 

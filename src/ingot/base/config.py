@@ -27,6 +27,8 @@ def _is_bool(value: Any) -> bool:
 
 STRATEGIES = ("none", "conservative", "default", "aggressive")
 """How far fusion goes."""
+NUMERICS = ("fast", "eager")
+"""Where results of half types are rounded: where operations end, or exactly where eager PyTorch rounds them."""
 
 FLAGS: tuple[Flag, ...] = (
     Flag(
@@ -64,6 +66,14 @@ FLAGS: tuple[Flag, ...] = (
         "True or False",
         _is_bool,
         "Whether reductions join other operations in one kernel.",
+    ),
+    Flag(
+        "numerics",
+        "fast",
+        "one of " + ", ".join(NUMERICS),
+        lambda value: value in NUMERICS,
+        "How float16 and bfloat16 are computed: fast rounds what each operation gives, and on GPUs approximates "
+        "quotients and functions as far as 16 bits allow; eager rounds exactly where eager PyTorch does.",
     ),
     Flag(
         "enable_optimizations",

@@ -27,9 +27,15 @@ class DataType(Enum):
     UInt16 = "u16"
     UInt32 = "u32"
     UInt64 = "u64"
-    Float8E4M3 = "f8e4m3"
-    Float8E5M2 = "f8e5m2"
+    Float8_e4m3fn = "f8e4m3"
+    Float8_e5m2 = "f8e5m2"
+    Float8_e8m0fnu = "f8e8m0"
+    Float4_e2m1fn = "f4e2m1"
+    Float4_e2m1fn_x2 = "f4e2m1x2"
     Null = "null"
+
+    # nvFuser's name for what it computes indices in.
+    Index = "i64"
 
     # The names PyTorch users type.
     bool = "bool"
@@ -49,6 +55,8 @@ class DataType(Enum):
     uint64 = "u64"
     float8_e4m3fn = "f8e4m3"
     float8_e5m2 = "f8e5m2"
+    float8_e8m0fnu = "f8e8m0"
+    float4_e2m1fn_x2 = "f4e2m1x2"
 
     def __init__(self, text: str):
         self.text = text
@@ -57,17 +65,17 @@ class DataType(Enum):
         self.is_integer = text[0] in "iu"
         """True for signed and unsigned integers, not for bool."""
         self.is_signed = text[0] not in "ub"
-        is_byte, digits = text == "bool" or text.startswith("f8"), text.lstrip("uibfc")
+        is_byte, digits = text in ("bool", "f4e2m1x2") or text.startswith("f8"), text.lstrip("uibfc")
         self.bits = 8 if is_byte else int(digits) if digits.isdigit() else 0
-        """Width of one element in memory."""
+        """Width of one element in memory; 0 where it has none of its own."""
         self.bytes = self.bits // 8
 
     __hash__ = object.__hash__  # Enum's own hashes the name, in Python
 
     @property
-    def torch_name(self) -> str:
-        """The attribute of the torch module that is this type."""
-        return _TORCH_NAMES[self]
+    def torch_name(self) -> str | None:
+        """The attribute of the torch module that is this type; None where torch has no such type."""
+        return _TORCH_NAMES.get(self)
 
     @property
     def widened(self) -> DataType:

@@ -2,12 +2,15 @@
 
 All errors derive from `IngotError`, so `except ingot.IngotError` catches every error of ingot's own; warnings are
 `IngotWarning`. A message states what happened, where, and what to try.
+
+`IngotError` is a RuntimeError, those about a wrong value are ValueErrors too, those about a wrong type TypeErrors, so
+that `except` clauses written for PyTorch or nvFuser catch them.
 """
 
 from __future__ import annotations
 
 
-class IngotError(Exception):
+class IngotError(RuntimeError):
     """Root of all errors raised by ingot."""
 
     def within(self, place: str) -> IngotError:
@@ -29,7 +32,7 @@ class DefinitionError(IngotError):
     """A fusion or graph is defined wrongly: no outputs, used outside its `with`, used after an error."""
 
 
-class HandleError(DefinitionError):
+class HandleError(DefinitionError, TypeError):
     """A handle that belongs to another definition was used, or something that is no handle at all."""
 
 
@@ -44,19 +47,23 @@ class ArgumentError(DefinitionError, TypeError):
     """An operator was called with arguments it does not take."""
 
 
+class ArgumentValueError(ArgumentError, ValueError):
+    """An argument has the right type and a value that the operator does not take."""
+
+
 class SignatureError(ArgumentError):
     """An operator was called with too many arguments, too few, or one of a name it does not know."""
 
 
-class DTypeError(DefinitionError):
+class DTypeError(DefinitionError, TypeError):
     """An operator does not accept the data type of its operands."""
 
 
-class ShapeError(DefinitionError):
+class ShapeError(DefinitionError, ValueError):
     """Shapes that do not broadcast, reshape, concatenate or otherwise fit."""
 
 
-class AxisError(ShapeError):
+class AxisError(ShapeError, IndexError):
     """An axis out of range, or named twice."""
 
 
@@ -64,11 +71,11 @@ class VerificationError(IngotError):
     """A graph breaks one of its own rules; the message ends with the graph's text."""
 
 
-class ParseError(IngotError):
+class ParseError(IngotError, ValueError):
     """Text that is not a graph; the message quotes the line and points at the column."""
 
 
-class InputError(IngotError):
+class InputError(IngotError, ValueError):
     """The inputs of a call do not match the definition: number, type, dtype, rank, size or device."""
 
 
@@ -88,7 +95,7 @@ class LoopError(IngotError):
     """The loops of a kernel would read or write where they must not: outside a buffer, twice, or before it is there."""
 
 
-class ConfigError(IngotError):
+class ConfigError(IngotError, ValueError):
     """A configuration flag or environment variable has a value it cannot have."""
 
 
@@ -98,6 +105,13 @@ class CacheError(IngotError):
 
 class UnsupportedError(IngotError):
     """Something ingot does not do; the message says what to use instead."""
+
+
+class AbsentNameError(UnsupportedError, AttributeError):
+    """A name of nvFuser's interface that is not here; the message says why.
+
+    It is an AttributeError too, so that `hasattr` answers instead of raising.
+    """
 
 
 class InternalError(IngotError):

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from ingot.base.errors import ArgumentError, ConfigError
+from ingot.base.errors import ArgumentValueError, ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def require_stage(name: str, known: Iterable[str]) -> str:
     """The name of a stage as the table has it, which must be one of those known."""
     found = named_stage(name)
     if found not in known:
-        raise ArgumentError(f"there is no stage {name!r}; there are {', '.join(known)}")
+        raise ArgumentValueError(f"there is no stage {name!r}; there are {', '.join(known)}")
     return found
 
 

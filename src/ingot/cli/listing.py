@@ -73,9 +73,10 @@ def passes(as_json: bool) -> None:
     for stage in STAGES:
         names = stage.name if stage.other_name is None else f"{stage.name}, {stage.other_name}"
         stages.add_row(names, stage.takes, stage.gives, stage.summary)
-    of_traces = Table("pass", "only with freeze", "what it does", title="Passes of traces")
+    of_traces = Table("pass", "only with freeze", "keeps bits", "what it does", title="Passes of traces")
     for pass_ in TRACE_PASSES:
-        of_traces.add_row(pass_.name, "yes" if pass_.needs_frozen else "", pass_.summary)
+        flags = ("yes" if flag else "" for flag in (pass_.needs_frozen, pass_.keeps_bits))
+        of_traces.add_row(pass_.name, *flags, pass_.summary)
     of_graphs = Table("pass", "from level", "what it does", title="Passes of graphs")
     for pass_ in PASSES:
         of_graphs.add_row(pass_.name, str(pass_.level), pass_.summary)
@@ -87,7 +88,13 @@ def _pipeline() -> dict[str, Any]:
     return {
         "stages": [asdict(stage) for stage in STAGES],
         "trace_passes": [
-            {"name": pass_.name, "needs_frozen": pass_.needs_frozen, "summary": pass_.summary} for pass_ in TRACE_PASSES
+            {
+                "name": pass_.name,
+                "needs_frozen": pass_.needs_frozen,
+                "keeps_bits": pass_.keeps_bits,
+                "summary": pass_.summary,
+            }
+            for pass_ in TRACE_PASSES
         ],
         "graph_passes": [{"name": pass_.name, "level": pass_.level, "summary": pass_.summary} for pass_ in PASSES],
     }

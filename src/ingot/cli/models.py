@@ -59,8 +59,15 @@ def _progress() -> Progress:
     show_default=True,
     help='"skip" promises that the function\'s Python does nothing but compute',
 )
+@click.option(
+    "--kernels",
+    is_flag=True,
+    help="put machine code for this kind of machine into the bundle, for `ingot run --trust-kernels`",
+)
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON")
-def compile_command(source: str, output: str | None, inputs: tuple[str, ...], python: str, as_json: bool) -> None:
+def compile_command(
+    source: str, output: str | None, inputs: tuple[str, ...], python: str, kernels: bool, as_json: bool
+) -> None:
     """Compile a model into a bundle, one file that `ingot run` and `ingot.load` run without the model's code.
 
     SOURCE is an ONNX file (model.onnx), or module:name of a function or torch module that can be imported from here.
@@ -72,7 +79,7 @@ def compile_command(source: str, output: str | None, inputs: tuple[str, ...], py
         subject, name, specifications = _subject(source, specifications, python)
         progress.update(task, advance=1, description="recording and writing")
         place = Path(output or f"{name}.ingot")
-        _save(subject, place, examples_of(specifications))
+        _save(subject, place, examples_of(specifications), kernels)
         progress.update(task, advance=1, description="checking")
         loaded = ingot.load(place)
         progress.update(task, advance=1)
@@ -106,9 +113,9 @@ def _subject(
     return found, source.rpartition(":")[2].rpartition(".")[2], specifications
 
 
-def _save(subject: Any, place: Path, examples: Sequence[Any]) -> None:
+def _save(subject: Any, place: Path, examples: Sequence[Any], kernels: bool) -> None:
     try:
-        ingot.save(subject, place, list(examples))
+        ingot.save(subject, place, list(examples), kernels=kernels)
     except IngotError:
         raise
     except Exception as error:  # whatever the user's function raises
@@ -142,6 +149,11 @@ def _report_bundle(place: Path, loaded: LoadedProgram, seconds: float, as_json: 
 @click.option("--output", type=click.Path(dir_okay=False), help="write the results to this .npz file")
 @click.option("--compare", type=click.Path(), help="compare the results with those in a .npz file, or one .npy file")
 @click.option("--tolerance", type=float, default=1e-4, show_default=True, help="for --compare, absolute and relative")
+@click.option(
+    "--trust-kernels",
+    is_flag=True,
+    help="run machine code that the bundle carries, if the file is yours alone to write; only if you trust its maker",
+)
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON")
 def run_command(
     bundle: str,
@@ -152,13 +164,14 @@ def run_command(
     output: str | None,
     compare: str | None,
     tolerance: float,
+    trust_kernels: bool,
     as_json: bool,
 ) -> None:
     """Run a bundle: print the shapes of its results and how long calls take."""
     if bool(inputs) == is_random:
         raise click.UsageError("give inputs with --input FILE, or let --random make them")
     start = time.perf_counter()
-    loaded = ingot.load(bundle)
+    loaded = ingot.load(bundle, trust_kernels=trust_kernels)
     times = {"load": time.perf_counter() - start}
     tensors = loaded.random_inputs(seed, _DEFAULT_OPEN) if is_random else _read(inputs)
     results, called = _called(loaded, tensors, seed, repeat)

@@ -1,7 +1,7 @@
-"""Optimizers of PyTorch whose steps are known: what is compiled of them, and how their calls are told.
+"""Optimizers and schedules of PyTorch whose steps are known: what is compiled of them, and how their calls are told.
 
-In: an optimizer, or code that is about to run. Out: whether its steps are understood in every detail, or why not. What
-always holds: an optimizer of a subclass, with a replaced `step`, or with an option that is not listed is not known.
+In: an optimizer, a schedule, or code that is about to run. Out: whether its steps are understood in every detail, or
+why not. What always holds: one of a subclass, with a replaced `step`, or with options that are not listed is not known.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import types
 from typing import Any
 
 import torch
-from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import SGD, Adam, AdamW, Optimizer, lr_scheduler
+from torch.optim.lr_scheduler import LRScheduler
 
 from ingot.runtime.optimizers import TYPES
 
@@ -22,7 +23,15 @@ STEP_CODE: types.CodeType | None = next(
 )
 """The code of the function that PyTorch puts around every optimizer's `step`; None in versions that do not."""
 ZEROING = tuple(inspect.unwrap(one) for one in (Optimizer.zero_grad, torch.nn.Module.zero_grad))
-KNOWN_CODES = frozenset({STEP_CODE, *(one.__code__ for one in ZEROING)})
+KNOWN_SCHEDULES: tuple[type[LRScheduler], ...] = (
+    *(lr_scheduler.LambdaLR, lr_scheduler.MultiplicativeLR, lr_scheduler.StepLR, lr_scheduler.MultiStepLR),
+    *(lr_scheduler.ConstantLR, lr_scheduler.LinearLR, lr_scheduler.ExponentialLR, lr_scheduler.PolynomialLR),
+    *(lr_scheduler.CosineAnnealingLR, lr_scheduler.CosineAnnealingWarmRestarts, lr_scheduler.OneCycleLR),
+)
+"""Schedules whose steps change nothing but numbers of their own, and settings of their optimizers."""
+_SCHEDULE_STEPS = {cls: cls.step.__code__ for cls in KNOWN_SCHEDULES}
+SCHEDULE_CODES = frozenset(_SCHEDULE_STEPS.values())
+KNOWN_CODES = frozenset({STEP_CODE, *(one.__code__ for one in ZEROING)}) | SCHEDULE_CODES
 """Code whose calls are known as a whole."""
 SETTINGS = ("lr", "betas", "eps", "weight_decay", "momentum", "dampening")
 """Settings of a group of parameters that are numbers, and are read at every step."""
@@ -49,6 +58,12 @@ def why_not(optimizer: Any) -> str | None:
         if not has_plain_settings(group):
             return f"a setting of {cls.__name__} is not a plain number"
     return None
+
+
+def is_known_schedule(schedule: Any) -> bool:
+    """Whether a step of a schedule does nothing but what those of PyTorch's do."""
+    cls = type(schedule)
+    return cls in KNOWN_SCHEDULES and cls.step.__code__ is _SCHEDULE_STEPS[cls] and "step" not in vars(schedule)
 
 
 def has_plain_settings(group: dict[str, Any]) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ingot.base.errors import ArgumentError, HandleError
+from ingot.base.errors import ArgumentError, ArgumentValueError, HandleError
 from ingot.base.numbers import Number
 from ingot.base.sizes import Shape
-from ingot.ir.handles import Handle, Tensor, Vector
+from ingot.ir.handles import Handle, Scalar, Tensor, Vector
 from ingot.ops.parameters import data_type
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _number_or_handle(builder: Builder, value: Any) -> Handle | Number:
     if isinstance(value, bool | int | float):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ArgumentError(f"{value} does not fit into 64 bits")
+            raise ArgumentValueError(f"{value} does not fit into 64 bits")
         return value
     return builder.own(value)
 
@@ -53,12 +53,23 @@ def _size_list(builder: Builder, value: Any) -> Shape:
 
 
 def _plain_value(kind: type | tuple[type, ...], word: str) -> Callable[[Builder, Any], Any]:
-    def check(_: Builder, value: Any) -> Any:
+    def check(builder: Builder, value: Any) -> Any:
+        if isinstance(value, Scalar):
+            value = _known_number(builder, value, word)
+        if kind is bool and value in (0, 1) and isinstance(value, int):
+            return bool(value)  # as nvFuser prints flags
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
             raise ArgumentError(f"{word} is needed here, not {value!r}")
         return value
 
     return check
+
+
+def _known_number(builder: Builder, value: Scalar, word: str) -> Number:
+    number = builder.own(value).constant_value()
+    if number is None:
+        raise ArgumentValueError(f"{word} is needed here that is known when the fusion is defined, not {value!r}")
+    return number
 
 
 def _axes(_: Builder, value: Any) -> Any:

@@ -54,6 +54,9 @@ def bind(graph: Graph, inputs: Sequence[Any], device: torch.device | str | None 
                 f"{assumption.operator} needs {assumption.left} and {assumption.right} to be equal, but the inputs "
                 f"make them {left} and {right}: {_origins(graph, assumption.left, assumption.right)}"
             )
+    for size in graph.sizes_from_numbers:
+        if (value := sizes.evaluate(size, bound)) < 0:
+            raise InputError(f"the inputs make the size {size} {value}, which is negative: {_origins(graph, size)}")
     for output in graph.outputs:
         if output.alias_input is not None:
             _check_writable(output.alias_input, inputs[output.alias_input])

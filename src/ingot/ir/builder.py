@@ -14,6 +14,7 @@ from ingot.base import sizes
 from ingot.base.dtypes import COMPUTED, DataType
 from ingot.base.errors import (
     ArgumentError,
+    ArgumentValueError,
     DefinitionError,
     DTypeError,
     HandleError,
@@ -44,7 +45,6 @@ from ingot.ops.definitions.reductions import element_count
 from ingot.ops.parameters import Parameter, data_type
 from ingot.ops.promotion import Dialect, Promoted, decide
 
-Recorder = Callable[[Op, dict[str, Any], Any], None]
 _CAST: Any = lookup("cast").build
 
 
@@ -55,12 +55,10 @@ class Builder:
         self,
         dialect: Dialect = Dialect.TORCH,
         default_float: DataType = DataType.Float,
-        recorder: Recorder | None = None,
     ):
         self.dialect = dialect
         self.default_float = default_float
         self.ops = Operators(self)
-        self._recorder = recorder
         self._depth = 0
         self._inputs: list[Node] = []
         self._nodes: dict[Node, None] = {}
@@ -98,12 +96,12 @@ class Builder:
         self._check_open()
         node = self.own(value).node
         index = None if alias_input is None else self._aliased_index(value, alias_input)
-        order = None
-        if stride_order is not None:
-            order = tuple(stride_order)
-            if sorted(order) != list(range(len(value.shape))):
-                raise DefinitionError(f"stride_order {list(order)} is no order of the axes of {value.type}")
+        order = getattr(value, "stride_order", None) if stride_order is None else _checked_order(value, stride_order)
         self._outputs.append(Output(node, index, order))
+
+    def laid_out(self, value: Tensor, stride_order: Sequence[int]) -> Tensor:
+        """The same tensor; where it becomes a result, its strides are in this order."""
+        return Tensor(self, value.node, _checked_order(value, stride_order))
 
     def update(self, target: Handle, value: Handle) -> None:
         """Overwrite an input with a value when the graph runs."""
@@ -141,16 +139,13 @@ class Builder:
             checked = self._checked(op.signature.parameters, bound)
             self._depth += 1
             try:
-                result = self._apply(op, checked)
+                return self._apply(op, checked)
             finally:
                 self._depth -= 1
         except IngotError as error:
             if self._depth == 0:
                 error.within(f"{name}({', '.join(map(_describe, arguments))})")
             raise
-        if self._depth == 0 and self._recorder is not None:
-            self._recorder(op, bound, result)
-        return result
 
     def node(self, name: str, *operands: Handle | Number, attributes: Attributes = NONE) -> Tensor | Scalar:
         """Make one node of a primitive; its operands must have been promoted."""
@@ -163,7 +158,7 @@ class Builder:
             self._nodes.setdefault(node)
             for assumption in node.assumptions:
                 self._assumptions.setdefault(assumption)
-        return self._handle(node)
+        return self.handle_for(node)
 
     def include(self, graph: Graph, operands: Sequence[Handle]) -> list[Tensor | Scalar]:
         """The results of a graph for these values in the place of its inputs; its nodes become part of this one.
@@ -178,7 +173,7 @@ class Builder:
             found[node] = self.adopt(make(node.op, inner, node.attributes)).node
         for assumption in graph.assumptions:
             self._assumptions.setdefault(assumption)
-        return [self._handle(found.get(output.node, output.node)) for output in graph.outputs]
+        return [self.handle_for(found.get(output.node, output.node)) for output in graph.outputs]
 
     def library(
         self,
@@ -266,7 +261,7 @@ class Builder:
             value = parse_size(value)
             unknown = sizes.symbols(value) - self._symbol_names
             if unknown:
-                raise ArgumentError(f"no input has a size called {', '.join(sorted(unknown))}")
+                raise ArgumentValueError(f"no input has a size called {', '.join(sorted(unknown))}")
         if isinstance(value, bool) or not isinstance(value, int | sizes.SizeExpression | Handle):
             raise ArgumentError(f"a size must be an int, an integer scalar or a text like '2*s0', not {value!r}")
         if isinstance(value, Handle):
@@ -309,9 +304,12 @@ class Builder:
         if op.promotion is None:
             return op.build(self, **arguments)
         promotable = _promotable(op, arguments)
+        if not promotable:  # an empty list of tensors, which the operator refuses
+            return op.build(self, **arguments)
         requested = data_type(arguments.get("dtype"))
         types = [_type_of(value) for value in promotable]
-        promoted = decide(types, op.promotion, self.dialect, self.default_float, requested)
+        dialect = Dialect.TORCH if op.keeps_half_types else self.dialect
+        promoted = decide(types, op.promotion, dialect, self.default_float, requested)
         if refused := {type_.dtype for type_ in types} - op.operand_dtypes:
             raise DTypeError(f"{op.name} does not take {' or '.join(sorted(dtype.text for dtype in refused))} operands")
         if op.takes_one_type and len({type_.dtype for type_ in types}) > 1:
@@ -361,7 +359,8 @@ class Builder:
             raise HandleError(f"{value!r} belongs to another definition")
         return value
 
-    def _handle(self, node: Node) -> Tensor | Scalar:
+    def handle_for(self, node: Node) -> Tensor | Scalar:
+        """A handle for a node that is part of the graph already."""
         return (Scalar if isinstance(node.type, ScalarType) else Tensor)(self, node)
 
     def _add_input(self, attributes: InputAttributes) -> Node:
@@ -429,9 +428,11 @@ def _is_in(value: Handle | Number, dtype: DataType) -> bool:
 def _check_bounds(op: Op, value: Number, common: DataType) -> None:
     """Refuse the numbers PyTorch refuses; only an exponent must be within the range of a floating-point type too."""
     if op.number_exponent and common.is_integer and value < 0:
-        raise ArgumentError(f"integers have no powers with the exponent {value}; cast them to floating point first")
+        raise ArgumentValueError(
+            f"integers have no powers with the exponent {value}; cast them to floating point first"
+        )
     if (common.is_integer or op.number_exponent) and not fits(value, common):
-        raise ArgumentError(f"{value} does not fit {common.text}")
+        raise ArgumentValueError(f"{value} does not fit {common.text}")
 
 
 def _type_of(value: Handle | Number) -> TensorType | ScalarType:
@@ -448,10 +449,34 @@ def _size_of_node(node: Node) -> Size:
         return node.attributes.size
     if isinstance(node.attributes, InputAttributes):
         return sizes.symbol(f"n{node.attributes.index}")
-    if node.op.name in ("add", "sub", "mul"):
-        left, right = map(_size_of_node, node.operands)
-        return {"add": left + right, "sub": left - right, "mul": left * right}[node.op.name]
-    raise ArgumentError(f"a size cannot be computed with {node.op.name}; use sizes, integers, +, - and *")
+    compute = _SIZE_ARITHMETIC.get(node.op.name)
+    if compute is None or (node.op.name == "div" and not _is_positive(node.operands[1])):
+        raise ArgumentValueError(
+            f"a size cannot be computed with {node.op.name}; use sizes, integers, +, -, *, maximum, minimum, and div "
+            "by a positive number"
+        )
+    return compute(*map(_size_of_node, node.operands))
+
+
+_SIZE_ARITHMETIC: dict[str, Callable[[Size, Size], Size]] = {
+    "add": lambda left, right: left + right,
+    "sub": lambda left, right: left - right,
+    "mul": lambda left, right: left * right,
+    "div": sizes.divide,
+    "maximum": sizes.maximum,
+    "minimum": sizes.minimum,
+}
+
+
+def _is_positive(node: Node) -> bool:
+    return node.constant is not None and node.constant > 0
+
+
+def _checked_order(value: Handle, stride_order: Sequence[int]) -> tuple[int, ...]:
+    order = tuple(stride_order)
+    if sorted(order) != list(range(len(value.shape))):
+        raise DefinitionError(f"stride_order {list(order)} is no order of the axes of {value.type}")
+    return order
 
 
 def _describe(value: Any) -> str:

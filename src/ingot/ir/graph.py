@@ -10,11 +10,13 @@ until dead-code elimination removes them; nodes with an effect stay.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from ingot.base.forks import cached_property
+from ingot.base.sizes import SizeExpression, symbols
 from ingot.base.types import ScalarType, TensorType
 from ingot.ir.node import Assumption, Node
 from ingot.ir.printer import print_graph
@@ -59,6 +61,16 @@ class Graph:
         for assumption in self.assumptions:
             hasher.update(str(assumption).encode())
         return hasher.hexdigest()
+
+    @cached_property
+    def sizes_from_numbers(self) -> tuple[SizeExpression, ...]:
+        """Sizes of tensors that depend on numbers which a call gives, and so may turn out to be negative."""
+        found: dict[SizeExpression, None] = {}
+        for node in self.nodes:
+            for size in node.type.shape if isinstance(node.type, TensorType) else ():
+                if isinstance(size, SizeExpression) and any(re.fullmatch(r"n\d+", name) for name in symbols(size)):
+                    found.setdefault(size)
+        return tuple(found)
 
     @property
     def text(self) -> str:

@@ -19,7 +19,7 @@ import torch
 
 from ingot.base import sizes
 from ingot.base.dtypes import DataType
-from ingot.base.errors import ExecutionError
+from ingot.base.errors import ExecutionError, IngotError
 from ingot.base.sizes import SizeExpression
 from ingot.base.types import OperandSlot, ScalarType, TensorType
 from ingot.ir.binding import Binding, bind
@@ -101,6 +101,8 @@ class Interpreter:
         start = clock(binding.device) if timed else 0.0
         try:
             result = _EVALUATE[node.op.kind](node, operands, binding)
+        except IngotError:
+            raise
         except (RuntimeError, IndexError, ValueError, TypeError, ZeroDivisionError) as error:
             types = ", ".join(str(operand.type) for operand in node.operands)
             raise ExecutionError(f"PyTorch refused {node.op.name}({types}): {error}") from error

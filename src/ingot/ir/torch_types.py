@@ -9,7 +9,7 @@ from ingot.base.dtypes import DataType
 _TO_TORCH = {
     dtype: getattr(torch, dtype.torch_name)
     for dtype in DataType
-    if dtype is not DataType.Null and hasattr(torch, dtype.torch_name)
+    if dtype.torch_name is not None and hasattr(torch, dtype.torch_name)
 }
 _FROM_TORCH = {torch_dtype: dtype for dtype, torch_dtype in _TO_TORCH.items()}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy
@@ -95,8 +96,33 @@ def _remainder(x: Array, y: Array) -> Array:
     return numpy.where((rest < 0) & (y > 0) | (rest > 0) & (y < 0), rest + y, rest)
 
 
+def _fused_sum(x: Array, y: Array, z: Array) -> Array:
+    """x * y + z of float32 by exact fractions; what is infinite or NaN in double precision is that."""
+    total = numpy.asarray(x, numpy.float64) * y + z
+    return numpy.asarray(numpy.frompyfunc(_rounded_once, 4, 1)(x, y, z, total)).astype(numpy.float32)
+
+
+def _rounded_once(x: float, y: float, z: float, total: float) -> numpy.float32:
+    """The float32 nearest to x * y + z, even where two are; `total` is the sum in double precision."""
+    if not math.isfinite(total) or total == 0.0:
+        return numpy.float32(total)
+    exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+    near = numpy.float32(total)
+    below, above = numpy.nextafter(near, numpy.float32(-math.inf)), numpy.nextafter(near, numpy.float32(math.inf))
+    candidates = [one for one in (near, below, above) if math.isfinite(one)] if math.isfinite(near) else [near]
+    return min(candidates, key=lambda one: (_distance(one, exact), int(one.view(numpy.int32)) & 1))
+
+
+def _distance(number: numpy.float32, exact: Fraction) -> Fraction:
+    return Fraction(0) if math.isinf(number) else abs(Fraction(float(number)) - exact)
+
+
 _OF_INTEGERS: dict[str, Callable[[int, int], int]] = {"gcd": _gcd, "pow": _integer_power}
-_EXACT: dict[str, Callable[..., Array]] = {"fmod": numpy.fmod, "remainder": _remainder}
+_EXACT: dict[str, Callable[..., Array]] = {
+    "fmod": numpy.fmod,
+    "remainder": _remainder,
+    "fused_sum": _fused_sum,
+}
 _IN_DOUBLE: dict[str, Callable[..., Array]] = {
     "sigmoid": _sigmoid,
     "rsqrt": lambda x: 1.0 / numpy.sqrt(x),

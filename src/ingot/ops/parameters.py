@@ -10,7 +10,7 @@ An operator's signature is the signature of its Python function; the annotation 
     Sizes       a list of sizes: ints, scalar handles, or a vector handle
     SizeValue   one size
     Type        a DataType (torch dtypes are understood too), or None
-    Integer, Integers, Flags, Flag, Real, Text     plain Python values
+    Integer, Integers, Flags, Flag, Real, Text     plain Python values; a scalar handle whose value is known is one too
 """
 
 from __future__ import annotations
@@ -55,7 +55,12 @@ SPELLINGS = {
     "steps": ("strides",),
     "widths": ("pad_widths",),
     "is_broadcast": ("is_broadcast_dim",),
-    "x": ("arg", "input"),
+    "x": ("arg", "input", "arg1", "mat1"),
+    "y": ("arg2", "mat2"),
+    "weight": ("arg2",),
+    "value": ("fill_value",),
+    "low": ("minval",),
+    "high": ("maxval",),
 }
 """Other names a keyword may have: the predecessors did not agree on one."""
 
@@ -91,6 +96,7 @@ class Signature:
         if len(arguments) > len(self.parameters):
             raise SignatureError(f"takes {len(self.parameters)} arguments, got {len(arguments)}")
         bound = {parameter.name: value for parameter, value in zip(self.parameters, arguments, strict=False)}
+        self._move_data_type(bound)
         if len(bound) == len(self.parameters) and not keywords:
             return bound
         for keyword, value in keywords.items():
@@ -105,6 +111,16 @@ class Signature:
                 raise SignatureError(f"misses the argument {parameter.name!r}; it takes {self}")
             bound[parameter.name] = parameter.default
         return {parameter.name: bound[parameter.name] for parameter in self.parameters}
+
+    def _move_data_type(self, bound: dict[str, Any]) -> None:
+        """A data type in the place of something else is the argument `dtype`: nvFuser has `prod(t, DataType.Float)`."""
+        if not any(parameter.name == "dtype" for parameter in self.parameters) or "dtype" in bound:
+            return
+        for name, value in bound.items():
+            if is_data_type(value):
+                del bound[name]
+                bound["dtype"] = value
+                return
 
     def _canonical_name(self, keyword: str) -> str:
         names = {parameter.name for parameter in self.parameters}
@@ -133,6 +149,11 @@ def _kind(annotation: Any) -> tuple[str, bool]:
     return kinds[0] if kinds else str(annotation), len(members) > 1
 
 
+def is_data_type(value: Any) -> bool:
+    """Whether a value is a data type, ingot's or torch's."""
+    return isinstance(value, DataType) or (type(value).__module__ == "torch" and type(value).__name__ == "dtype")
+
+
 def data_type(value: Any) -> DataType | None:
     """A DataType from a DataType, a torch dtype, or nothing (None and DataType.Null)."""
     if value is None or value is DataType.Null:
@@ -141,7 +162,7 @@ def data_type(value: Any) -> DataType | None:
     if dtype is None:
         raise ArgumentError(f"{value!r} is not a data type; use a member of ingot.DataType")
     if dtype not in COMPUTED:
-        raise DTypeError(f"operators do not compute with {dtype.text}; run it through PyTorch")
+        raise DTypeError(f"operators do not compute with {dtype!r} ({dtype.text}); run it through PyTorch")
     return dtype
 
 

@@ -101,6 +101,11 @@ class Op:
         return self.kind is not Kind.COMPOSITE
 
     @property
+    def keeps_half_types(self) -> bool:
+        """Whether half types stay half in every dialect: where values are only moved, and in scans."""
+        return self.promotion in (None, Promotion.MOVEMENT) or self.kind is Kind.SCAN
+
+    @property
     def is_public(self) -> bool:
         """Whether users reach it as `fd.ops.<name>`."""
         return self.build is not None
@@ -123,6 +128,7 @@ THROUGH_PYTORCH = None
 """Said in place of an emission: no code is generated for this operator."""
 
 _TABLE: dict[str, Op] = {}
+_REFUSED: dict[str, str] = {}
 
 
 def table() -> Mapping[str, Op]:
@@ -130,9 +136,21 @@ def table() -> Mapping[str, Op]:
     return MappingProxyType(_TABLE)
 
 
+def refuse(name: str, reason: str) -> None:
+    """Say why an operator of nvFuser's is not there."""
+    _REFUSED[name] = reason
+
+
+def refused() -> Mapping[str, str]:
+    """The operators of nvFuser's that are not there, and why."""
+    return MappingProxyType(_REFUSED)
+
+
 def lookup(name: str) -> Op:
     """The operator of this name, or an error that suggests the nearest ones."""
     found = _TABLE.get(name)
+    if found is None and name in _REFUSED:
+        raise UnknownOperatorError(f"there is no operator {name!r}: {_REFUSED[name]}; see docs/nvfuser-interface.md")
     if found is None:
         public = [op.name for op in _TABLE.values() if op.is_public]
         near = difflib.get_close_matches(name, public, n=3)

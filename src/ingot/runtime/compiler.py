@@ -22,6 +22,7 @@ from ingot.base.errors import ArgumentError
 from ingot.base.forks import new_lock
 from ingot.base.logs import log
 from ingot.base.pipeline import STAGE_NAMES, require_stage
+from ingot.base.working_directory import digest_of
 from ingot.fusion.rules import FusionRules, Pattern
 from ingot.ir.graph import Graph
 from ingot.ir.interpreter import Interpreter
@@ -30,6 +31,7 @@ from ingot.ir.verifier import verify
 from ingot.ops import Kind
 from ingot.passes.pipeline import PassReport, optimize
 from ingot.runtime.backends.registry import registered
+from ingot.runtime.disk_cache.entries import CodeOwner
 from ingot.runtime.kernels import Kernel, KernelOrigin
 from ingot.runtime.native.launch.records import Record
 from ingot.runtime.plan import Plan
@@ -71,8 +73,11 @@ class CompiledModule:
         self.pass_reports: tuple[PassReport, ...] = optimized.reports
         self._compiler = compiler
         generates = level >= 3
-        plan = Plan(optimized.graph, compiler.rules, compiler.origin) if generates else Interpreter(optimized.graph)
-        self._plan: Plan | Interpreter = plan
+        self._plan: Plan | Interpreter = (
+            Plan(optimized.graph, compiler.rules, compiler.origin.of_graph(graph.digest), config["numerics"] == "fast")
+            if generates
+            else Interpreter(optimized.graph)
+        )
         self._runner = Runner(self._plan, config["enable_profiling"], is_private)
         self._shortcut = Shortcut(self, CompiledModule.execute, CompiledModule._execute, "(inputs, device=None)")
         self._compile_seconds = time.perf_counter() - start
@@ -191,13 +196,16 @@ class JitCompiler:
     ):
         """`function` is the name of the user's function that is compiled, for those who look at the cache on disk."""
         self.config = Config(config or {})
-        self.origin = KernelOrigin(self.config["enable_caching"], function)
+        owner = CodeOwner(function, config=digest_of(repr(sorted(self.config.items()))))
+        self.origin = KernelOrigin(self.config["enable_caching"], owner)
         self.rules = FusionRules.of(self.config, patterns)
         """What may become one kernel; patterns, where there are any, say so operator by operator."""
         self._modules: OrderedDict[str, CompiledModule] = OrderedDict()
         self._lock = new_lock()
-        self._lookups = 0
-        self._hits = 0
+        self.lookups = 0
+        """How often a module was asked for."""
+        self.hits = 0
+        """How often it was there."""
         self._timed: dict[str, CallCosts] = {}
 
     def timed(self, function: Callable[..., Any], name: str, device: torch.device) -> Callable[..., Any]:
@@ -226,10 +234,10 @@ class JitCompiler:
             raise ArgumentError(f"compile takes a graph, such as GraphBuilder.build() gives, not {graph!r}")
         key = f"{graph.digest} private" if is_private else graph.digest
         with self._lock:
-            self._lookups += 1
+            self.lookups += 1
             found = self._modules.get(key) if self.config["enable_caching"] else None
             if found is not None:
-                self._hits += 1
+                self.hits += 1
                 self._modules.move_to_end(key)
         log("cache", f"graph {graph.digest[:12]}: {'compiled now' if found is None else 'its module is there'}")
         if found is not None:
@@ -248,7 +256,7 @@ class JitCompiler:
     @property
     def cache_hit_rate(self) -> float:
         """Share of calls of `compile` that found their module ready; 0 before the first."""
-        return self._hits / self._lookups if self._lookups else 0.0
+        return self.hits / self.lookups if self.lookups else 0.0
 
     def __len__(self) -> int:
         """Number of modules kept."""
@@ -258,7 +266,7 @@ class JitCompiler:
         """Forget all modules. Those in use go on working."""
         with self._lock:
             self._modules.clear()
-            self._lookups = self._hits = 0
+            self.lookups = self.hits = 0
 
 
 def _dump(module: CompiledModule) -> None:

@@ -17,7 +17,7 @@ from ingot.fusion.clusters import Cluster, find_clusters
 from ingot.fusion.placement import shape_of
 from ingot.ir.builder import Builder
 from ingot.ops.attributes import CastAttributes
-from ingot.runtime.kernels import Kernel
+from ingot.runtime.kernels import Kernel, KernelOrigin
 
 _OF_WIDTH = {1: DataType.Int8, 2: DataType.Int16, 4: DataType.Int32, 8: DataType.Int}
 
@@ -36,4 +36,4 @@ def _copying(width: int, axes: int) -> Kernel:
     builder.add_output(builder.node("cast", source, attributes=CastAttributes(dtype)))
     (step,) = find_clusters(builder.build(), supports)
     assert isinstance(step, Cluster)
-    return Kernel.of(step)
+    return Kernel.of(step, KernelOrigin(is_common=True))

@@ -6,6 +6,7 @@ needs besides addresses and scalars follows from types, sizes and strides alone.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 from collections.abc import Hashable, Mapping, Sequence
@@ -24,6 +25,7 @@ from ingot.fusion.placement import shape_of
 from ingot.ir.node import Node
 from ingot.loops.kernel_arguments import WordLayout
 from ingot.loops.program import Lowered, Program, lower
+from ingot.runtime.disk_cache.entries import NO_OWNER, CodeOwner
 from ingot.runtime.native.abi.prototypes import row_major_strides
 
 
@@ -37,8 +39,14 @@ class KernelOrigin:
 
     is_kept: bool = True
     """Whether its code may come from the cache on disk, and stay there."""
-    function: str | None = None
-    """Module and qualified name of the user's function, where one is known."""
+    owner: CodeOwner = NO_OWNER
+    """The user's function where one is known, the graph, and a hash of the configuration."""
+    is_common: bool = False
+    """Whether it serves all functions."""
+
+    def of_graph(self, digest: str) -> KernelOrigin:
+        """The same for the kernels of one graph."""
+        return dataclasses.replace(self, owner=dataclasses.replace(self.owner, graph=digest[:12]))
 
 
 NOBODY = KernelOrigin()
@@ -51,12 +59,14 @@ class Kernel:
     cluster: Cluster
     lowered: Lowered
     origin: KernelOrigin = field(default=NOBODY, compare=False)
+    may_approximate: bool = True
+    """Whether GPUs may compute what becomes a result of 16 bits roughly."""
     compiled: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """What backends have compiled of it, by their own keys, which stays as long as this does."""
 
     @staticmethod
-    def of(cluster: Cluster, origin: KernelOrigin = NOBODY) -> Kernel:
-        return Kernel(cluster, lower(cluster), origin)
+    def of(cluster: Cluster, origin: KernelOrigin = NOBODY, may_approximate: bool = True) -> Kernel:
+        return Kernel(cluster, lower(cluster), origin, may_approximate)
 
     @property
     def program(self) -> Program:

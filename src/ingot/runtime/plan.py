@@ -42,10 +42,16 @@ MOST_COMPILING = 8
 class Plan(Interpreter):
     """A graph made ready to run as kernels. Running keeps no state, so threads may share one."""
 
-    def __init__(self, graph: Graph, rules: FusionRules | None = None, origin: KernelOrigin = NOBODY):
+    def __init__(
+        self,
+        graph: Graph,
+        rules: FusionRules | None = None,
+        origin: KernelOrigin = NOBODY,
+        may_approximate: bool = True,
+    ):
         super().__init__(graph)
         found = find_clusters(graph, supports, rules)
-        steps = [Kernel.of(step, origin) if isinstance(step, Cluster) else step for step in found]
+        steps = [Kernel.of(step, origin, may_approximate) if isinstance(step, Cluster) else step for step in found]
         self.steps = writers_last(graph, steps)
         overwrites = any(output.alias_input is not None for output in graph.outputs)
         self._later = {id(step): self.steps[place + 1 :] for place, step in enumerate(self.steps) if overwrites}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,17 +14,22 @@ from ingot.codegen.llvm.support import supports
 from ingot.codegen.ptx.accuracy import suited
 from ingot.codegen.ptx.target import gpu
 from ingot.fusion.clusters import Cluster, find_clusters
-from ingot.loops.program import lower
+from ingot.loops.program import Program, lower
 
 HALF, FLOAT = DataType.BFloat16, DataType.Float
 
 
-def host_for(body: Callable[..., Any], *given: DataType) -> Host:
-    """What a GPU is asked for, where inputs have these types."""
+def program_of(body: Callable[..., Any], *given: DataType) -> Program:
+    """What a kernel computes, where inputs have these types."""
     builder = GraphBuilder()
     builder.output(body(builder.ops, *(builder.input((8, 16), dtype) for dtype in given)))
     (cluster,) = (iteration for iteration in find_clusters(builder.build(), supports) if isinstance(iteration, Cluster))
-    return suited(gpu((9, 0)), lower(cluster).program)
+    return lower(cluster).program
+
+
+def host_for(body: Callable[..., Any], *given: DataType) -> Host:
+    """What a GPU is asked for, where inputs have these types."""
+    return suited(gpu((9, 0)), program_of(body, *given))
 
 
 def approximates(body: Callable[[Any, Any], Any], given: DataType = HALF) -> bool:
@@ -34,6 +40,12 @@ def approximates(body: Callable[[Any, Any], Any], given: DataType = HALF) -> boo
 def test_results_of_16_bits_may_be_rough(half: DataType):
     assert approximates(lambda ops, x: ops.cast(ops.exp(x) / 3.0, half), half)
     assert approximates(lambda ops, x: ops.cast(ops.softmax(x, -1), half), half)
+
+
+def test_nothing_is_rough_where_eagers_rounding_is_asked_for():
+    exact = replace(gpu((9, 0)), may_approximate=False)
+    program = program_of(lambda ops, x: ops.cast(ops.exp(x) / 3.0, HALF), HALF)
+    assert suited(gpu((9, 0)), program).approximates and not suited(exact, program).approximates
 
 
 def test_wider_results_and_operands_are_accurate():

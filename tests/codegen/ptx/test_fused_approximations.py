@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,10 @@ BFLOAT, HALF, FLOAT = DataType.BFloat16, DataType.Half, DataType.Float
 
 
 def functions(
-    body: Callable[[Any, Any], Any], given: DataType = BFLOAT, capability: tuple[int, int] = (9, 0)
+    body: Callable[[Any, Any], Any],
+    given: DataType = BFLOAT,
+    capability: tuple[int, int] = (9, 0),
+    may_approximate: bool = True,
 ) -> set[str]:
     """Names of the functions in a program, of one operand each."""
     builder = GraphBuilder()
@@ -33,7 +37,8 @@ def functions(
     builder.output(*(builder.ops.cast(each, given) for each in results))
     (cluster,) = (iteration for iteration in find_clusters(builder.build(), supports) if isinstance(iteration, Cluster))
     program = lower(cluster).program
-    shortened = with_fused_approximations(program, suited(gpu(capability), program))
+    host = replace(gpu(capability), may_approximate=may_approximate)
+    shortened = with_fused_approximations(program, suited(host, program))
     return {statement.op.name for statement in shortened.statements} - {"cast", "mul", "add"}
 
 
@@ -54,6 +59,17 @@ def test_what_is_rounded_to_bfloat16_at_once_may_be_rougher(name: str):
     assert functions(lambda ops, x: [apply(ops, x)], FLOAT) == {name}
     assert functions(lambda ops, x: [apply(ops, x)], capability=(7, 0)) == {name}
     assert functions(lambda ops, x: [apply(ops, x), apply(ops, x) * 3]) == {name}, "used before it is rounded, too"
+
+
+@pytest.mark.parametrize("given", [BFLOAT, HALF, FLOAT])
+def test_where_eagers_rounding_is_asked_for_there_are_none(given: DataType):
+    bodies = (
+        lambda ops, x: [x * (1 + ops.erf(x))],
+        lambda ops, x: [ops.tanh(x)],
+        lambda ops, x: [ops.softmax(x, 1)],
+    )
+    found = set().union(*(functions(body, given, may_approximate=False) for body in bodies))
+    assert found.isdisjoint(op.name for op in FUSED_APPROXIMATIONS) and {"erf", "tanh", "div"} <= found
 
 
 def softmax_like(ops: Any, x: Any, shifts: bool = True, other: bool = False) -> Any:

@@ -101,6 +101,16 @@ def test_what_is_wrong_is_named(change, message, bundle, tmp_path):
         ingot.load(path)
 
 
+def test_kernels_that_are_there_twice_are_refused(bundle, tmp_path):
+    path = tmp_path / "twice.ingot"
+    path.write_bytes(bundle)
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("kernels.cache", b"")
+        archive.writestr("kernels.cache", b"")
+    with pytest.raises(ingot.IngotError, match="nothing else"):
+        ingot.load(path, trust_kernels=True)
+
+
 def test_a_text_that_grows_when_it_is_unpacked_is_refused(bundle, tmp_path):
     path = tmp_path / "bomb.ingot"
     path.write_bytes(_packed(_entries(bundle) | {"traces/0.txt": b" " * (65 << 20)}, zipfile.ZIP_DEFLATED))

@@ -47,6 +47,19 @@ def _same(one, other):
         assert type(one) is type(other) and one == other
 
 
+def test_a_bundle_is_loaded_with_numerics_of_its_own(tmp_path, no_eager_comparison):
+    def squares(x, target):
+        return torch.nn.functional.mse_loss(x, target, reduction="none") * 2
+
+    x, target = (torch.randn(64, 33, generator=torch.Generator().manual_seed(seed)).bfloat16() for seed in (0, 1))
+    ingot.save(ingot.jit(squares), tmp_path / "squares.ingot", (x, target))
+    loaded = ingot.load(tmp_path / "squares.ingot", numerics="eager")
+    for _ in range(3):
+        assert torch.equal(loaded(x, target), squares(x, target))
+    with pytest.raises(ingot.IngotError, match="numerics must be one of"):
+        ingot.load(tmp_path / "squares.ingot", numerics="exact")  # pyright: ignore[reportArgumentType]
+
+
 def _nested(x, options):
     return {"pair": Pair(x * 2, [x + 1, "text"]), "rest": (None, 2.5, torch.float16, options["flag"])}
 

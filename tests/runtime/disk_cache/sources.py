@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ingot.codegen.llvm.host import host
 from ingot.codegen.llvm.object_code import CodeSource, object_code
+from ingot.runtime.disk_cache.entries import CodeOwner
 from ingot.runtime.disk_cache.identity import identity
 from ingot.runtime.disk_cache.process import StoredCode
 from ingot.runtime.disk_cache.store import DiskStore
@@ -28,7 +29,9 @@ def fetched(store: DiskStore, text: str) -> tuple[bytes, bool]:
         compiled.append(True)
         return code_of(text)
 
-    return object_code(source(text), StoredCode(store, identity(), "module.function"), compile), bool(compiled)
+    return object_code(source(text), StoredCode(store, identity(), CodeOwner("module.function")), compile), bool(
+        compiled
+    )
 
 
 def path_of(store: DiskStore, text: str) -> Path:

@@ -11,7 +11,7 @@ from ingot.base.environment_variables import EnvironmentVariables
 from ingot.base.errors import CacheError, ConfigError
 from ingot.runtime.disk_cache import bundles
 from ingot.runtime.disk_cache.bundles import LoadedCache
-from ingot.runtime.disk_cache.entries import CacheEntry, decode, encode
+from ingot.runtime.disk_cache.entries import NO_OWNER, CacheEntry, decode, encode
 from ingot.runtime.disk_cache.identity import MEASUREMENT, identity
 from ingot.runtime.disk_cache.store import DiskStore
 from tests.runtime.disk_cache.sources import LIMIT, code_of, fetched, path_of
@@ -47,9 +47,9 @@ def test_a_cache_is_moved_as_one_file(monkeypatch, tmp_path, there, here):
 
 def test_what_this_machine_cannot_use_is_counted_and_left_out(monkeypatch, tmp_path, here):
     own = identity()
-    header = own.header("a" * 64, "kernel", "", None, 4)
-    measured = own.header("b" * 64, MEASUREMENT, "", None, 4)
-    native = own.header("c" * 64, "native routines", "", None, 4)
+    header = own.header("a" * 64, "kernel", "", NO_OWNER, 4)
+    measured = own.header("b" * 64, MEASUREMENT, "", NO_OWNER, 4)
+    native = own.header("c" * 64, "native routines", "", NO_OWNER, 4)
     headers = [
         replace(header, cpu="other"),
         replace(header, features="other"),
@@ -92,7 +92,7 @@ def test_faults_of_the_user_are_told(monkeypatch, tmp_path, here):
         ingot.load_cache(tmp_path / "missing")
     with pytest.raises(CacheError, match="cannot be written"):
         ingot.save_cache(tmp_path / "missing" / "bundle")
-    assert decode(encode(CacheEntry(identity().header("a" * 64, "kernel", "", None, 0), b""))).payload == b""
+    assert decode(encode(CacheEntry(identity().header("a" * 64, "kernel", "", NO_OWNER, 0), b""))).payload == b""
 
 
 def test_the_environment_says_where_and_how_much():

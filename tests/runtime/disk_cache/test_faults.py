@@ -15,7 +15,7 @@ import pytest
 
 from ingot.runtime.disk_cache import store as store_module
 from ingot.runtime.disk_cache.directory import Untrusted
-from ingot.runtime.disk_cache.entries import CacheEntry, DamagedEntry, decode, encode
+from ingot.runtime.disk_cache.entries import NO_OWNER, CacheEntry, DamagedEntry, decode, encode
 from ingot.runtime.disk_cache.identity import identity
 from ingot.runtime.disk_cache.store import DiskStore
 from tests.runtime.disk_cache.sources import LIMIT, code_of, fetched, path_of, source
@@ -54,7 +54,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "longer": lambda content: content + b"x",
     "a bit of the code flipped": _flipped,
     "a bit of the header flipped": lambda content: content[:90] + bytes([content[90] ^ 1]) + content[91:],
-    "another format": lambda content: content.replace(b"ingot-cache 1 ", b"ingot-cache 2 ", 1),
+    "another format": lambda content: content.replace(b"ingot-cache 2 ", b"ingot-cache 1 ", 1),
     "something else": lambda content: b"#!/bin/sh\necho no\n" * 99,
     "another version's": _of_other_version,
 }
@@ -196,7 +196,7 @@ def test_processes_that_are_killed_while_they_write_leave_nothing_damaged(store)
         if child == 0:
             try:
                 for number in range(10**9):
-                    header = identity().header(f"{number % 40:064x}", "kernel", "", None, 200_000)
+                    header = identity().header(f"{number % 40:064x}", "kernel", "", NO_OWNER, 200_000)
                     store.keep(CacheEntry(header, bytes([number % 251]) * 200_000))
             finally:
                 os._exit(1)
@@ -231,7 +231,7 @@ def test_everything_that_changes_code_changes_its_key():
 
 
 def test_a_header_of_other_fields_is_refused():
-    entry = CacheEntry(identity().header("0" * 64, "kernel", "", None, 4), b"code")
+    entry = CacheEntry(identity().header("0" * 64, "kernel", "", NO_OWNER, 4), b"code")
     assert decode(encode(entry)) == entry
     wrong = encode(replace(entry, header=replace(entry.header, name=7)))  # type: ignore[arg-type]
     with pytest.raises(DamagedEntry, match="name is 7"):

@@ -77,6 +77,8 @@ def test_processes_share_what_they_have_compiled_and_mend_what_is_damaged(tmp_pa
     entries = [store.read(file) for file in store.files()]
     assert {"kernel", "native routines", "common functions", "products"} <= {entry.header.kind for entry in entries}
     assert "__main__.gate" in {entry.header.function for entry in entries}
+    made_for = {(entry.header.graph, entry.header.config) for entry in entries if entry.header.kind == "kernel"}
+    assert made_for and all(all(one) for one in made_for)
 
     ((found, said),) = run(tmp_path, directory)
     assert found["compilations"] == 0 and found["hits"] and not said
@@ -107,7 +109,7 @@ def test_without_a_directory_that_can_be_trusted_everything_is_compiled(tmp_path
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_enable_caching_decides_about_kernels(monkeypatch, is_kept):
     asked: list[str | None] = []
-    monkeypatch.setattr("ingot.runtime.cpu.kernels.process_code", asked.append)
+    monkeypatch.setattr("ingot.runtime.cpu.kernels.process_code", lambda owner, _: asked.append(owner.function))
     builder = GraphBuilder()
     x = builder.input((7, 3 if is_kept else 5))
     builder.output(builder.ops.tanh(builder.ops.sin(x * 0.123)) + (1.25 if is_kept else 2.25))

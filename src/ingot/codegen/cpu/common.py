@@ -12,7 +12,7 @@ from typing import Any
 from ingot.base.forks import new_lock
 from ingot.codegen.cpu.frame import counted, minimum
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.host import Compiled, add_symbol, new_module
+from ingot.codegen.llvm.host import Compiled, HostModule, add_symbol, new_module
 from ingot.codegen.llvm.object_code import CodeStore
 from ingot.codegen.llvm.storage import ANY_ADDRESS, BYTE_POINTER, WORD
 
@@ -46,13 +46,17 @@ def provide(store: CodeStore | None = None) -> None:
             _provided.append(_compiled(store))
 
 
-def _compiled(store: CodeStore | None) -> Compiled:
+def _written() -> HostModule:
     module = new_module()
     _emit_share(module)
     for width in _WIDTHS:
         _emit_copy(module, "gather", width)
         _emit_copy(module, "scatter", width)
-    code = Compiled(module, "common functions", ", ".join(KINDS), store)
+    return module
+
+
+def _compiled(store: CodeStore | None) -> Compiled:
+    code = Compiled(_written, "common functions", ", ".join(KINDS), store, "common functions")
     for name in KINDS:
         add_symbol(_PREFIX + name, code.address(_PREFIX + name))
     return code

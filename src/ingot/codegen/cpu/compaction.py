@@ -69,7 +69,7 @@ class CompiledCompaction:
 def compiled_compaction(store: CodeStore | None = None) -> CompiledCompaction:
     """Machine code for this processor."""
     provide(store)
-    code = Compiled(compaction_module(host()), "compaction", "count, add_up, write", store)
+    code = Compiled(lambda: compaction_module(host()), "compaction", "count, add_up, write", store, "compaction")
     writing = {width: code.address(f"write{width}") for width in WIDTHS}
     return CompiledCompaction(code, code.address("count"), code.address("add_up"), writing)
 

@@ -69,7 +69,7 @@ class CompiledTwister:
 @lru_cache(maxsize=1)
 def compiled_twister(store: CodeStore | None = None) -> CompiledTwister:
     """Machine code for this processor."""
-    code = Compiled(twister_module(host()), "random numbers", "draw", store)
+    code = Compiled(lambda: twister_module(host()), "random numbers", "draw", store, "random numbers")
     return CompiledTwister(code, {width: code.address(f"draw{width}") for width in WIDTHS})
 
 

@@ -22,7 +22,7 @@ from ingot.codegen.cpu.common import REGION, declare, provide
 from ingot.codegen.cpu.frame import LoopFrame, ScratchMemory, Words, counted, minimum
 from ingot.codegen.cpu.vector_loops import VECTOR_BYTES, VectorLoop, allocate, lanes_of, load_single
 from ingot.codegen.llvm import ir
-from ingot.codegen.llvm.host import Compiled, new_module
+from ingot.codegen.llvm.host import Compiled, HostModule, new_module
 from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_type
 from ingot.codegen.llvm.object_code import CodeStore
 from ingot.codegen.llvm.storage import ANY_ADDRESS, BYTE_POINTER, WORD, in_memory, in_register
@@ -50,6 +50,7 @@ from ingot.loops.nest import (
     walk,
 )
 from ingot.loops.program import Program
+from ingot.ops import Op
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -66,10 +67,20 @@ def compile_kernel(program: Program, schedule: Schedule, store: CodeStore | None
     """Machine code for a program under a schedule, which a store may have from an earlier process."""
     provide(store)
     nest = build_nest(program, schedule)
-    module = new_module()
-    _Emission(module, nest, schedule).emit(program.name)
-    code = Compiled(module, "kernel", program.name, store)
+
+    def write() -> HostModule:
+        module = new_module()
+        _Emission(module, nest, schedule).emit(program.name)
+        return module
+
+    recipe = f"{program.digest} {schedule!r}" if all(_is_own(one.op) for one in program.statements) else None
+    code = Compiled(write, "kernel", program.name, store, recipe)
     return CompiledKernel(program, schedule, nest, code, code.address(program.name))
+
+
+def _is_own(op: Op) -> bool:
+    """Whether an operator is of ingot's own table: what others emit may be something else in another process."""
+    return op.emit is None or str(getattr(op.emit, "__module__", "")).startswith("ingot.")
 
 
 class _Emission:

@@ -79,7 +79,7 @@ class CompiledSteps:
 def compiled_steps(store: CodeStore | None = None) -> CompiledSteps:
     """Machine code for this processor."""
     provide(store)
-    code = Compiled(steps_module(host()), "optimizer steps", ", ".join(_ENTRIES), store)
+    code = Compiled(lambda: steps_module(host()), "optimizer steps", ", ".join(_ENTRIES), store, "optimizer steps")
     return CompiledSteps(code, *map(code.address, _ENTRIES))
 
 

@@ -8,12 +8,13 @@ compilation has an LLVM context of its own, each thread target machines of its o
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from llvmlite import binding
 
+from ingot.base.forks import cached_property
 from ingot.codegen.llvm import ir, unlocked
 from ingot.codegen.llvm.object_code import CodeSource, CodeStore, object_code
 
@@ -53,6 +54,8 @@ class Host:
     """Whether products of float64 may be added without being rounded first."""
     approximates: bool = False
     """Whether single precision is wanted for results of 16 bits alone, so that functions may be rougher and quicker."""
+    may_approximate: bool = True
+    """Whether what becomes a result of 16 bits may be computed roughly; the flag `numerics` forbids it."""
     leaves_roots: bool = False
     """Whether exact roots of float32 are left to the assembler."""
 
@@ -161,14 +164,37 @@ def assembly_of(text: str, host: Host) -> str:
 class Compiled:
     """Machine code of one module for this process's processor, kept in memory as long as this object lives."""
 
-    def __init__(self, module: HostModule, kind: str = "code", name: str = "", store: CodeStore | None = None):
-        """`kind` and `name` are what the code is called in a store, if there is one."""
-        self._text = str(module)
-        self._host = module.host
-        _check_that_functions_exist(module)
-        code = object_code(CodeSource(kind, name, self._text, self._host), store, self._compile)
+    def __init__(
+        self,
+        write: Callable[[], HostModule],
+        kind: str = "code",
+        name: str = "",
+        store: CodeStore | None = None,
+        recipe: str | None = None,
+    ):
+        """`kind` and `name` are what the code is called in a store, if there is one. A store that knows the recipe
+        gives the code before its text is written."""
+        self._write = write
+        code = None if store is None or recipe is None else _recalled(store, kind, recipe)
+        if code is None:
+            module = write()
+            self._text, self._host = str(module), module.host
+            functions = _foreign_functions(module)
+            _check_that_functions_exist(functions)
+            source = CodeSource(kind, name, self._text, self._host)
+            code = object_code(source, store, self._compile)
+            if store is not None and recipe is not None:
+                store.note_recipe(recipe, source, functions)
         _check_that_routines_exist(code)
         self._engine = loaded(code)
+
+    @cached_property
+    def _text(self) -> str:
+        return str(self._write())
+
+    @cached_property
+    def _host(self) -> Host:
+        return self._write().host
 
     def _compile(self) -> bytes:
         return unlocked.emit(target_machine(self._host), optimized(self._text, self._host))
@@ -205,12 +231,23 @@ def loaded(object_code: bytes) -> binding.ExecutionEngine:
     return engine
 
 
-def _check_that_functions_exist(module: HostModule) -> None:
+def _foreign_functions(module: HostModule) -> list[str]:
+    """The functions that a module calls and does not have."""
+    declared = [function.name for function in module.functions.values() if function.is_declaration]
+    return [name for name in declared if not name.startswith("llvm.")]
+
+
+def _check_that_functions_exist(names: Sequence[str]) -> None:
     """An unknown name would end the process when the code is loaded."""
-    for function in module.functions.values():
-        foreign = function.is_declaration and not function.name.startswith("llvm.")
-        if foreign and not binding.address_of_symbol(function.name):
-            raise LookupError(f"generated code calls {function.name}, which this process does not have")
+    for name in names:
+        if not binding.address_of_symbol(name):
+            raise LookupError(f"generated code calls {name}, which this process does not have")
+
+
+def _recalled(store: CodeStore, kind: str, recipe: str) -> bytes | None:
+    """What a store has for a recipe, if this process has all that it calls."""
+    found = store.recall(kind, recipe)
+    return found.code if found is not None and all(map(binding.address_of_symbol, found.functions)) else None
 
 
 _ROUTINES = ("__truncdfhf2", "__truncsfhf2", "__extendhfsf2", "__extendhfdf2")

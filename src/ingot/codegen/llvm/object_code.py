@@ -8,7 +8,7 @@ and no fault of it stops a compilation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,8 +33,26 @@ class CodeSource:
     """Whether LLVM's passes are run, not its code generator alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class RecalledCode:
+    """Object code that was found without writing its text."""
+
+    code: bytes
+    functions: tuple[str, ...]
+    """The functions outside of it that it calls."""
+
+
 class CodeStore(Protocol):
     """Where object code stays when a process ends."""
+
+    def recall(self, kind: str, recipe: str) -> RecalledCode | None:
+        """The code of the text that is written by a recipe, if both are there and whole. A recipe is all that its
+        text is written from, besides ingot's own sources and the processor."""
+        ...
+
+    def note_recipe(self, recipe: str, source: CodeSource, functions: Sequence[str]) -> None:
+        """Take note of what is written by a recipe, and of the functions that it calls."""
+        ...
 
     def find(self, source: CodeSource) -> bytes | None:
         """The code of a source, if it is there and whole."""

@@ -28,7 +28,7 @@ def suited(host: Host, program: Program) -> Host:
     """
     return replace(
         host,
-        approximates=program.is_of_halves and not _decides_by_rough_values(program),
+        approximates=host.may_approximate and program.is_of_halves and not _decides_by_rough_values(program),
         contracts_doubles=DataType.Double not in program.buffers,
         leaves_roots=not program.is_arithmetic,
     )

@@ -29,6 +29,8 @@ from ingot.ops import lookup
 def with_fused_approximations(program: Program, host: Host) -> Program:
     """The same program for a GPU."""
     statements: Sequence[Statement] = program.statements
+    if not host.may_approximate:
+        return program
     if not host.approximates:
         shorter = tuple(_share_of_row(program, statement) for statement in statements)
         return program if shorter == statements else replace(program, statements=shorter)

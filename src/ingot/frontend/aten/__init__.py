@@ -19,6 +19,7 @@ from ingot.base.sizes import SizeExpression
 from ingot.frontend.aten import (
     activations,
     derivatives,
+    eager_rounding,
     factories,
     indexing,
     losses,
@@ -30,7 +31,7 @@ from ingot.frontend.aten import (
     views,
 )
 from ingot.frontend.aten.overloads import functional_form
-from ingot.frontend.aten.table import GPU_ROWS, ROWS, unsupported
+from ingot.frontend.aten.table import EAGER_ROWS, GPU_ROWS, ROWS, unsupported
 from ingot.ir.builder import Builder
 from ingot.ir.handles import Handle
 
@@ -41,6 +42,7 @@ Lowering = Callable[[Builder, Sequence[Any], Mapping[str, Any]], Handle | tuple[
 MODULES = (
     activations,
     derivatives,
+    eager_rounding,
     factories,
     indexing,
     losses,
@@ -55,15 +57,17 @@ MODULES = (
 
 
 @cache
-def lowering_for(overload: OpOverload, device: str = "cpu") -> Lowering | None:
+def lowering_for(overload: OpOverload, device: str = "cpu", numerics: str = "fast") -> Lowering | None:
     """How to write a call of this overload as nodes, for tensors on a kind of device; None if no call of it has a
-    meaning in the op table."""
+    meaning in the op table. `numerics` is the flag: where half types are rounded."""
     namespace, _, name = str(overload).partition(".")
     row = ROWS.get(name) if namespace == "aten" else None
     if row is None:
         return None
     if device == "cuda":
         row = GPU_ROWS.get(name, row)
+    elif numerics == "eager":
+        row = EAGER_ROWS.get(name, row)
     parameters = overload._schema.arguments
     positional = [parameter for parameter in parameters if not parameter.kwarg_only]
     by_name = [parameter for parameter in parameters if parameter.kwarg_only and parameter.name not in OPTIONS]

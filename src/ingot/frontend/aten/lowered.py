@@ -1,9 +1,9 @@
 """Single calls as graphs, each made once for all calls on operands of the same types.
 
-In: an overload, a kind of device, and arguments with types in the place of tensors and of numbers that stay open. Out:
-the graph of the call, whose inputs are those types in the order in which they occur, or None where the call is left to
-PyTorch. A builder takes such a graph in by `include`: what was made to see whether a call can be lowered is what
-becomes of it.
+In: an overload, a kind of device, arguments with types in the place of tensors and of numbers that stay open, and where
+half types are rounded. Out: the graph of the call, whose inputs are those types in the order in which they occur, or
+None where the call is left to PyTorch. A builder takes such a graph in by `include`: what was made to see whether a
+call can be lowered is what becomes of it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from ingot.ir.graph import Graph
 _MOST_KEPT = 4096
 
 
-def lowered_call(overload: OpOverload, device: str, arguments: Any, keywords: dict[str, Any]) -> Graph | None:
+def lowered_call(
+    overload: OpOverload, device: str, arguments: Any, keywords: dict[str, Any], numerics: str = "fast"
+) -> Graph | None:
     """The graph of a call; None if the op table has no meaning for it."""
-    return _lowered(overload, device, _Arguments((arguments, keywords)))
+    return _lowered(overload, device, numerics, _Arguments((arguments, keywords)))
 
 
 class _Arguments:
@@ -44,8 +46,8 @@ class _Arguments:
 
 
 @lru_cache(_MOST_KEPT)
-def _lowered(overload: OpOverload, device: str, given: _Arguments) -> Graph | None:
-    lowering = lowering_for(overload, device)
+def _lowered(overload: OpOverload, device: str, numerics: str, given: _Arguments) -> Graph | None:
+    lowering = lowering_for(overload, device, numerics)
     if lowering is None:
         return None
     builder = Builder()

@@ -12,7 +12,7 @@ from typing import Any
 
 from ingot.frontend.aten.table import lowers, unsupported
 from ingot.ir.builder import Builder
-from ingot.ops.definitions.rearrangements import part
+from ingot.ops.definitions.movement.rearrangements import part
 
 LARGEST_WINDOW = 25
 """The most elements of a window: for larger ones PyTorch's algorithm, which reads each element once, is as quick."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from ingot.frontend.aten.table import lowers, narrowed, require_float, require_one_type, unsupported
 from ingot.ir.builder import Builder
+from ingot.ops.definitions.movement.rearrangements import part
 from ingot.ops.definitions.normalizations import require_shape
-from ingot.ops.definitions.rearrangements import part
 
 
 @lowers("_thnn_fused_lstm_cell.default")

@@ -24,6 +24,8 @@ ROWS: dict[str, Row] = {}
 """Every lowering by the name of its overload."""
 GPU_ROWS: dict[str, Row] = {}
 """Those that take the place of others for tensors on GPUs, where PyTorch's own kernels return something else."""
+EAGER_ROWS: dict[str, Row] = {}
+"""Those that take the place of others on CPUs where half types are to be rounded exactly where eager PyTorch does."""
 
 
 def lowers(*names: str, rows: dict[str, Row] = ROWS) -> Callable[[Row], Row]:

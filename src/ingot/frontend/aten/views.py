@@ -6,7 +6,7 @@ from typing import Any
 
 from ingot.frontend.aten.table import as_operator, filling, lowers, unsupported, with_size
 from ingot.ir.builder import Builder
-from ingot.ops.definitions.rearrangements import part
+from ingot.ops.definitions.movement.rearrangements import part
 from ingot.ops.parameters import one_axis
 
 for operator, names in {
@@ -21,7 +21,6 @@ for operator, names in {
     "repeat": "repeat.default",
     "reshape": "view.default _unsafe_view.default reshape.default view_copy.default _reshape_copy.default",
     "roll": "roll.default",
-    "select": "select.int select_copy.int",
     "set": "alias.default detach.default lift_fresh.default lift_fresh_copy.default positive.default clone.default "
     "contiguous.default alias_copy.default detach_copy.default conj.default",
     "split": "split.Tensor split_copy.Tensor unsafe_split.Tensor",
@@ -47,6 +46,13 @@ def _to_dtype(b: Builder, x: Any, dtype: Any, non_blocking: bool, copy: bool, me
     if memory_format is not None:
         unsupported("a conversion with a memory format is not lowered")
     return b.cast(x, dtype)
+
+
+@lowers("select.int", "select_copy.int")
+def _select(b: Builder, x: Any, axis: int, index: Any) -> Any:
+    if not x.shape or not isinstance(x.shape[one_axis(axis, len(x.shape))], int):
+        unsupported("select along an axis of an open size is a view, and not lowered")
+    return b.select(x, index, axis)
 
 
 @lowers("copy.default")

@@ -3,10 +3,12 @@
     manifest.json          what the bundle is, how it is called, which tensors it has
     traces/0.txt ...       one text for each recording
     weights.safetensors    the memory of all tensors, stored as it is
+    kernels.cache          where asked for: machine code, as `ingot.save_cache` writes it
 
 In: the parts. Out: the file, and back. Files are written beside their place and moved there when they are whole. Files
 that are read may come from anyone: entries are known by exact names and read into memory, never unpacked to disk, and
-no entry is larger than it may be.
+no entry is larger than it may be. Machine code is read by a function of its own, from files that nobody but this user
+can write to.
 """
 
 from __future__ import annotations
@@ -18,12 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingot.base.errors import BundleError
+from ingot.runtime.disk_cache.directory import open_trusted
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
+KERNELS = "kernels.cache"
 MOST_RECORDINGS = 64
 _MOST_TEXT = 64 << 20
 """The longest manifest or trace, in bytes."""
+_MOST_KERNELS = 1 << 28
+"""The most machine code, in bytes."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 """What the entries of a bundle are dated, so that equal bundles are equal files."""
 
@@ -35,6 +41,10 @@ class BundleParts:
     manifest: str
     traces: tuple[str, ...]
     weights: bytes
+    kernels: bytes | None = None
+    """To be written: machine code as `ingot.save_cache` writes it. `read_kernels` reads it."""
+    has_kernels: bool = False
+    """Whether a file that was read holds machine code."""
 
 
 def write_bundle(path: str | os.PathLike[str], parts: BundleParts) -> None:
@@ -50,6 +60,8 @@ def write_bundle(path: str | os.PathLike[str], parts: BundleParts) -> None:
             for number, text in enumerate(parts.traces):
                 _add(archive, f"traces/{number}.txt", text.encode(), zipfile.ZIP_DEFLATED)
             _add(archive, WEIGHTS, parts.weights, zipfile.ZIP_STORED)
+            if parts.kernels is not None:
+                _add(archive, KERNELS, parts.kernels, zipfile.ZIP_STORED)
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(name, 0o666 & ~mask)  # as any file that a program writes
@@ -82,17 +94,31 @@ def read_bundle(path: str | os.PathLike[str]) -> BundleParts:
 
 def _read(archive: zipfile.ZipFile) -> BundleParts:
     entries = archive.infolist()
-    names = [entry.filename for entry in entries]
+    has_kernels = KERNELS in {entry.filename for entry in entries}
+    names = [entry.filename for entry in entries if entry.filename != KERNELS]
     count = len(names) - 2
     expected = {MANIFEST, WEIGHTS, *(f"traces/{number}.txt" for number in range(min(count, MOST_RECORDINGS)))}
-    if count < 1 or set(names) != expected or len(set(names)) < len(names):
-        raise BundleError(f"a bundle holds {MANIFEST}, {WEIGHTS} and 1 to {MOST_RECORDINGS} traces, and nothing else")
+    if count < 1 or set(names) != expected or len(set(names)) < len(names) or len(entries) > len(names) + 1:
+        raise BundleError(
+            f"a bundle holds {MANIFEST}, {WEIGHTS}, 1 to {MOST_RECORDINGS} traces, perhaps {KERNELS}, and nothing else"
+        )
     by_name = {entry.filename: entry for entry in entries}
     traces = tuple(_text(archive, by_name[f"traces/{number}.txt"]) for number in range(count))
     weights = by_name[WEIGHTS]
     if weights.compress_type != zipfile.ZIP_STORED or weights.file_size != weights.compress_size:
         raise BundleError(f"{WEIGHTS} must be stored without compression")
-    return BundleParts(_text(archive, by_name[MANIFEST]), traces, archive.read(weights))
+    return BundleParts(_text(archive, by_name[MANIFEST]), traces, archive.read(weights), has_kernels=has_kernels)
+
+
+def read_kernels(path: str | os.PathLike[str]) -> bytes:
+    """The machine code of a bundle; `Untrusted` where others could have written it, other errors where the file is
+    damaged."""
+    with open_trusted(Path(path)) as file, zipfile.ZipFile(file) as archive:
+        entry = archive.getinfo(KERNELS)
+        if entry.file_size > _MOST_KERNELS:
+            raise BundleError(f"{KERNELS} is larger than {_MOST_KERNELS >> 20} MB")
+        with archive.open(entry) as content:
+            return content.read(_MOST_KERNELS + 1)
 
 
 def _text(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:

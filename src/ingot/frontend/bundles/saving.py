@@ -23,7 +23,9 @@ from torch.nn.modules import module as torch_modules
 from ingot.base.errors import CaptureError, InputError
 from ingot.base.version import __version__
 from ingot.frontend.bundles.bundle_file import MOST_RECORDINGS, BundleParts, write_bundle
+from ingot.frontend.bundles.carried_kernels import kernels_used
 from ingot.frontend.bundles.loaded_program import LoadedProgram, normalised, plain_text
+from ingot.frontend.bundles.loading import program_of
 from ingot.frontend.bundles.manifest import CallForm, Manifest, TensorLeaf, ValueLeaf
 from ingot.frontend.bundles.saved_tensors import SavedTensors, TensorsBefore
 from ingot.frontend.bundles.stored_trace import stored
@@ -36,25 +38,50 @@ from ingot.frontend.jit.arguments.call_key import CallKey, describe
 from ingot.frontend.jit.arguments.structure import put_together, take_apart
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.torch_state import state_of_torch
 
 Example = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def save(function: Any, path: str | os.PathLike[str], example_inputs: Any) -> None:
+def save(function: Any, path: str | os.PathLike[str], example_inputs: Any, *, kernels: bool = False) -> None:
     """Save a function or module as one file, which `ingot.load` runs without its Python code.
 
     function: what `ingot.jit` gave, or what it takes.
     path: the file to write; by custom its name ends with `.ingot`.
     example_inputs: a tuple of arguments, a dictionary of arguments by name, one tensor, or a list of such for several
         recordings. Sizes in which examples differ stay open where that is sure to hold.
+    kernels: whether the file also carries the machine code that calls like the examples need on this kind of machine,
+        for those who load it with `trust_kernels=True`. Without it a bundle holds no code.
     """
     subject = _Subject.of(function)
     examples = [_example(one, subject.parameters) for one in _listed(example_inputs)]
     if not 1 <= len(examples) <= MOST_RECORDINGS:
         raise InputError(f"example_inputs must be 1 to {MOST_RECORDINGS} examples, not {len(examples)}")
-    write_bundle(path, _bundle(subject, examples))
+    again = copy.deepcopy(examples) if kernels else []  # a call may write into its arguments
+    parts = _bundle(subject, examples)
+    write_bundle(path, dataclasses.replace(parts, kernels=_kernels(parts, subject, again)) if kernels else parts)
+
+
+def _kernels(parts: BundleParts, subject: _Subject, examples: Sequence[Example]) -> bytes:
+    """What a program that is loaded from these parts needs for calls like the examples."""
+    config = subject.compiled.options.config
+    program = program_of(parts, Options.of(config=config, dynamic=True, python="skip"))
+    calls = [lambda program, one=one: _call_copied(program, one) for one in examples]
+    with torch.random.fork_rng(_devices(examples)):
+        return kernels_used(program, calls)
+
+
+def _call_copied(program: LoadedProgram, example: Example) -> Any:
+    args, kwargs = copy.deepcopy(example)
+    return program(*args, **kwargs)
+
+
+def _devices(examples: Sequence[Example]) -> list[int]:
+    """The GPUs whose random numbers calls may use."""
+    tensors = [one for example in examples for one in describe(*example).tensors]
+    return sorted({one.device.index or 0 for one in tensors if one.device.type == "cuda"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +169,8 @@ def _bundle(subject: _Subject, examples: Sequence[Example]) -> BundleParts:
     compiled = subject.compiled
     before = TensorsBefore.of(compiled.function)
     calls: dict[Any, CallKey] = {}
-    devices = {one.device for example in examples for one in describe(*example).tensors if one.device.type == "cuda"}
     try:
-        with torch.no_grad(), torch.random.fork_rng(sorted(one.index or 0 for one in devices)):
+        with torch.no_grad(), torch.random.fork_rng(_devices(examples)):
             for args, kwargs in examples:
                 described = describe(args, kwargs)
                 _require_recordable(compiled, described)

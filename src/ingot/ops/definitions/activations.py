@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ingot.base.dtypes import FLOATS, DataType
-from ingot.base.errors import ArgumentError, ShapeError
+from ingot.base.errors import ArgumentValueError, ShapeError
 from ingot.ops.definitions.elementwise import FEW_ULPS, MODERATE, NUMERIC, composite
 from ingot.ops.parameters import Axis, Operand, Real, Text, one_axis
 from ingot.ops.promotion import Promotion
@@ -41,7 +41,7 @@ def gelu(b: Any, x: Operand, approximate: Text = "none") -> Any:
     if approximate == "tanh":
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
         return 0.5 * x * (1 + b.tanh(inner))
-    raise ArgumentError(f'gelu: approximate must be "none" or "tanh", not {approximate!r}')
+    raise ArgumentValueError(f'gelu: approximate must be "none" or "tanh", not {approximate!r}')
 
 
 @composite(
@@ -90,7 +90,7 @@ def _times(x: Any, factor: float) -> Any:
 def celu(b: Any, x: Operand, alpha: Real = 1.0) -> Any:
     """x where positive, alpha * (exp(x / alpha) - 1) elsewhere."""
     if alpha == 0:
-        raise ArgumentError("celu needs an alpha other than 0")
+        raise ArgumentValueError("celu needs an alpha other than 0")
     return b.elu(x, alpha, 1.0, 1.0 / alpha)
 
 
@@ -109,7 +109,9 @@ def selu(b: Any, x: Operand) -> Any:
 def hardtanh(b: Any, x: Operand, min_value: Real = -1.0, max_value: Real = 1.0) -> Any:
     """x limited to the range from min_value to max_value."""
     if x.dtype is DataType.UInt8 and (min_value < 0 or max_value < 0):
-        raise ArgumentError(f"hardtanh of unsigned numbers needs limits of at least 0, not {min_value}, {max_value}")
+        raise ArgumentValueError(
+            f"hardtanh of unsigned numbers needs limits of at least 0, not {min_value}, {max_value}"
+        )
     return b.clamp(x, _matching(x, min_value), _matching(x, max_value))
 
 
@@ -184,7 +186,7 @@ def hardshrink(b: Any, x: Operand, lambd: Real = 0.5) -> Any:
 def softshrink(b: Any, x: Operand, lambd: Real = 0.5) -> Any:
     """0 from -lambd to lambd, x moved towards 0 by lambd elsewhere."""
     if lambd < 0:
-        raise ArgumentError(f"softshrink needs a lambd of at least 0, not {lambd}")
+        raise ArgumentValueError(f"softshrink needs a lambd of at least 0, not {lambd}")
     return b.where(_within(b, x, lambd), x * 0.0, b.where(b.gt(x, lambd), x - lambd, x + lambd))
 
 

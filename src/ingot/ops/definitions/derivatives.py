@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from ingot.base.dtypes import FLOATS, DataType
-from ingot.base.errors import ArgumentError
+from ingot.base.errors import ArgumentValueError
 from ingot.base.numbers import convert_number
 from ingot.ops.definitions.elementwise import FEW_ULPS, NUMERIC, composite
 from ingot.ops.definitions.normalizations import require_shape
@@ -90,7 +90,7 @@ def gelu_backward(b: Any, gradient: Operand, x: Operand, approximate: Text = "no
         slope = b.tanh(scale * (x + cubic * x * x * x))
         left = 0.5 * (1 + slope)
         return gradient * (left + 0.5 * x * ((1 - slope * slope) * (scale * (1 + 3 * cubic * x * x))))
-    raise ArgumentError(f'gelu_backward: approximate must be "none" or "tanh", not {approximate!r}')
+    raise ArgumentValueError(f'gelu_backward: approximate must be "none" or "tanh", not {approximate!r}')
 
 
 @derivative((0.1, False), (0.2, True))

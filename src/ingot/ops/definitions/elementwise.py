@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 from ingot.base.dtypes import BOOLEAN, COMPUTED, FLOATS, HALVES, INTEGERS, DataType
-from ingot.base.errors import ArgumentError
+from ingot.base.errors import ArgumentError, ArgumentValueError
 from ingot.base.numbers import convert_number, fits
+from ingot.ops.definitions.pointwise import SHIFTS
 from ingot.ops.parameters import Operand, Plain, Real
 from ingot.ops.promotion import Promotion
-from ingot.ops.record import Kind, operator
+from ingot.ops.record import Kind, operator, refuse
 from ingot.ops.samples import ANYWHERE, EXACT, Domain, Sample, Tolerance, operands, with_keywords
 from ingot.ops.samples import Operand as SampleOperand
 
@@ -61,6 +62,23 @@ def set_(b: Any, x: Plain) -> Any:
     return x
 
 
+@composite(None, COMPUTED, lambda torch, x: x.clone())
+def segment_set(b: Any, x: Plain) -> Any:
+    """x itself. nvFuser ends a kernel here; ingot decides that by itself."""
+    return x
+
+
+@composite(None, COMPUTED, lambda torch, x: torch.real(x).clone())
+def real(b: Any, x: Plain) -> Any:
+    """The real part of x: x itself, as ingot computes with real numbers only."""
+    return x
+
+
+refuse("imag", "ingot computes with real numbers only")
+refuse("complex", "ingot computes with real numbers only")
+refuse("scan", "the scans are cumsum, cumprod, cummax and cummin")
+
+
 # --- logic ------------------------------------------------------------------------------------------------------------
 
 
@@ -106,6 +124,29 @@ def isreal(b: Any, x: Plain) -> Any:
     return b.full(x.shape, True, DataType.Bool)
 
 
+def _eager_logical_shift(torch: Any, x: Any, y: Any) -> Any:
+    """Without the sign bit, which is put where it belongs."""
+    x, y = (torch.as_tensor(value) for value in (x, y))
+    dtype = torch.result_type(x, y)
+    x, y = x.to(dtype), y.to(dtype)
+    if not dtype.is_signed:
+        return x >> y
+    highest = torch.iinfo(dtype).max
+    shifted = ((x & highest) >> y) | torch.where(x < 0, (highest // 2 + 1) >> (y - 1).clamp(min=0), 0).to(dtype)
+    return torch.where(y == 0, x, shifted)
+
+
+@composite(Promotion.ARITHMETIC, INTEGERS, _eager_logical_shift, operands(ANYWHERE, SHIFTS))
+def logical_right_shift(b: Any, x: Operand, y: Operand) -> Any:
+    """x shifted right by y bits, zeros coming in at the left whatever the sign."""
+    shifted = b.bitwise_right_shift(x, y)
+    if not x.dtype.is_signed:
+        return shifted
+    lowest = b.constant(-(1 << x.dtype.bits - 1), x.dtype)
+    signs = b.bitwise_left_shift(b.bitwise_right_shift(lowest, y), b.constant(1, x.dtype))
+    return b.bitwise_and(shifted, b.bitwise_not(signs))
+
+
 # --- filling ----------------------------------------------------------------------------------------------------------
 
 
@@ -133,7 +174,7 @@ def as_element(b: Any, value: Any, dtype: DataType) -> Any:
     else:
         is_held = dtype.is_float or (math.isfinite(number) and convert_number(number, dtype) == number)
     if not is_held:
-        raise ArgumentError(f"{value.type if number is None else number} is no {dtype.text}")
+        raise ArgumentValueError(f"{value.type if number is None else number} is no {dtype.text}")
     return b.cast(value, dtype) if number is None else b.constant(number, dtype)
 
 
@@ -269,5 +310,5 @@ def in_type_of(b: Any, x: Any, value: Any) -> Any:
     if number is None:
         return b.cast(value, x.dtype)
     if x.dtype.is_integer and not fits(number, x.dtype):
-        raise ArgumentError(f"{number} does not fit {x.dtype.text}")
+        raise ArgumentValueError(f"{number} does not fit {x.dtype.text}")
     return b.constant(number, x.dtype)

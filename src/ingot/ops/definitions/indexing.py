@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ingot.base import sizes
-from ingot.base.dtypes import DataType
-from ingot.base.errors import DTypeError, ShapeError
+from ingot.base.dtypes import FLOATS, HALVES, DataType, in_order
+from ingot.base.errors import ArgumentValueError, DTypeError, ShapeError
 from ingot.ops import inference
 from ingot.ops.attributes import AxisAttributes
-from ingot.ops.parameters import Axis, Tensor, one_axis
+from ingot.ops.parameters import Axis, Flag, Integer, Plain, Real, Tensor, one_axis
 from ingot.ops.record import Kind, operator
-from ingot.ops.samples import Domain, Sample
+from ingot.ops.samples import Domain, Sample, Tolerance
 from ingot.ops.samples import Operand as SampleOperand
 
 
@@ -93,3 +93,76 @@ def embedding(b: Any, index: Tensor, weight: Tensor) -> Any:
         raise DTypeError(f"embedding needs int32 or int64 indices, not {index.dtype.text}")
     rows = b.index_select(weight, b.reshape(index, [sizes.product(index.shape)]), 0)
     return b.reshape(rows, [*index.shape, weight.shape[1]])
+
+
+@operator(
+    Kind.COMPOSITE,
+    eager=lambda torch, x, index, src, axis: torch.scatter(x, axis, index, src),
+    samples=lambda shape: (
+        [
+            Sample((SampleOperand(shape), SampleOperand(shape, Domain(0, 0, 0, 0, False), DataType.Int), src, axis))
+            for axis in range(len(shape))
+            if shape[axis] == 1 or 0 in shape
+            for src in (SampleOperand(shape), 1)
+        ]
+        + [Sample((SampleOperand((5, 2)), SampleOperand((1, 2), Domain(0, 0, 3, 3, False), DataType.Int), 1, 0))]
+    ),
+)
+def scatter(b: Any, x: Tensor, index: Tensor, src: Plain, axis: Axis) -> Any:
+    """x with elements of src, or one number, along one axis where the index says, along the others at the index's own
+    position. Which of several elements for one place remains is not said."""
+    counted = one_axis(axis, len(x.shape))
+    if index.dtype is not DataType.Int:
+        raise DTypeError(f"the index of scatter must be int64, not {index.dtype.text}")
+    if len(index.shape) != len(x.shape) or (src.shape and len(src.shape) != len(x.shape)):
+        raise ShapeError(f"scatter needs x, index and src of one rank, not {x.type}, {index.type} and {src.type}")
+    if not src.shape and src.constant_value() is not None:
+        return b.library("aten.scatter.value", (x, counted, index, src.constant_value()), b.tensor_type(x))
+    if src.dtype is not x.dtype:
+        raise DTypeError(f"scatter needs src and x of one type, not {src.type} and {x.type}")
+    if not src.shape and x.shape:
+        src = b.expand(b.full([], src, x.dtype), index.shape)
+    return b.library("aten.scatter.src", (x, counted, index, src), b.tensor_type(x))
+
+
+def _eager_embedding(torch: Any, x: Any, weight: Any, padding: Any, limit: Any, order: Any, *_: Any) -> Any:
+    order = 2.0 if order is None else order
+    return torch.nn.functional.embedding(x, weight.clone(), None, limit, order)
+
+
+@operator(
+    Kind.COMPOSITE,
+    eager=_eager_embedding,
+    samples=lambda shape: [
+        Sample((_indices(shape, 7), SampleOperand((7, 3), Domain(specials=False), dtype), *more))
+        for dtype in in_order(FLOATS | HALVES)
+        for more in ((), (1, None, 2.0, False, False), (None, 2.0), (-1, 0.5, 1.0), (None, 3.0, 3.5))
+    ],
+    tolerance=Tolerance(ulps=16, scale=1.0, half_ulps=2),
+)
+def embedding_fwd(
+    b: Any,
+    x: Tensor,
+    weight: Tensor,
+    padding_idx: Integer | None = None,
+    max_norm: Real | None = None,
+    norm_type: Real | None = None,
+    scale_grad_by_freq: Flag | None = None,
+    sparse: Flag | None = None,
+) -> Any:
+    """Rows of a weight matrix, one per index, none of a norm above max_norm. The weight itself is not renormalised;
+    padding_idx, scale_grad_by_freq and sparse are about gradients, which a fusion has none of."""
+    rows = weight.shape[0] if len(weight.shape) == 2 else None
+    if padding_idx is not None and isinstance(rows, int) and not -rows <= padding_idx < rows:
+        raise ArgumentValueError(f"padding_idx {padding_idx} is no row of {weight.type}")
+    looked_up = b.embedding(x, weight)
+    if max_norm is None:
+        return looked_up
+    order, wide = 2.0 if norm_type is None else norm_type, weight.dtype.widened
+    if order <= 0:
+        raise ArgumentValueError(f"norm_type is positive, not {norm_type}")
+    values = b.cast(looked_up, wide)
+    powers = b.sum(b.pow(b.abs(values), float(order)), [-1], True)
+    norm = b.pow(powers, 1 / order)
+    factor = b.where(b.gt(norm, max_norm), max_norm / (norm + 1e-7), b.constant(1.0, wide))
+    return b.cast(values * factor, weight.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ingot.base.dtypes import BOOLEAN, COMPUTED, FLOATS, INTEGERS, DataType
-from ingot.base.errors import ArgumentError, DTypeError, ShapeError
+from ingot.base.errors import ArgumentValueError, DTypeError, ShapeError
 from ingot.ops.definitions.normalizations import ORDINARY, VARIANCES, composite, per_channel, require_shape
 from ingot.ops.parameters import Integer, Operand, Real, Tensor, Text
 from ingot.ops.promotion import Promotion
@@ -57,7 +57,7 @@ def l1_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean") -> An
 def smooth_l1_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean", beta: Real = 1.0) -> Any:
     """Squared difference over 2 * beta below beta, absolute difference less beta / 2 above it."""
     if beta < 0:
-        raise ArgumentError(f"smooth_l1_loss needs beta of at least 0, not {beta}")
+        raise ArgumentValueError(f"smooth_l1_loss needs beta of at least 0, not {beta}")
     if beta == 0:
         return b.l1_loss(x, target, reduction)
     if not x.dtype.is_float:
@@ -78,7 +78,7 @@ def smooth_l1_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean"
 def huber_loss(b: Any, x: Operand, target: Operand, reduction: Text = "mean", delta: Real = 1.0) -> Any:
     """Half the squared difference up to delta, delta * (absolute difference - delta / 2) above it."""
     if delta <= 0:
-        raise ArgumentError(f"huber_loss needs a positive delta, not {delta}")
+        raise ArgumentValueError(f"huber_loss needs a positive delta, not {delta}")
     distance = b.abs(x - target)
     losses = b.where(b.le(distance, delta), 0.5 * distance * distance, delta * (distance - 0.5 * delta))
     return _reduced(b, losses, reduction)
@@ -209,4 +209,4 @@ def _reduced(b: Any, losses: Any, reduction: str) -> Any:
         return losses
     if reduction in ("mean", "sum"):
         return getattr(b, reduction)(losses)
-    raise ArgumentError(f'reduction must be "mean", "sum" or "none", not {reduction!r}')
+    raise ArgumentValueError(f'reduction must be "mean", "sum" or "none", not {reduction!r}')

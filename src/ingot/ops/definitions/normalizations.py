@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ingot.base.dtypes import COMPUTED, FLOATS, DataType
-from ingot.base.errors import ArgumentError, ShapeError
+from ingot.base.errors import ArgumentValueError, ShapeError
 from ingot.ops.parameters import Axis, Flag, Integer, Operand, Plain, Real, Sizes, Type, one_axis
 from ingot.ops.promotion import Promotion
 from ingot.ops.record import Kind, operator
@@ -199,9 +199,9 @@ def batch_norm(
     if len(x.shape) < 2:
         raise ShapeError(f"batch_norm needs a batch and a channel axis, not {x.type}")
     if (running_mean is None) != (running_var is None):
-        raise ArgumentError("batch_norm needs both running_mean and running_var, or neither")
+        raise ArgumentValueError("batch_norm needs both running_mean and running_var, or neither")
     if not training and running_mean is None:
-        raise ArgumentError("batch_norm outside training needs running_mean and running_var")
+        raise ArgumentValueError("batch_norm outside training needs running_mean and running_var")
     if training:
         axes = [axis for axis in range(len(x.shape)) if axis != 1]
         var, mean = b.var_mean(x, axes, 0)

@@ -291,6 +291,23 @@ pointwise(
     emit=lambda e, x, y: e.function("pow", x, y) if e.dtype_of(x).is_float else _emit_signed(e, "pow", x, y),
 )
 
+
+def _build_fused_sum(b: Any, x: Operand, y: Operand, z: Operand) -> Any:
+    return b.node("fused_sum", x, y, z)
+
+
+pointwise(
+    "fused_sum",
+    _build_fused_sum,
+    "x * y + z, rounded once.",
+    infer=inference.pointwise(),
+    eager=lambda torch, x, y, z: _fused_sum(torch, x, y, z),
+    promotion=Promotion.ARITHMETIC,
+    dtypes=frozenset({DataType.Float}),
+    samples=operands(ANYWHERE, ANYWHERE, ANYWHERE),
+    emit=lambda e, x, y, z: e.function("fused_sum", x, y, z),
+)
+
 pointwise(
     "nextafter",
     _binary("nextafter"),
@@ -375,6 +392,23 @@ def _quotient(torch: Any, x: Any, y: Any) -> Any:
     by_minus_one = torch.eq(y, -1)
     divided = torch.div(x, torch.where(by_minus_one, torch.ones_like(y), y), rounding_mode="trunc")
     return torch.where(by_minus_one, torch.neg(divided), divided)
+
+
+def _fused_sum(torch: Any, x: Any, y: Any, z: Any) -> Any:
+    """In double precision, where the product of two float32 is exact. The sum is rounded to odd: where it is not exact,
+    its last bit is made 1, so that rounding it once more gives what rounding once would have given."""
+    common = torch.as_tensor(x * y + z).dtype
+    if common not in (torch.float32, torch.float16, torch.bfloat16):
+        raise RuntimeError(f"a fused sum is not implemented for {common}")
+    x, y, z = (torch.as_tensor(value).to(common).double() for value in (x, y, z))
+    product = x * y
+    total = product + z
+    shadow = total - product
+    lost = (product - (total - shadow)) + (z - shadow)
+    bits = total.view(torch.int64)
+    is_rounded = lost.isfinite() & (lost != 0) & (bits & 1 == 0)
+    odd = torch.nextafter(total, torch.copysign(torch.full_like(total, float("inf")), lost))
+    return torch.where(is_rounded, odd, total).float().to(common)
 
 
 def _emit_sign(e: Any, x: Any) -> Any:

@@ -9,11 +9,11 @@ from ingot.base import sizes
 from ingot.base.dtypes import BOOLEAN, FLOATS, INTEGERS, DataType
 from ingot.base.errors import ShapeError
 from ingot.ops import inference
-from ingot.ops.attributes import AxesAttributes, AxisAttributes
-from ingot.ops.parameters import Axes, Axis, Flag, Operand, Plain, Real, Type, one_axis, several_axes
+from ingot.ops.attributes import AxesAttributes
+from ingot.ops.parameters import Axes, Axis, Flag, Operand, Plain, Real, Type, several_axes
 from ingot.ops.promotion import Dialect, Promotion
 from ingot.ops.record import Combination, Kind, lookup, operator
-from ingot.ops.samples import Domain, Tolerance, over_axes, over_axis, several, with_keywords
+from ingot.ops.samples import Domain, Tolerance, over_axes, several, with_keywords
 
 NUMERIC = FLOATS | INTEGERS
 ALL = NUMERIC | BOOLEAN
@@ -252,57 +252,6 @@ def all_(b: Any, x: Plain, axes: Axes | None = None, keepdim: Flag = False) -> A
     return _truth_like(b, x, b.eq(b.sum(b.cast(b.eq(x, 0), DataType.Int), axes, keepdim), 0))
 
 
-# --- scans ------------------------------------------------------------------------------------------------------------
-
-
-def scan(reference: Any, promotion: Promotion, dtypes: Any, **more: Any):
-    return operator(
-        Kind.SCAN,
-        infer=inference.same,
-        attributes=AxisAttributes,
-        reference=reference,
-        eager=reference,
-        promotion=promotion,
-        dtypes=dtypes,
-        **{"samples": over_axis(), **more},
-    )
-
-
-@scan(
-    lambda torch, x, axis: torch.cumsum(x, axis),
-    Promotion.ACCUMULATE,
-    NUMERIC,
-    tolerance=SUMMED,
-)
-def cumsum(b: Any, x: Operand, axis: Axis) -> Any:
-    """Running sum along an axis; of integers in int64."""
-    return _scan(b, "cumsum", x, axis)
-
-
-@scan(
-    lambda torch, x, axis: torch.cumprod(x, axis),
-    Promotion.ACCUMULATE,
-    NUMERIC,
-    tolerance=MULTIPLIED,
-    samples=over_axis(FINITE),
-)
-def cumprod(b: Any, x: Operand, axis: Axis) -> Any:
-    """Running product along an axis; of integers in int64."""
-    return _scan(b, "cumprod", x, axis)
-
-
-@scan(lambda torch, x, axis: torch.cummax(x, axis).values, Promotion.ARITHMETIC, ALL)
-def cummax(b: Any, x: Operand, axis: Axis) -> Any:
-    """Largest element so far along an axis; NaN from the first NaN on."""
-    return _scan(b, "cummax", x, axis)
-
-
-@scan(lambda torch, x, axis: torch.cummin(x, axis).values, Promotion.ARITHMETIC, ALL)
-def cummin(b: Any, x: Operand, axis: Axis) -> Any:
-    """Smallest element so far along an axis; NaN from the first NaN on."""
-    return _scan(b, "cummin", x, axis)
-
-
 # --- shared -----------------------------------------------------------------------------------------------------------
 
 
@@ -318,12 +267,6 @@ def _reduce(b: Any, name: str, x: Any, axes: Any, keepdim: bool, needs_elements:
         return result
     shape = tuple(1 if axis in chosen else size for axis, size in enumerate(x.shape))
     return b.broadcast_in_dim(result, shape, [axis for axis in range(rank) if axis not in chosen])
-
-
-def _scan(b: Any, name: str, x: Any, axis: int) -> Any:
-    rank = len(b.tensor_type(x).shape)
-    counted = one_axis(axis, rank)
-    return b.node(name, x, attributes=AxisAttributes(counted)) if rank else x
 
 
 def element_count(shape: sizes.Shape, axes: Any) -> sizes.Size:

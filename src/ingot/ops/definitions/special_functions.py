@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ingot.base.dtypes import COMPUTED, FLOATS, DataType
-from ingot.base.errors import ArgumentError, DTypeError
+from ingot.base.errors import ArgumentValueError, DTypeError
 from ingot.base.numbers import convert_number
 from ingot.ops.definitions.elementwise import ALL, FEW_ULPS, MODERATE, composite
 from ingot.ops.definitions.pointwise import EXPONENTS, POSITIVE, both_tensors
@@ -72,7 +72,7 @@ def sinc(b: Any, x: Operand) -> Any:
 def logit(b: Any, x: Operand, eps: Real | None = None) -> Any:
     """Logarithm of the odds, log(x / (1 - x)); with eps, of x limited to the range from eps to 1 - eps."""
     if eps is not None and eps > 0.5:
-        raise ArgumentError(f"logit needs limits that do not cross: eps is at most 0.5, not {eps}")
+        raise ArgumentValueError(f"logit needs limits that do not cross: eps is at most 0.5, not {eps}")
     if eps is not None and eps >= 0:
         lowest = convert_number(eps, x.dtype)
         x = b.clamp(x, lowest, convert_number(1 - lowest, x.dtype))
@@ -84,6 +84,35 @@ def entr(b: Any, x: Operand) -> Any:
     """-x * log(x), 0 at 0 and minus infinity below."""
     below = b.where(b.eq(x, 0), b.constant(0.0, x.dtype), b.constant(-math.inf, x.dtype))
     return b.where(b.isnan(x), x, b.where(b.gt(x, 0), -x * b.log(x), below))
+
+
+@composite(
+    Promotion.FLOAT,
+    FLOATS,
+    lambda torch, x: (torch.special.ndtri(_widest(torch, x) / 2) * -math.sqrt(0.5)).to(_float_type(torch, x)),
+    operands(Domain(low=0.0, high=2.0)),
+    FEW_ULPS,
+)
+def erfcinv(b: Any, x: Operand) -> Any:
+    """Inverse of erfc."""
+    wide = b.cast(x, DataType.Double)
+    tail = b.minimum(wide, 2.0 - wide)  # erfc(-y) is 2 - erfc(y)
+    logarithm = b.log(tail)
+    far = b.sqrt(b.maximum(-(logarithm + b.log(b.maximum(-logarithm, 1.0) * math.pi) * 0.5), 0.0))
+    guess = b.where(b.lt(tail, 0.1), far, b.erfinv(1.0 - tail))
+    for _ in range(3):  # Halley's steps: each has three times as many right digits
+        step = (b.erfc(guess) - tail) * b.exp(guess * guess) * (-math.sqrt(math.pi) / 2)
+        guess = guess - step / (guess * step + 1.0)
+    positive = b.where(b.eq(tail, 0.0), math.inf, guess)
+    return b.cast(b.where(b.gt(wide, 1.0), -positive, positive), x.dtype)
+
+
+def _float_type(torch: Any, x: Any) -> Any:
+    return x.dtype if x.is_floating_point() else torch.float32
+
+
+def _widest(torch: Any, x: Any) -> Any:
+    return x.to(_float_type(torch, x)).double()
 
 
 # --- of two numbers ---------------------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ingot.base.dtypes import COMPUTED, FLOATS
-from ingot.base.errors import ArgumentError, DTypeError
+from ingot.base.dtypes import COMPUTED, FLOATS, DataType
+from ingot.base.errors import ArgumentValueError, DTypeError
 from ingot.ops.definitions.reductions import ORDINARY, SUMMED
 from ingot.ops.parameters import Axes, Flag, Operand, Plain, Real, Type, data_type, several_axes
 from ingot.ops.promotion import Promotion
 from ingot.ops.record import Kind, operator
-from ingot.ops.samples import ANYWHERE, Samples, over_axes, several, with_keywords
+from ingot.ops.samples import ANYWHERE, Sample, Samples, over_axes, several, with_keywords
+from ingot.ops.samples import Operand as SampleOperand
 
 
 def statistic(
@@ -63,6 +64,30 @@ def std_mean(b: Any, x: Operand, axes: Axes | None = None, correction: Real = 1,
     """Standard deviation and mean over axes, in this order."""
     variance, mean = b.var_mean(x, axes, correction, keepdim)
     return b.sqrt(variance), mean
+
+
+@statistic(
+    lambda torch, x, axes: _eager_welford(torch, x, axes),
+    lambda shape: [
+        Sample((SampleOperand(shape, ORDINARY), axes)) for axes in ([0], [-1], [0, -1][: len(shape)]) if shape
+    ],
+    Promotion.ARITHMETIC,
+    FLOATS,
+)
+def welford(b: Any, x: Operand, axes: Axes) -> Any:
+    """Mean, sum of squared distances from it, and number of elements over axes."""
+    mean = b.mean(x, axes, True)
+    centered = x - mean
+    squares = b.sum(centered * centered, axes)
+    count = b.full(squares.shape, b.element_count(x, axes), DataType.Int)
+    return b.squeeze(mean, several_axes(axes, len(x.shape))), squares, count
+
+
+def _eager_welford(torch: Any, x: Any, axes: Any) -> Any:
+    mean = torch.mean(x, axes, keepdim=True)
+    squares = ((x - mean) ** 2).sum(axes)
+    count = math.prod(x.shape[axis] for axis in axes)
+    return mean.squeeze(axes), squares, torch.full(squares.shape, count, dtype=torch.int64, device=x.device)
 
 
 @statistic(
@@ -119,4 +144,4 @@ def _norm(b: Any, x: Any, order: float, axes: Any, keepdim: bool) -> Any:
         return b.amax(b.abs(x), axes, keepdim)
     if order == -math.inf:
         return b.amin(b.abs(x), axes, keepdim)
-    raise ArgumentError(f"vector_norm has the orders 0, 1, 2 and infinity of either sign, not {order}")
+    raise ArgumentValueError(f"vector_norm has the orders 0, 1, 2 and infinity of either sign, not {order}")

@@ -93,7 +93,7 @@ class KernelCache:
 
 def _compiled(program: Program, schedule: Schedule, origin: KernelOrigin) -> CompiledKernel:
     bind_openmp()
-    store = process_code(origin.function) if origin.is_kept else None
+    store = process_code(origin.owner, origin.is_common) if origin.is_kept else None
     try:
         made = compile_kernel(program, schedule, store)
     except Exception as error:  # LLVM raises errors of several classes

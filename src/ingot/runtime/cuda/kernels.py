@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -102,7 +103,7 @@ def prepare(
         index = (*tensors, *targets.values())[0].device.index
     program = kernel.program
     call, outputs = scheduled(kernel, tensors, bound, targets, tuning)
-    compiled = compiled_for(program, call, index)
+    compiled = compiled_for(kernel, call, index)
     loaded = load(compiled.ptx, compiled.entries, index, kernel.name)
     layout = gpu_layout(compiled.nest, compiled.schedule)
     buffers = len(program.buffers)
@@ -139,12 +140,13 @@ def _launch(call: GpuCall, function: LoadedFunction, launch: GpuLaunch) -> Launc
     return Launch(function.handle, grid, (threads, 1, 1), executables=executables, overlaps=function.overlaps)
 
 
-def compiled_for(program: Program, call: GpuCall, index: int) -> GpuKernel:
-    """The kernel for a call on a device."""
+def compiled_for(kernel: Kernel, call: GpuCall, index: int) -> GpuKernel:
+    """The compiled kernel for a call on a device."""
     capability = device(index).capability
     if capability < OLDEST:
         raise CodegenError(f"cuda:{index} is of compute capability {capability}, and {OLDEST} is the first supported")
-    return gpu_kernels.get(program, call.schedule, gpu(capability))
+    host = replace(gpu(capability), may_approximate=kernel.may_approximate)
+    return gpu_kernels.get(kernel.program, call.schedule, host)
 
 
 def scheduled(

@@ -11,13 +11,15 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
 from ingot.base.errors import CacheError
 from ingot.runtime.disk_cache.directory import Untrusted
-from ingot.runtime.disk_cache.entries import MOST_BYTES, DamagedEntry, decode, encode
+from ingot.runtime.disk_cache.entries import MOST_BYTES, CacheEntry, DamagedEntry, decode, encode
 from ingot.runtime.disk_cache.identity import identity
 from ingot.runtime.disk_cache.process import opened
 from ingot.runtime.disk_cache.store import SUFFIX, DiskStore
@@ -71,41 +73,58 @@ def save_cache(path: str | os.PathLike[str]) -> SavedCache:
 
 
 def _write(store: DiskStore, path: Path) -> tuple[int, int]:
-    entries = damaged = 0
+    counts = {"whole": 0, "damaged": 0}
+
+    def entries() -> Iterator[CacheEntry]:
+        for found in store.files():
+            try:
+                entry = store.read(found)
+            except DamagedEntry:
+                counts["damaged"] += 1
+                continue
+            counts["whole"] += 1
+            yield entry
+
     with open(path, "xb") as file:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
-            for found in store.files():
-                try:
-                    entry = store.read(found)
-                except DamagedEntry:
-                    damaged += 1
-                    continue
-                bundle.writestr(zipfile.ZipInfo(entry.header.key + SUFFIX), encode(entry), zipfile.ZIP_DEFLATED)
-                entries += 1
+        write_entries(file, entries())
         file.flush()
         os.fsync(file.fileno())
-    return entries, damaged
+    return counts["whole"], counts["damaged"]
+
+
+def write_entries(file: BinaryIO, entries: Iterable[CacheEntry]) -> None:
+    """Write entries as `take_entries` reads them."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for entry in entries:
+            bundle.writestr(zipfile.ZipInfo(entry.header.key + SUFFIX), encode(entry), zipfile.ZIP_DEFLATED)
 
 
 def load_cache(path: str | os.PathLike[str]) -> LoadedCache:
     """Take the entries of a file that `save_cache` has written into the cache. Load only files whose maker you trust:
     they hold machine code, which is run."""
     store = cache()
-    counts = {"loaded": 0, "cpu": 0, "version": 0, "damaged": 0}
     try:
-        with zipfile.ZipFile(path) as bundle:
-            listed = bundle.infolist()
-            if len(listed) > MOST_ENTRIES:
-                raise CacheError(f"{path} has {len(listed)} entries, more than any cache")
-            for info in listed:
-                counts[_take(store, bundle, info)] += 1
+        with open(path, "rb") as file:
+            return take_entries(store, file, replaces=True)
     except (OSError, zipfile.BadZipFile) as error:
         raise CacheError(f"{path} cannot be read as a cache that was saved: {error}") from error
+
+
+def take_entries(store: DiskStore, file: BinaryIO, replaces: bool) -> LoadedCache:
+    """Take entries that `write_entries` wrote into a store; those whose keys it has already, only if they are to
+    replace what it has."""
+    counts = {"loaded": 0, "cpu": 0, "version": 0, "damaged": 0}
+    with zipfile.ZipFile(file) as bundle:
+        listed = bundle.infolist()
+        if len(listed) > MOST_ENTRIES:
+            raise CacheError(f"there are {len(listed)} entries, more than in any cache")
+        for info in listed:
+            counts[_take(store, bundle, info, replaces)] += 1
     store.sweep()
     return LoadedCache(counts["loaded"], counts["cpu"], counts["version"], counts["damaged"])
 
 
-def _take(store: DiskStore, bundle: zipfile.ZipFile, info: zipfile.ZipInfo) -> str:
+def _take(store: DiskStore, bundle: zipfile.ZipFile, info: zipfile.ZipInfo, replaces: bool) -> str:
     """Keep one entry; what became of it."""
     try:
         if info.file_size > MOST_BYTES:
@@ -118,6 +137,7 @@ def _take(store: DiskStore, bundle: zipfile.ZipFile, info: zipfile.ZipInfo) -> s
     reason = identity().foreign_part(entry.header)
     if reason is not None:
         return reason
-    if not store.keep(entry):
+    is_there = not replaces and store.path(entry.header.key).exists()
+    if not is_there and not store.keep(entry):
         raise CacheError(f"entries cannot be written to {store.directory}, or are larger than INGOT_CACHE_LIMIT")
     return "loaded"

@@ -5,7 +5,8 @@ this user's own, others cannot write to it, and nobody but this user and root ca
 holds for every directory above it, as ssh asks of the directories of its keys. Where others may make files of their own
 above it, as in /tmp, only the owner can remove them, and this directory must be closed to others altogether.
 
-Files are opened without following links, and must be this user's own.
+Files are opened without following links, and must be this user's own. So must files outside the cache that code is
+taken from, and the directories that they are in.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from ingot.runtime.disk_cache.entries import MOST_BYTES
 
@@ -26,10 +28,7 @@ class Untrusted(Exception):
 
 def trusted_directory(path: Path) -> Path:
     """The directory, without links on the way to it. Missing ones are made, for this user alone."""
-    if not hasattr(os, "geteuid"):
-        raise Untrusted("this system does not tell whose files are whose")
-    if os.geteuid() != os.getuid():
-        raise Untrusted("this process has the rights of another user")
+    _require_one_user()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = Path(os.path.realpath(path))
@@ -37,6 +36,13 @@ def trusted_directory(path: Path) -> Path:
     except (OSError, ValueError) as error:
         raise Untrusted(f"{path}: {error}") from None
     return found
+
+
+def _require_one_user() -> None:
+    if not hasattr(os, "geteuid"):
+        raise Untrusted("this system does not tell whose files are whose")
+    if os.geteuid() != os.getuid():
+        raise Untrusted("this process has the rights of another user")
 
 
 def _check(directory: Path) -> None:
@@ -61,13 +67,39 @@ def _check(directory: Path) -> None:
 
 def read_own(path: Path) -> bytes:
     """The content of a file of this user's. A file that is not there is FileNotFoundError, a link an OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = _opened(path)
     with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise Untrusted("it is not a plain file")
-        if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
-            raise Untrusted("others can write to it")
-        if found.st_size > MOST_BYTES:
+        if _required_own(descriptor).st_size > MOST_BYTES:
             raise Untrusted("it is too large")
         return file.read(MOST_BYTES + 1)
+
+
+def open_trusted(path: Path) -> BinaryIO:
+    """A file that only this user can write to, in a directory of which the same is so, open to be read. The path may be
+    a link to it."""
+    _require_one_user()
+    try:
+        found = Path(os.path.realpath(path))
+        _check(found.parent)
+        descriptor = _opened(found)
+    except (OSError, ValueError) as error:
+        raise Untrusted(f"{path}: {error}") from None
+    try:
+        _required_own(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return open(descriptor, "rb")
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+def _required_own(descriptor: int) -> os.stat_result:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise Untrusted("it is not a plain file")
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
+        raise Untrusted("others can write to it")
+    return found

@@ -1,6 +1,6 @@
 """One file of the cache: a line of checksums, a header that people can read, and bytes.
 
-    ingot-cache 1 <SHA-256 of everything after this line>
+    ingot-cache 2 <SHA-256 of everything after this line>
     {"bytes": 4711, "kind": "kernel", "key": "...", ...}
     <the payload>
 
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 """Files of another format are not read."""
 MOST_BYTES = 1 << 28
 """The largest file that is taken for an entry."""
@@ -40,6 +40,10 @@ class Header:
     """What it is, in words: the operations of a kernel."""
     function: str | None
     """Module and qualified name of the user's function that it was first made for, where one is known."""
+    graph: str | None
+    """The beginning of the hash of the graph that it was first made for."""
+    config: str | None
+    """The beginning of a hash of the configuration under which that was compiled."""
     ingot: str
     compiler: str
     """A hash of the part of ingot that turns text into code."""
@@ -70,6 +74,18 @@ class Header:
 
 
 _FIELDS = {field.name: field.type for field in fields(Header)}
+
+
+@dataclass(frozen=True, slots=True)
+class CodeOwner:
+    """What code was first made for. It decides nothing about the code."""
+
+    function: str | None = None
+    graph: str | None = None
+    config: str | None = None
+
+
+NO_OWNER = CodeOwner()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,16 @@ from ingot.codegen.llvm import host as host_module
 from ingot.codegen.llvm import object_code, unlocked
 from ingot.codegen.llvm.host import host
 from ingot.codegen.llvm.object_code import CodeSource
-from ingot.runtime.disk_cache.entries import FORMAT, Header, now
+from ingot.runtime.disk_cache.entries import FORMAT, CodeOwner, Header, now
 
 MEASUREMENT = "measurement"
 """The kind of entries that hold what was measured."""
+RECORDING = "recording"
+"""The kind of entries that hold what a function was seen to do."""
+RECIPE = "recipe"
+"""The kind of entries that say which code is made of what, so that its text need not be written to find it."""
+KERNEL = "kernel"
+"""The kind of code that one program consists of."""
 NATIVE = "native routines"
 """The kind of code that knows how Python's and torch's objects lie in memory."""
 _COMPILER = (host_module, object_code, unlocked)
@@ -54,17 +60,18 @@ class Identity:
         """What keeps an entry from being used here: "cpu", "version" or nothing."""
         is_measurement = header.kind == MEASUREMENT
         versions = [(header.ingot, self.ingot), (header.compiler, self.compiler), (header.llvm, self.llvm)]
-        if is_measurement or header.kind == NATIVE:
+        if is_measurement or header.kind in (NATIVE, RECORDING):
             versions += [(header.torch, self.torch), (header.python, self.python)]
         if any(theirs != ours for theirs, ours in versions):
             return "version"
         processor = (self.triple, self.cpu, self.machine if is_measurement else self.features)
         return None if (header.triple, header.cpu, header.features) == processor else "cpu"
 
-    def header(self, key: str, kind: str, name: str, function: str | None, size: int) -> Header:
+    def header(self, key: str, kind: str, name: str, owner: CodeOwner, size: int) -> Header:
         features = self.machine if kind == MEASUREMENT else self.features
         versions = (self.ingot, self.compiler, self.llvm, self.python, self.torch)
-        return Header(key, kind, name, function, *versions, self.triple, self.cpu, features, now(), size)
+        made_for = (owner.function, owner.graph, owner.config)
+        return Header(key, kind, name, *made_for, *versions, self.triple, self.cpu, features, now(), size)
 
     def code_key(self, source: CodeSource) -> str:
         """The key of what LLVM makes of a source."""
@@ -74,10 +81,40 @@ class Identity:
             parts += [self.python, self.torch]
         return _digest(parts)
 
+    def recipe_key(self, kind: str, recipe: str) -> str:
+        """The key of what says which code a recipe gives here. Moved to another machine, such an entry is of no use:
+        when files were written differs there. The code is, once it has been found by its text."""
+        processor = (self.triple, self.cpu, self.features)
+        return _digest([RECIPE, kind, self.ingot, self.compiler, self.llvm, *processor, _own_sources(), recipe])
+
     def measurement_key(self, subject: str, what: Any) -> str:
         """The key of what was measured on this machine; `what` is plain data."""
         versions = (self.ingot, self.compiler, self.llvm, self.python, self.torch)
         return _digest([MEASUREMENT, *versions, self.triple, self.cpu, self.machine, subject, what])
+
+    def recording_key(self, what: Any) -> str:
+        """The key of a recorded call; `what` is plain data."""
+        versions = (self.ingot, self.python, self.torch)
+        return _digest([RECORDING, *versions, self.triple, self.cpu, self.features, what])
+
+
+_WRITERS = ("base", "codegen", "fusion", "ir", "loops", "ops")
+"""The packages of ingot that write the text of code."""
+
+
+@lru_cache(maxsize=1)
+def _own_sources() -> str:
+    """What tells versions of ingot's own sources apart, releases and those that are being worked on: the names, sizes
+    and times of files. To read them would take longer than to write the text."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    found = []
+    for package in _WRITERS:
+        for folder, _, _ in os.walk(os.path.join(root, package)):
+            for file in os.scandir(folder):
+                if file.name.endswith(".py"):
+                    told = file.stat()
+                    found.append((file.path.removeprefix(root), told.st_size, told.st_mtime_ns))
+    return _digest(sorted(found))
 
 
 def _digest(parts: Any) -> str:

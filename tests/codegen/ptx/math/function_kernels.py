@@ -15,7 +15,7 @@ from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.target import ptx_of
 
 THREADS = 256
-ARITY = {"atan2": 2, "pow": 2, "fmod": 2, "remainder": 2, "gcd": 2}
+ARITY = {"atan2": 2, "pow": 2, "fmod": 2, "remainder": 2, "gcd": 2, "fused_sum": 3}
 _WORD = ir.IntType(64)
 
 

@@ -92,7 +92,7 @@ def test_all_small_whole_numbers_become_themselves(kind: Any, lanes: int):
     converted = instructions.convert(numbers, DataType.Float).code
     builder.store(converted, builder.bitcast(target, ir.PointerType(result)), align=4)
     builder.ret_void()
-    compiled = Compiled(module)
+    compiled = Compiled(lambda: module)
     convert = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(compiled.address("convert"))
     all_of_them = numpy.arange(numpy.iinfo(kind).min, numpy.iinfo(kind).max + 1).astype(kind)
     results = numpy.empty(all_of_them.size, numpy.float32)

@@ -94,7 +94,7 @@ def test_any_quotient_of_bfloat16_is_rounded_as_well_as_one_of_float32(simulated
     quotient = Instructions(builder, 4).quotient_of_bfloat16(x, y)
     builder.store(quotient.code, builder.bitcast(result, ir.PointerType(quotient.code.type)), align=4)
     builder.ret_void()
-    compiled = Compiled(module)
+    compiled = Compiled(lambda: module)
     divide = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(compiled.address("divide"))
     specials = numpy.array([0, 0x8000, 0x7F80, 0xFF80, 0x7FC0, 1, 0x7F, 0x80, 0x7F7F, 0xFF7F, 0x3F80], numpy.uint16)
     some = generator("bfloat16").integers(0, 2**16, (2, 40_000), dtype=numpy.uint16)

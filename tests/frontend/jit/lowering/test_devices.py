@@ -43,7 +43,7 @@ def recorded(function: Callable[..., Any], *args: Any) -> Trace:
 
 
 def planned(function: Callable[..., Any], *args: Any) -> Partition:
-    return partition(to_ssa(recorded(function, *args)))
+    return partition(to_ssa(recorded(function, *args), "fast"))
 
 
 def outline(steps: Partition) -> list[str]:

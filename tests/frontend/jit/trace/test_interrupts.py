@@ -87,6 +87,24 @@ def test_an_interrupt_while_the_monitor_is_started_or_stopped(
     assert stacks() == before
 
 
+@pytest.mark.parametrize("number", range(12))
+def test_an_interrupt_inside_the_profiling_hook(number: int, monkeypatch: pytest.MonkeyPatch):
+    """The first events are those of attaching, which end between two of Python's own functions."""
+    notice, events = EffectMonitor._notice, iter(range(10_000))
+
+    def interrupted(*given: Any) -> None:
+        if next(events) == number:
+            raise KeyboardInterrupt
+        notice(*given)
+
+    before = stacks()
+    monkeypatch.setattr(EffectMonitor, "_notice", interrupted)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        ingot.jit(lambda x: torch.tanh(x * 2.0) + x.sum())(torch.ones(3))
+    assert stacks() == before
+    assert raised.type is KeyboardInterrupt  # which holds the frames: nothing may wait for them to be freed
+
+
 def test_a_mode_that_was_left_on_ours_stays():
     class Left(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):

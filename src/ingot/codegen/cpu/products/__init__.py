@@ -58,7 +58,7 @@ def products_module(host: Host) -> HostModule:
 def compiled_products(store: CodeStore | None = None) -> CompiledProducts:
     """Machine code for products on this processor."""
     provide(store)
-    code = Compiled(products_module(host()), "products", ", ".join(_ENTRIES), store)
+    code = Compiled(lambda: products_module(host()), "products", ", ".join(_ENTRIES), store, "products")
     return CompiledProducts(ProductTile.of(host()), code, *map(code.address, _ENTRIES))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from ingot.codegen.llvm.math import (
     error_function,
     exponentials,
+    fused_sums,
     gamma,
     hyperbolics,
     integers,
@@ -24,10 +25,11 @@ from ingot.codegen.llvm.math.dsl.definitions import Emitter, emitter
 from ingot.codegen.llvm.math.gpu import accurate, approximate
 
 EXACT_FUNCTIONS: dict[str, Emitter] = {
+    "fused_sum": emitter(fused_sums.fused_sum),
     "fmod": emitter(remainders.fmod),
     "remainder": emitter(remainders.remainder),
 }
-"""Functions of floating-point numbers without any error."""
+"""Functions of floating-point numbers that are rounded once or not at all; `fused_sum` is of single precision."""
 
 INTEGER_FUNCTIONS: dict[str, Emitter] = {
     "gcd": emitter(integers.gcd),

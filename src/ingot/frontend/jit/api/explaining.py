@@ -6,13 +6,14 @@ In: the specialisations and the follower of a compiled function. Out: a text for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
 from ingot.base.pipeline import STAGE_NAMES, require_stage
 from ingot.frontend.jit.api.function import CompiledFunction
 from ingot.frontend.jit.api.wording import byte_count, counted, duration, indented, short_place
+from ingot.frontend.jit.cache.paths import Paths
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.summary import with_names
@@ -32,6 +33,8 @@ _MOST_SHOWN = 12
 def explain(compiled: CompiledFunction) -> str:
     """What became of a function so far."""
     recordings = counted(compiled.all_recordings, "recording")
+    if compiled.taken_up:
+        recordings += f", {compiled.taken_up} from the cache on disk"
     lines = [f"{compiled.name}: {compiled.tier}, {counted(calls_of(compiled), 'call')}, {recordings}"]
     lines += indented(_why_not_better(compiled))
     for reason, count in Counter(compiled.recompiles).items():
@@ -76,7 +79,13 @@ def programs_of(kind: Specialisation) -> list[RecordedProgram]:
     if kind.gradients is not None:
         recorded = kind.gradients.programs
         return [] if recorded is None else list(recorded.all)
-    return [] if kind.program is None else [kind.program]
+    found = [] if kind.program is None else [kind.program]
+    return found + [program for path in paths_of(kind) for program in programs_of(path)]
+
+
+def paths_of(kind: Specialisation) -> Sequence[Specialisation]:
+    """The paths of a kind of calls that have programs of their own, since gradients are needed."""
+    return [path for path in kind.paths if path.gradients is not None] if isinstance(kind, Paths) else ()
 
 
 def _texts_of(kind: Specialisation, stage: str) -> list[str]:
@@ -84,7 +93,8 @@ def _texts_of(kind: Specialisation, stage: str) -> list[str]:
     programs = programs_of(kind)
     if stage == "trace":
         traces = [program.steps.versions.trace for program in programs] if kind.gradients is not None else [kind.trace]
-        return [trace.text for trace in traces if trace is not None]
+        texts = [trace.text for trace in traces if trace is not None]
+        return texts + [text for path in paths_of(kind) for text in _texts_of(path, stage)]
     if stage == "program":
         return [program.text for program in programs]
     return [module.inspect(stage) for program in programs for module in program.modules]
@@ -160,7 +170,8 @@ def _explain_kind(number: int, kind: Specialisation, calls: int, is_eager: bool)
         yield f"  because {broken.reason}{place}"
         return
     audited = f", audited {counted(kind.audits.count, 'time')}" if kind.audits and kind.audits.count else ""
-    yield f"kind {number}, {counted(calls, 'call')} after the recording{audited}: {_arguments(trace)}"
+    since = "by a recording from the cache on disk" if kind.is_taken_up else "after the recording"
+    yield f"kind {number}, {counted(calls, 'call')} {since}{audited}: {_arguments(trace)}"
     if kind.gradients is not None:
         yield from indented(_explain_gradients(kind.gradients))
         return
@@ -169,8 +180,20 @@ def _explain_kind(number: int, kind: Specialisation, calls: int, is_eager: bool)
         return
     if trace.training is not None:
         yield from indented(_explain_training(trace, trace.training))
-    times = f"recorded in {kind.record_seconds * 1e3:.1f} ms, compiled in {kind.compile_seconds * 1e3:.1f} ms"
+    recorded = "" if kind.is_taken_up else f"recorded in {kind.record_seconds * 1e3:.1f} ms, "
+    times = f"{recorded}compiled in {kind.compile_seconds * 1e3:.1f} ms"
     yield from indented(_explain_program(kind.program, times))
+    for path in paths_of(kind):
+        yield from indented(_explain_path(path))
+
+
+def _explain_path(path: Specialisation) -> Iterator[str]:
+    """A path whose results need gradients."""
+    assert path.gradients is not None and path.recorded is not None
+    decided = [text for question in path.recorded.questions for text in str(question).partition(": ")[2:]]
+    yield f"where {', '.join(decided)}:"
+    refused = path.gradients.refused
+    yield from indented(_explain_gradients(path.gradients) if refused is None else [f"runs eagerly: {refused}"])
 
 
 def _explain_training(trace: Trace, training: Training) -> Iterator[str]:

@@ -11,14 +11,16 @@ takes the quickest way that is right:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ingot.base.collecting import collecting_later
 from ingot.base.errors import CaptureError
 from ingot.base.logs import log
 from ingot.base.warning import warn
 from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.arguments.structure import take_apart
 from ingot.frontend.jit.autotune.timing import is_capturing
 from ingot.frontend.jit.cache.auditing import Audited, audit
 from ingot.frontend.jit.cache.audits import Audits
@@ -28,13 +30,18 @@ from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.follower import Follower
 from ingot.frontend.jit.gradients.whole_steps import GradientGuard
 from ingot.frontend.jit.guards.proven import ProvenGuards
+from ingot.frontend.jit.kept import recordings as kept
 from ingot.frontend.jit.proof import Proof, Refusal, prove
+from ingot.frontend.jit.proof.domain.abstract_values import ReadNumber
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.frontend.jit.trace.comparing import Difference
-from ingot.frontend.jit.trace.questions import decided
+from ingot.frontend.jit.trace.questions import decided, told_apart
 from ingot.frontend.jit.trace.recorder import Broken
+from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
+from ingot.runtime.disk_cache.process import process_store
+from ingot.runtime.torch_state import state_of_torch
 
 Tier = Literal["new", "skipping", "following", "eager"]
 _FOR_GOOD = 1 << 62
@@ -42,11 +49,21 @@ _FOR_GOOD = 1 << 62
 _NO_TRAP = "this version of PyTorch does not allow it: the self-check of the trap failed"
 
 
-def _what_a_proof_lacks(proof: Proof) -> str | None:
+def _what_a_proof_lacks(proof: Proof, trace: Trace | None) -> str | None:
     """Why a proven recording may still not stand in for Python; None if it may."""
     if proof.returned:
         return "it returns an object that exists before the call"
+    recorded = [] if trace is None or trace.training is None else trace.training.schedules
+    if list(map(id, proof.schedules)) != list(map(id, recorded)):
+        return "it calls steps of schedules that were not seen while it was recorded"
     return None
+
+
+def _readings(proof: Proof) -> list[tuple[int, str]]:
+    """Results that are numbers which were read, by their places, and as expressions of answers."""
+    leaves: list[Any] = []
+    take_apart(proof.outline, leaves)
+    return [(place, leaf.text) for place, leaf in enumerate(leaves) if isinstance(leaf, ReadNumber)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +164,14 @@ class CompiledFunction(BranchingFunction):
         """How often something was recorded: calls of the function, and of segments of calls that were followed."""
         return self.recordings + sum(segment.recorded.recordings for segment in self.follower.summary().segments)
 
-    def _why_not_recorded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Broken | None:
+    def _why_not_recorded(self, found: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Broken | None:
         if self.options.python == "skip" or not self.needs_proof:
             return None
         proof = prove(self.function, tuple(args), dict(kwargs), ())
-        return None if isinstance(proof, Proof) else Broken(proof.reason, proof.place)
+        is_for_now = found.broken is not None and found.broken.is_for_now
+        if isinstance(proof, Proof) or (proof.lacks_answers and is_for_now and self.allows_questions):
+            return None
+        return Broken(proof.reason, proof.place)
 
     def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Let a recording stand in for Python where that is proven, or promised with python="skip"."""
@@ -166,13 +186,17 @@ class CompiledFunction(BranchingFunction):
         proof = prove(self.function, tuple(args), dict(kwargs), questions)
         if isinstance(proof, Proof) and made.trace is not None:
             made.trace.questions = decided(questions, proof.decisions)
+            refused = told_apart(made.trace, _readings(proof))
+            proof = proof if refused is None else Refusal(*refused)
         if questions:
             self.refused_paths = 0 if isinstance(proof, Proof) else self.refused_paths + 1
         if isinstance(proof, Proof):
-            reason = _what_a_proof_lacks(proof)
+            reason = _what_a_proof_lacks(proof, made.trace)
             if reason is None:
                 if made.trace is not None and made.trace.training is not None:
-                    proof.guards.append(GradientGuard.of(made.trace, made.trace.training))
+                    gradients = GradientGuard.of(made.trace, made.trace.training)
+                    proof.guards.append(gradients)
+                    proof.keys.append(gradients.key)
                 made.environment.guards = ProvenGuards(proof=proof)
                 made.allow_open_sizes(proof.sizes)
                 return
@@ -182,6 +206,21 @@ class CompiledFunction(BranchingFunction):
         elif is_promised and not questions and not trains:
             return
         made.trace, made.broken = None, Broken(proof.reason, proof.place)
+
+    def _find_kept(self, key: tuple[Hashable, Hashable], described: CallKey) -> Specialisation | None:
+        if not self._keeps_recordings:
+            return None
+        with collecting_later():
+            made = kept.find(self.function, self.name, self.options, described, key[1])
+        if made is not None:
+            self._take_kept(key, described, made)
+        return made
+
+    @property
+    def _keeps_recordings(self) -> bool:
+        """Whether recordings outlive the process: those that are proven, where anything does."""
+        is_wanted = self.needs_proof and self.options.config["enable_caching"] and not is_capturing()
+        return is_wanted and process_store() is not None
 
     def _audit(
         self,
@@ -202,6 +241,10 @@ class CompiledFunction(BranchingFunction):
         audited = audit(self.function, args, kwargs, described, found, numbers, path or found)
         if audited.difference is not None:
             self._demote(audited.difference)
+        elif not found.is_kept and self._keeps_recordings:
+            found.is_kept = True
+            with collecting_later():
+                kept.keep(self.function, self.name, self.options, described, state_of_torch(), found)
         return audited
 
     def _demote(self, difference: Difference) -> None:

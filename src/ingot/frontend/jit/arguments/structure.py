@@ -46,13 +46,13 @@ def take_apart(value: Any, leaves: list[Any]) -> Shape:
     registered = _pytree.SUPPORTED_NODES.get(kind)
     if registered is not None and kind is not torch.Size:  # which is a plain value
         parts, context = registered.flatten_fn(value)
-        return Shape(_Registered(kind), _Context(context), tuple([take_apart(part, leaves) for part in parts]))
+        return Shape(Registered(kind), Context(context), tuple([take_apart(part, leaves) for part in parts]))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(field.name for field in dataclasses.fields(value))
     else:
         names = ()
     if names and set(getattr(value, "__dict__", names)) <= set(names):  # nothing besides its fields
-        return Shape(_Fields(kind), names, tuple([take_apart(getattr(value, name), leaves) for name in names]))
+        return Shape(Fields(kind), names, tuple([take_apart(getattr(value, name), leaves) for name in names]))
     leaves.append(value)
     return LEAF
 
@@ -98,9 +98,9 @@ def put_together(shape: Shape, leaves: Iterator[Any]) -> Any:
     if shape.kind is defaultdict:
         factory, names = shape.context
         return defaultdict(factory, zip(names, parts, strict=True))
-    if isinstance(shape.kind, _Registered):
+    if isinstance(shape.kind, Registered):
         return _pytree.SUPPORTED_NODES[shape.kind.type].unflatten_fn(parts, shape.context.value)
-    if isinstance(shape.kind, _Fields):
+    if isinstance(shape.kind, Fields):
         return _dataclass(shape.kind.type, dict(zip(shape.context, parts, strict=True)))
     return shape.kind(*parts)
 
@@ -135,20 +135,20 @@ def builder_of(shape: Shape) -> Callable[[Sequence[Any]], Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Registered:
+class Registered:
     """A class that torch's pytree knows."""
 
     type: type
 
 
 @dataclass(frozen=True, slots=True)
-class _Fields:
+class Fields:
     """A dataclass."""
 
     type: type
 
 
-class _Context:
+class Context:
     """What a registered class knows besides its parts, compared by value where it can be."""
 
     __slots__ = ("value",)
@@ -157,7 +157,7 @@ class _Context:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Context) and bool(self.value == other.value)
+        return isinstance(other, Context) and bool(self.value == other.value)
 
     def __hash__(self) -> int:
         return hash(repr(self.value))

@@ -17,6 +17,7 @@ from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.guards.environment import KnownTensors
 from ingot.frontend.jit.trace.comparing import Difference, first_difference
 from ingot.frontend.jit.trace.places import definition_of
+from ingot.frontend.jit.trace.questions import has_other_answers
 from ingot.frontend.jit.trace.recorder import Recording
 from ingot.frontend.jit.trace.results import take_results
 from ingot.frontend.jit.trace.trace import Trace
@@ -47,7 +48,8 @@ def audit(
     start, trace, audits = time.perf_counter(), recorded.standing_in, found.audits
     assert trace is not None and audits is not None
     around = KnownTensors(tensors={id(tensor): tensor for tensor in trace.environment_tensors})
-    recording = Recording(described.tensors, around, allows_questions=bool(trace.questions))
+    asks = bool(trace.questions) or (trace.training is not None and bool(trace.training.read))
+    recording = Recording(described.tensors, around, allows_questions=asks)
     try:
         result = recording.run(function, args, kwargs, is_alone=False)
         difference = _difference(function, recorded, trace, recording, result, numbers)
@@ -69,7 +71,7 @@ def _difference(
     shape = take_results(recording, result)
     if recording.broken is not None:
         return Difference(recording.broken.reason, recording.broken.place)
-    if _answers(trace) != _answers(recording.trace):
+    if has_other_answers(trace, recording.trace):
         return None  # fused code rounds differently: a value at the edge of a decision may lead to another path
     sizes_are_sure = found.program is None or not found.program.has_guesses
     difference = first_difference(trace, recording.trace, numbers, sizes_are_sure)
@@ -78,8 +80,3 @@ def _difference(
     if difference is not None and not difference.place:
         return Difference(difference.text, definition_of(function))
     return difference
-
-
-def _answers(trace: Trace) -> list[tuple[str, Any]]:
-    """What tensors answered; numbers that Python reads are hardly ever the same again."""
-    return [(question.asked_by, question.answer) for question in trace.questions]

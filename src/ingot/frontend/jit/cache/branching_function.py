@@ -7,6 +7,7 @@ before it has done anything; the call is then recorded, or Python runs.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from ingot.frontend.jit.autotune.timing import is_capturing, stopwatch
 from ingot.frontend.jit.cache.paths import Paths
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
 from ingot.frontend.jit.cache.settling import PAID
-from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.cache.specialisation import RESULT_NEEDS_GRADIENTS, Specialisation
 from ingot.frontend.jit.lowering.branches import BranchingProgram, UnseenAnswer
 from ingot.frontend.jit.lowering.pieces import DifferentPaths
 from ingot.frontend.jit.trace.recorder import Broken
@@ -69,22 +70,45 @@ class BranchingFunction(RecordedFunction):
                 program = found.prepare(self.compiler, self.options.freeze)
             except IngotError as error:
                 return self._abandon(found, error, args, kwargs)
+        if found.take_unseen():
+            return self._run_unseen(key, found, args, kwargs, described)
+        if found.needs_gradients:
+            return self._run_differentiated(key, found, args, kwargs, described)
+        began = time.perf_counter()
         if program.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
-        return self._run_paths(key, found, program, args, kwargs, described)
+        looking = time.perf_counter() - began if found.trains else 0.0
+        return self._run_paths(key, found, program, looking, args, kwargs, described)
+
+    def _run_differentiated(
+        self, key: Any, found: Paths, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
+    ) -> Any:
+        """Find the path of a call that needs gradients, and have its own programs answer."""
+        try:
+            path = found.path_of(described.tensors)
+        except UnseenAnswer:
+            return self._run_unseen(key, found, args, kwargs, described)
+        except IngotError as error:
+            return self._abandon(found, error, args, kwargs)
+        path.calls += 1
+        if found.why_refused is not None:
+            self._leave_to_python(key, found, f"{RESULT_NEEDS_GRADIENTS}, and {found.why_refused}")
+        if path.gradients is None or path.gradients.refused is not None:
+            return self.function(*args, **kwargs)
+        return self._run_with_gradients(key, found, path, args, kwargs, described)
 
     def _run_paths(
         self,
         key: Any,
         found: Paths,
         program: BranchingProgram,
+        looking: float,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         described: CallKey,
     ) -> Any:
+        """Find the path of a call, and run what is left of it. Looking for shared memory has cost so many seconds."""
         assert found.trace is not None
-        if found.take_unseen():
-            return self._run_unseen(key, found, args, kwargs, described)
         try:
             ending = program.find(described.tensors, found.trace.environment_tensors)
         except UnseenAnswer:
@@ -106,7 +130,7 @@ class BranchingFunction(RecordedFunction):
             if program.has_effects:
                 raise
             return self._abandon(found, error, args, kwargs)
-        comparison.note_program(float(watch.stop()) + ending.seconds)
+        comparison.note_program(float(watch.stop()) + ending.seconds + looking)
         self._settle(key, found, args, kwargs, described)
         return result
 
@@ -139,8 +163,10 @@ class BranchingFunction(RecordedFunction):
         place = "" if found.trace is None else found.trace.questions[0].place
         with self._lock:
             self.native.drop(found)
+            found.prefers_eager = found.trains or found.needs_gradients  # following is no better there
             found.trace, found.program, found.broken = None, None, Broken(reason, place)
-        self._hand_over(reason, place)
+        if not found.prefers_eager:
+            self._hand_over(reason, place)
         log("fallbacks", f"{self.name}: Python runs: {reason}")
 
     def forget(self) -> None:
@@ -153,11 +179,11 @@ class BranchingFunction(RecordedFunction):
             if found.trace is not None and found.changed() is None:
                 return self._add_path(found, made)
             self.native.drop(found)
-        return made if made.trace is None or not made.trace.questions else Paths.of([made], 1)
+        return made if made.recorded is None or not made.recorded.questions else Paths.of([made], 1)
 
     def _add_path(self, known: Paths, made: Specialisation) -> Specialisation:
         """Paths that hold, and another recording for calls like theirs."""
-        if made.trace is None:
+        if made.recorded is None:
             known.attempts += _REFUSED  # Python runs where values lead to this path
             return known
         if known.has(made):  # another thread was quicker
@@ -166,5 +192,5 @@ class BranchingFunction(RecordedFunction):
         try:
             return Paths.of([*known.paths, made], known.attempts)
         except DifferentPaths as error:
-            made.trace, made.broken = None, Broken(str(error), "")
+            made.trace, made.gradients, made.broken = None, None, Broken(str(error), "")
             return made

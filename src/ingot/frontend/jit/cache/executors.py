@@ -106,7 +106,7 @@ def _sources(
         sources.append((leaves[origin.position] if is_argument else len(described.leaves) + origin.position, 0))
         inputs.append((described.tensors if is_argument else environment_tensors)[origin.position])
     is_open = len(program.modules[0].graph.inputs) > len(inputs)
-    for number in build_region(region).numbers if is_open else ():
+    for number in build_region(region, program.steps.versions.numerics).numbers if is_open else ():
         if isinstance(number, Variable):
             assert general is not None
             leaf = variables_of(general)[number.position]
@@ -122,13 +122,23 @@ def _sources(
 
 def call_gradients(found: Specialisation, function: Callable[..., Any], described: CallKey) -> CallFunction:
     """A call of the two programs of calls that need gradients."""
-    gradients, shape = found.gradients, described.shape
-    assert gradients is not None
+    shape = described.shape
     places = [leaf for leaf, value in enumerate(described.leaves) if isinstance(value, torch.Tensor)]
 
     def run(leaves: tuple[Any, ...]) -> Any:
         tensors = [leaves[place] for place in places]
-        if gradients.refused is not None or (gradients.written and found.shares_memory_anew(tensors)):
+        try:
+            path = found.path_of(tensors)
+        except UnseenAnswer:
+            found.note_unseen()
+            return DECLINED
+        except IngotError:
+            return DECLINED  # Python repeats the call, meets the error again and handles it
+        gradients = path.gradients
+        assert gradients is not None
+        if gradients.refused is not None and path is found:
+            return DECLINED
+        if gradients.written and path.shares_memory_anew(tensors):
             return DECLINED
         return gradients(Call(function, shape, leaves, tensors))
 

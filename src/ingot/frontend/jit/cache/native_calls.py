@@ -148,7 +148,7 @@ class NativeCalls:
             answered = self._answered.setdefault(id(found), _Answered(found))
             if not answered.may_try(key):
                 return False
-            original = self._function if found.prefers_eager or found.gradients is not None else self.otherwise
+            original = self._function if found.prefers_eager or found.leaves_gradients else self.otherwise
             counted, forbids = answered.calls, self.forbids_attributes
             record = _record(native, key, found, original, described, args, kwargs, general, counted, forbids)
             if record is None:
@@ -248,7 +248,7 @@ def _record(
     if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in environment_tensors):
         return None
     variables = {} if general is None else {leaf: _variable(leaf, described, general) for leaf in variables_of(general)}
-    if found.gradients is not None and found.gradients.is_settled:
+    if found.is_differentiated:
         answer = call_gradients(found, function, described)
     elif program is None or found.trace is None:
         answer = CallOriginal(function)

@@ -1,7 +1,8 @@
 """Paths: recordings of one kind of call that differ in what Python decided by the values of tensors.
 
 In: recorded paths. Out: one specialisation for all of them, whose program takes the path that the values of a call
-decide. What always holds: it answers calls only while the guards of all its paths hold.
+decide. Where gradients are needed, its program only finds the path, which has programs of its own. What always holds:
+it answers calls only while the guards of all its paths hold.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ import torch
 from ingot.frontend.jit.autotune.eager_comparison import CLEARLY
 from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.gradients.whole_steps import as_whole_step, with_more_results
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.frontend.jit.guards.proven import ProvenGuards
 from ingot.frontend.jit.lowering.branches import BranchingProgram, branching_program
-from ingot.frontend.jit.lowering.pieces import Piece, tree_of, with_common_environment
+from ingot.frontend.jit.lowering.pieces import DifferentPaths, Piece, tree_of, with_common_environment
+from ingot.frontend.jit.lowering.recorded_program import RecordedProgram
 from ingot.frontend.jit.proof import Proof
+from ingot.frontend.jit.trace.questions import questions_alone, ready_to_cut
+from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.dispatch.conditions import Places
 
@@ -70,6 +75,8 @@ class Paths(Specialisation):
     paths: list[Specialisation] = field(default_factory=list)
     attempts: int = 0
     """How often a path was to be recorded, with those that ended in an exception."""
+    traces: list[Trace] = field(default_factory=list)
+    """What the tree was cut from: the paths with one list of environment tensors."""
     tree: Piece | None = None
     unseen: int = 0
     """Calls that took other paths after the last attempt."""
@@ -80,11 +87,14 @@ class Paths(Specialisation):
         """The specialisation for these paths, the latest of which is the last; DifferentPaths where they contradict
         each other."""
         latest = paths[-1]
-        traces = with_common_environment([path.trace for path in paths if path.trace is not None])
+        if len({path.needs_gradients for path in paths}) > 1:
+            raise DifferentPaths("gradients are needed after some answers of tensors, and not after others")
+        recorded = [path.recorded for path in paths if path.recorded is not None]
+        cut = list(map(questions_alone, recorded)) if latest.needs_gradients else ready_to_cut(recorded)
+        traces = with_common_environment(cut)
         types = {}
-        for path in reversed(paths):
-            assert path.trace is not None
-            types |= {id(tensor): one for tensor, one in zip(path.trace.environment_tensors, path._environment_types)}  # noqa: B905
+        for path, trace in zip(reversed(paths), reversed(recorded), strict=True):
+            types |= {id(tensor): one for tensor, one in zip(trace.environment_tensors, path._environment_types)}  # noqa: B905
         made = Paths(
             Environment(guards=joined([path.environment.guards for path in paths])),
             latest.objects,
@@ -96,10 +106,12 @@ class Paths(Specialisation):
             passed=latest.passed,
             looked_at=latest.looked_at,
             checks_overlap=latest.checks_overlap,
+            needs_gradients=latest.needs_gradients,
             audits=None if latest.audits is None else Audits(),
             paths=paths,
             attempts=attempts,
-            tree=tree_of(traces, latest.passed),
+            traces=traces,
+            tree=tree_of(list(map(with_more_results, traces)), latest.passed),
         )
         made._environment_types = [types[id(tensor)] for tensor in traces[-1].environment_tensors]
         for path in paths:
@@ -112,15 +124,43 @@ class Paths(Specialisation):
             if self.program is None:
                 start = time.perf_counter()
                 assert self.tree is not None
-                traces = [path.trace for path in self.paths if path.trace is not None]
                 builds = [path.build_result for path in self.paths if path.build_result is not None]
-                self.program = branching_program(self.tree, traces, builds, compiler, is_frozen)
+                self.program = branching_program(self.tree, self.traces, builds, compiler, is_frozen, self._finish)
                 self.compile_seconds += time.perf_counter() - start
             assert isinstance(self.program, BranchingProgram)
             return self.program
 
+    def _finish(self, program: RecordedProgram, path: int) -> RecordedProgram:
+        trace = self.traces[path]
+        return program if trace.training is None else as_whole_step(program, trace, trace.training)
+
     def shares_memory_anew(self, tensors: Sequence[torch.Tensor]) -> bool:
         return any(path.shares_memory_anew(tensors) for path in self.paths)
+
+    @property
+    def trains(self) -> bool:
+        return any(trace.training is not None for trace in self.traces)
+
+    @property
+    def leaves_gradients(self) -> bool:
+        return self.needs_gradients
+
+    @property
+    def is_differentiated(self) -> bool:
+        """So it is for all paths; those that were refused run as they are."""
+        calls = [path.gradients for path in self.paths if path.gradients is not None]
+        return bool(calls) and all(one.is_settled or one.refused is not None for one in calls)
+
+    @property
+    def why_refused(self) -> str | None:
+        """Why PyTorch runs all paths with gradients, if it does."""
+        reasons = [None if path.gradients is None else path.gradients.refused for path in self.paths]
+        return None if None in reasons else reasons[-1]
+
+    def path_of(self, tensors: Sequence[torch.Tensor]) -> Specialisation:
+        """UnseenAnswer where there is none yet."""
+        assert isinstance(self.program, BranchingProgram) and self.trace is not None
+        return self.paths[self.program.find(tensors, self.trace.environment_tensors).node.path]
 
     def has(self, path: Specialisation) -> bool:
         """Whether the same was decided on one of its paths."""
@@ -173,7 +213,7 @@ class Paths(Specialisation):
 
 
 def _decisions(path: Specialisation) -> list[Any]:
-    return [] if path.trace is None else [question.decisions for question in path.trace.questions]
+    return [] if path.recorded is None else [question.decisions for question in path.recorded.questions]
 
 
 def _as_it_is(result: object) -> object:

@@ -25,7 +25,7 @@ from ingot.frontend.jit.cache.native_calls import NativeCalls
 from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, Payoff, numbers_in_a_row, unless_off
 from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, ShapeFamilies
 from ingot.frontend.jit.cache.specialisation import RESULT_NEEDS_GRADIENTS, Specialisation, record
-from ingot.frontend.jit.gradients.calls import Call, GradientCalls
+from ingot.frontend.jit.gradients.calls import Call
 from ingot.frontend.jit.gradients.function import is_observed
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.guards import Outdated
@@ -78,6 +78,8 @@ class RecordedFunction(NativeCallable):
         self.name = name
         self.specialisations: OrderedDict[Hashable, Specialisation] = OrderedDict()
         self.recordings = 0
+        self.taken_up = 0
+        """Recordings of other processes that were found to hold here."""
         self.recompiles: list[str] = []
         """Why recordings after the first were made, the last ones."""
         self.native = NativeCalls(self, function)
@@ -132,13 +134,29 @@ class RecordedFunction(NativeCallable):
         general = self._families.find(described, key[1]) or self._foretell(described, key[1])
         if general is not None and not described.needs_gradients:
             return self._run_general(key, *general, args, kwargs, described)
+        kept = self._find_kept(key, described)
+        if kept is not None:
+            return self._run(key, kept, args, kwargs, described)
         return self._record(key, args, kwargs, described, difference(key, tuple(self._recorded), self.function))
+
+    def _find_kept(self, key: tuple[Hashable, Hashable], described: CallKey) -> Specialisation | None:
+        """What another process has recorded for calls like this; never looked for here."""
+        return None
+
+    def _take_kept(self, key: tuple[Hashable, Hashable], described: CallKey, made: Specialisation) -> None:
+        """Let what another process has recorded answer calls of a key, as if it had been recorded here."""
+        with self._lock:
+            self._make_room()
+            self.taken_up += 1
+            self.specialisations[key] = made
+            self._recorded.append(key)
+            self._take_general(self._generalise(key, described, made))
 
     def _look_again(
         self, found: Specialisation, calls: int, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> str | None:
         """Whether to record a call like one that ran in Python: what kept it from being recorded may have changed."""
-        why_not = self._why_not_recorded(args, kwargs)
+        why_not = self._why_not_recorded(found, args, kwargs)
         if why_not is None:
             found.environment.guards = Outdated()
             return found.environment.guards.changed()
@@ -149,8 +167,8 @@ class RecordedFunction(NativeCallable):
         self.native.pause(found)
         return None
 
-    def _why_not_recorded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Broken | None:
-        """Why a recording of a call could not stand in for Python; here it always could."""
+    def _why_not_recorded(self, found: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Broken | None:
+        """Why a recording of a call like that one could not stand in for Python; here it always could."""
         return None
 
     def _foretell(self, described: CallKey, state: Hashable) -> tuple[Generalised, Numbers] | None:
@@ -186,7 +204,7 @@ class RecordedFunction(NativeCallable):
                 self.function, self.compiler, self.options.dynamic, self.options.is_replayed, self.name
             )
             self.recompiles.clear()
-            self.recordings = self.python_calls = 0
+            self.recordings = self.taken_up = self.python_calls = 0
             self._patience, self._payoff = Patience(), Payoff()
             self.given_up = self.latest = None
             self._warned.clear()
@@ -232,7 +250,7 @@ class RecordedFunction(NativeCallable):
         self.latest = found
         trace = found.trace
         if found.gradients is not None and found.gradients.refused is None:
-            return self._run_with_gradients(key, found, found.gradients, args, kwargs, described)
+            return self._run_with_gradients(key, found, found, args, kwargs, described)
         if trace is None:
             is_eagers = found.prefers_eager or found.gradients is not None
             target = self.function if is_eagers else self.otherwise
@@ -255,22 +273,25 @@ class RecordedFunction(NativeCallable):
         self,
         key: Hashable,
         found: Specialisation,
-        gradients: GradientCalls,
+        path: Specialisation,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         described: CallKey,
     ) -> Any:
+        """Answer a call that needs gradients; `path` is the recording that stands for it, among those of `found`."""
+        gradients = path.gradients
+        assert gradients is not None
         if gradients.is_idle:
             gradients.calls += 1
             return self._in_vain(self.function)(*args, **kwargs)
         self._patience.reset()
-        if gradients.written and found.shares_memory_anew(described.tensors):
+        if gradients.written and path.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
-        if gradients.is_settled and (audited := self._audit(found, (), args, kwargs, described)) is not None:
+        if gradients.is_settled and (audited := self._audit(found, (), args, kwargs, described, path)) is not None:
             return audited.result
         given = described.shape, described.leaves, described.tensors, described.started
         result = gradients(Call(self.function, *given))
-        if gradients.is_settled or gradients.refused is not None:
+        if found.is_differentiated or (found is path and gradients.refused is not None):
             self.native.add(key, found, described, args, kwargs)
         return result
 
@@ -317,7 +338,7 @@ class RecordedFunction(NativeCallable):
         if comparison.prefers_eager:
             found.trace, found.broken, found.prefers_eager = None, Broken(comparison.text, ""), True
             log("fallbacks", f"{self.name} runs eagerly: {comparison.text}")
-        elif comparison.is_over:
+        elif comparison.is_over and not (found.is_taken_up and found.calls == 1):  # one call may remain the only one
             self.native.add(key, found, described, args, kwargs)
         return result
 
@@ -404,7 +425,8 @@ class RecordedFunction(NativeCallable):
         made.looked_at = frozenset(given.looked_at)
         self.latest = made
         if made.broken is None:
-            self._approve(made, args, kwargs)
+            with collecting_later():
+                self._approve(made, args, kwargs)
         if made.broken is None and made.needs_gradients:
             made.differentiate(self.compiler, self.name)
         if made.broken is not None and made.gradients is None:

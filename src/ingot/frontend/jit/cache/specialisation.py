@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ingot.base.collecting import collecting_later
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.structure import Shape, builder_of, mutable_containers
@@ -22,7 +23,7 @@ from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
 from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.gradients.calls import GradientCalls
 from ingot.frontend.jit.gradients.eligibility import why_never
-from ingot.frontend.jit.gradients.whole_steps import as_whole_step, needs_more_gradients, with_gradients
+from ingot.frontend.jit.gradients.whole_steps import as_whole_step, needs_more_gradients, with_more_results
 from ingot.frontend.jit.guards.environment import Environment, environment_of
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
 from ingot.frontend.jit.proof import SizeFacts
@@ -78,6 +79,22 @@ class Specialisation:
     """Calls that run in Python because of `broken` before another like them is recorded."""
     sizes: SizeFacts | None = None
     """How Python used the sizes that it read, where that is proven."""
+    is_kept: bool = False
+    """Whether it is on disk, for later processes or from an earlier one, or cannot be."""
+    is_taken_up: bool = False
+    """Whether it comes from the disk: an earlier process has recorded it, or another function of this one."""
+    called: frozenset[int] = frozenset()
+    """Events that regions are known to leave to PyTorch, before the program is written."""
+
+    def note_results(self, shape: Shape) -> None:
+        """Take note of how results are nested, and of what the tensors around the function are like."""
+        self.result_shape = shape
+        self.build_result = builder_of(shape)
+        grad_mode = torch.is_grad_enabled()
+        self._environment_types = [
+            (one.dtype, one.shape, one.stride(), one.device, grad_mode and one.requires_grad)
+            for one in (self.trace.environment_tensors if self.trace is not None else ())
+        ]
 
     def allow_open_sizes(self, facts: SizeFacts | None) -> None:
         """Take note of what is proven of sizes, if it is about the very reads that were recorded."""
@@ -105,6 +122,25 @@ class Specialisation:
     def trains(self) -> bool:
         """Whether it stands for calls that differentiate within."""
         return self.trace is not None and self.trace.training is not None
+
+    @property
+    def recorded(self) -> Trace | None:
+        """What was recorded and can stand in for Python, as far as is proven."""
+        return self.trace if self.gradients is None else self.gradients.trace
+
+    @property
+    def is_differentiated(self) -> bool:
+        """Whether programs answer calls like it with gradients, and there is nothing left to measure."""
+        return self.gradients is not None and self.gradients.is_settled
+
+    @property
+    def leaves_gradients(self) -> bool:
+        """Whether what it does not answer needs gradients, so that PyTorch does."""
+        return self.gradients is not None
+
+    def path_of(self, tensors: Sequence[torch.Tensor]) -> Specialisation:
+        """The recording that stands for a call with these tensors: itself, where it has no paths."""
+        return self
 
     @property
     def standing_in(self) -> Trace | None:
@@ -191,8 +227,9 @@ class Specialisation:
             if self.program is None:
                 assert self.trace is not None
                 start, trace = time.perf_counter(), self.trace
+                is_private = not self.checks_overlap
                 program = compile_trace(
-                    with_gradients(trace), compiler, is_frozen, is_replayed, is_private=not self.checks_overlap
+                    with_more_results(trace), compiler, is_frozen, is_replayed, is_private, self.called
                 )
                 self.program = program if trace.training is None else as_whole_step(program, trace, trace.training)
                 self.compile_seconds += time.perf_counter() - start
@@ -217,15 +254,16 @@ def record(
     recording may be that of one path among several.
     """
     start = time.perf_counter()
-    environment = environment_of(function, described.objects) if environment is None else environment
+    if environment is None:
+        with collecting_later():
+            environment = environment_of(function, described.objects)
     made = Specialisation(environment, described.objects, passed=len(described.tensors))
     hooked = environment.hooked(outermost)
     recording = Recording(described.tensors, environment, strict, reads_attributes, allows_questions)
     if hooked is not None:
         recording.stop(f"{hooked} has hooks, which are Python code")
     result = recording.run(function, args, kwargs)
-    made.result_shape = take_results(recording, result)
-    made.build_result = builder_of(made.result_shape)
+    shape = take_results(recording, result)
     held = {id(one) for one in mutable_containers((args, kwargs))} | environment.seen.keys()
     returned = [id(one) for one in mutable_containers(result)]
     if len(set(returned)) < len(returned) or not held.isdisjoint(returned):
@@ -242,14 +280,12 @@ def record(
         if made.needs_gradients:
             recording.stop("it trains, and returns what can still be differentiated")
     made.broken = recording.broken
-    effect = effect_before_questions(recording.trace)
+    # Questions of steps may turn out to be numbers that are returned: their proof tells (trace/questions.py).
+    effect = effect_before_questions(recording.trace) if training is None else None
     if made.broken is None and effect is not None:
         made.broken = Broken(*effect)
     if made.broken is None:
         made.trace = recording.trace
-        made._environment_types = [
-            (one.dtype, one.shape, one.stride(), one.device, grad_mode and one.requires_grad)
-            for one in made.trace.environment_tensors
-        ]
+    made.note_results(shape)
     made.record_seconds = time.perf_counter() - start
     return result, made

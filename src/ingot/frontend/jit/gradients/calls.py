@@ -44,6 +44,7 @@ from ingot.frontend.jit.gradients.saving import Split, split
 from ingot.frontend.jit.guards.environment import KnownTensors
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
 from ingot.frontend.jit.trace.comparing import first_difference
+from ingot.frontend.jit.trace.questions import has_other_answers
 from ingot.frontend.jit.trace.recorder import Recording
 from ingot.frontend.jit.trace.results import take_results
 from ingot.frontend.jit.trace.trace import Trace, TraceValue, tags_of
@@ -165,7 +166,8 @@ class GradientCalls:
         if hooked(inputs):
             return call.run()
         around = KnownTensors(tensors={id(tensor): tensor for tensor in self.trace.environment_tensors})
-        return _GraphInside(self, call, inputs, Recording(call.tensors, around)).result()
+        recording = Recording(call.tensors, around, allows_questions=bool(self.trace.questions))
+        return _GraphInside(self, call, inputs, recording).result()
 
     def _prepare(self) -> GradientPrograms | None:
         """The programs, if a backward pass has come."""
@@ -176,7 +178,7 @@ class GradientCalls:
         with self._lock, collecting_later():
             if self.programs is None and self.refused is None:
                 try:
-                    parts = split(joint)
+                    parts = split(joint, self.compiler.config["numerics"])
                     program = compile_trace(parts.forward, self.compiler)
                 except IngotError as error:
                     self.refuse(f"{type(error).__name__}: {error}")
@@ -330,6 +332,9 @@ class _GraphInside(_TimedCall):
         take_results(recording, result)
         self._forward_events = len(recording.trace.events)
         different = first_difference(self.calls.trace, recording.trace)
+        if recording.broken is None and different is not None and has_other_answers(self.calls.trace, recording.trace):
+            self._recording = None  # a value at the edge of a decision: another path was taken than was found
+            return
         reason = recording.broken.reason if recording.broken is not None else different and different.text
         reason = reason or has_python(self._outputs, self._inputs)
         if reason:

@@ -27,8 +27,6 @@ _COUNTS = frozenset({"add_"})
 
 def why_never(trace: Trace) -> str | None:
     """Why calls like a recorded one are never compiled with their gradients, if they are not."""
-    if trace.questions:
-        return "it decides by the values of tensors"
     leaves = {note.storage for note in trace.tensors if note.is_leaf}
     returned = [trace.note(value).storage for value in dict.fromkeys(values_in(trace.results))]
     if not leaves.isdisjoint(returned):

@@ -49,10 +49,10 @@ class Split:
 
 
 @reporting_faults
-def split(joint: JointTrace) -> Split:
-    """The two traces of a call and its backward pass."""
+def split(joint: JointTrace, numerics: str) -> Split:
+    """The two traces of a call and its backward pass, whose operations are lowered by the flag `numerics`."""
     needed = _read_by_backward(joint)
-    kept = _cheapest(joint, needed)
+    kept = _cheapest(joint, needed, numerics)
     recomputed = _recomputed(joint, needed, kept)
     trace, overwritten = joint.trace, storages_written(joint.trace, joint.forward)
     order = sorted(kept, key=lambda value: value.index)
@@ -82,10 +82,10 @@ def _read_by_backward(joint: JointTrace) -> list[TraceValue]:
     return [value for value in dict.fromkeys(read) if not joint.is_of_backward(value)]
 
 
-def _cheapest(joint: JointTrace, needed: Sequence[TraceValue]) -> set[TraceValue]:
+def _cheapest(joint: JointTrace, needed: Sequence[TraceValue], numerics: str) -> set[TraceValue]:
     """The values to keep: a minimum cut of values, each of which costs its bytes."""
     trace = joint.trace
-    recomputable = _recomputable(joint)
+    recomputable = _recomputable(joint, numerics)
     outside = {_storage(joint, value) for value in leaves_of(joint.trace)}
     outside |= {_storage(joint, value) for value in joint.outputs}
     may_be_kept = {_storage(joint, value) for value in needed}
@@ -126,11 +126,11 @@ def _cheapest(joint: JointTrace, needed: Sequence[TraceValue]) -> set[TraceValue
     return {value for value, (begin, end) in nodes.items() if begin in near_source and end not in near_source}
 
 
-def _recomputable(joint: JointTrace) -> dict[TraceValue, TraceOp]:
+def _recomputable(joint: JointTrace, numerics: str) -> dict[TraceValue, TraceOp]:
     """What makes each value that can be computed again: code that is generated, from values that nothing overwrites
     afterwards."""
     trace = joint.trace
-    ssa = to_ssa(dataclasses.replace(trace, results=[*joint.outputs, *joint.gradients]))
+    ssa = to_ssa(dataclasses.replace(trace, results=[*joint.outputs, *joint.gradients]), numerics)
     last_writes = _last_writes(joint)
     found: dict[TraceValue, TraceOp] = {}
     for index, operation in enumerate(ssa.operations[: joint.forward_events]):

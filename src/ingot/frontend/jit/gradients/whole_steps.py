@@ -1,14 +1,16 @@
 """Whole training steps: calls that differentiate within, and may update parameters, as one program.
 
 In: the trace of such a call, with what it does to `.grad`. Out: a program that runs without gradients being recorded,
-reads the settings of optimizers, and leaves in `.grad` what eager leaves there. What always holds: gradients that
-nothing keeps are never made; a result whose history eager has used up cannot be differentiated here either.
+reads the settings of optimizers, leaves in `.grad` what eager leaves there, and reads numbers that are returned. What
+always holds: gradients that nothing keeps are never made; a result whose history eager has used up cannot be
+differentiated here either.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,7 @@ from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.arguments.structure import take_apart
 from ingot.frontend.jit.gradients.function import is_observed
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram
+from ingot.frontend.jit.proof.domain.answers import expression
 from ingot.frontend.jit.trace.trace import TensorMeta, Trace, Training
 
 
@@ -31,16 +34,17 @@ def needs_more_gradients(result: Any, training: Training) -> bool:
     )
 
 
-def with_gradients(trace: Trace) -> Trace:
-    """The trace with the gradients that the call leaves behind among its results, after the others."""
+def with_more_results(trace: Trace) -> Trace:
+    """The trace with more results after the others: the gradients that the call leaves behind, and tensors whose values
+    it returns."""
     if trace.training is None:
         return trace
     left = [update.value for update in trace.training.updates if update.value is not None]
-    return dataclasses.replace(trace, results=[*trace.results, *left])
+    return dataclasses.replace(trace, results=[*trace.results, *left, *(value for _, value in trace.training.read)])
 
 
 def as_whole_step(program: RecordedProgram, trace: Trace, training: Training) -> RecordedProgram:
-    """A program of `with_gradients(trace)`, with what has to be done around it."""
+    """A program of `with_more_results(trace)`, with what has to be done around it."""
     step = _WholeStep(program, training, len(trace.results), torch.is_grad_enabled())
     return dataclasses.replace(program, function=step, is_whole_step=True)
 
@@ -51,12 +55,15 @@ class _WholeStep:
     def __init__(self, program: RecordedProgram, training: Training, results: int, is_differentiated: bool):
         self._function = program.function
         self._settings = training.settings
+        self._schedules = training.schedules
         self._results = results
         self._spent = training.spent if is_differentiated else ()
-        places = iter(range(results, results + len(training.updates)))
+        places = itertools.count(results)
         self._updates = [
             (update.position, None if update.value is None else next(places)) for update in training.updates
         ]
+        self._read = [next(places) for _ in training.read]
+        self._readings = [(place, expression(text)) for place, text in training.readings]
 
     def __call__(self, tensors: Sequence[Any], environment_tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         settings = [float(setting.read()) for setting in self._settings]
@@ -66,6 +73,11 @@ class _WholeStep:
             if gradient is not None and gradient._is_view():
                 gradient = gradient.detach()
             environment_tensors[position].grad = gradient
+        values = [results[place].item() for place in self._read]
+        for place, evaluate in self._readings:
+            results[place] = evaluate(values)
+        for schedule in self._schedules:
+            schedule.step()
         del results[self._results :]
         for place in self._spent:
             results[place] = _Spent.apply(_anchor, results[place])
@@ -96,7 +108,7 @@ class GradientGuard:
     """What tensors that accumulate gradients must have in `.grad` when a call begins, and that no hooks look on."""
 
     tensors: tuple[torch.Tensor, ...]
-    """All tensors that the call changes the gradients of, or reads them."""
+    """All tensors that the call changes the gradients of, reads them, or is given them by `torch.autograd.grad`."""
     expected: tuple[tuple[torch.Tensor, TensorMeta | None], ...]
     text: str = "a gradient, or a hook of one"
 
@@ -105,10 +117,17 @@ class GradientGuard:
         around = trace.environment_tensors
         positions = dict.fromkeys([update.position for update in training.updates])
         positions |= dict.fromkeys([position for position, _ in training.expected])
+        positions |= dict.fromkeys(training.inputs)
         return GradientGuard(
             tuple(around[position] for position in positions),
             tuple((around[position], note) for position, note in training.expected),
         )
+
+    @property
+    def key(self) -> Hashable:
+        """Guards with equal keys look at the same gradients, and expect the same of them."""
+        expected = tuple((id(tensor), note) for tensor, note in self.expected)
+        return GradientGuard, frozenset(map(id, self.tensors)), expected
 
     def holds(self) -> bool:
         if is_observed():

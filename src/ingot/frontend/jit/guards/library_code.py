@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import sys
 import types
+from collections.abc import Iterator
 from functools import lru_cache
 
 _LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "ingot"}
@@ -18,7 +19,23 @@ def is_librarys(module: str | None) -> bool:
 @lru_cache(maxsize=4096)
 def global_names(code: types.CodeType) -> tuple[str, ...]:
     """The names that code looks up among its globals; its other names are attributes."""
-    return tuple({one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")})
+    # LOAD_GLOBAL keeps in its lowest bit whether a call follows.
+    return tuple(
+        {code.co_names[number >> (opcode == _LOAD_GLOBAL)] for opcode, number in _instructions(code, _LOOKING_UP)}
+    )
+
+
+_LOAD_GLOBAL, _EXTENDED_ARG = dis.opmap["LOAD_GLOBAL"], dis.EXTENDED_ARG
+_LOOKING_UP = frozenset({_LOAD_GLOBAL, dis.opmap["LOAD_NAME"]})
+
+
+def _instructions(code: types.CodeType, opcodes: frozenset[int]) -> Iterator[tuple[int, int]]:
+    """The instructions of some kinds with their numbers. `dis` tells the same, and much more, in 20 times the time."""
+    extension, content = 0, code.co_code
+    for opcode, number in zip(content[::2], content[1::2], strict=True):
+        if opcode in opcodes:
+            yield opcode, extension | number
+        extension = (extension | number) << 8 if opcode == _EXTENDED_ARG else 0
 
 
 _ASSIGNING = {dis.opmap[name] for name in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")}

@@ -8,22 +8,24 @@ Python would do with those answers.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.lowering.faults import reporting_faults
 from ingot.frontend.jit.lowering.pieces import Choice, Piece
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
-from ingot.frontend.jit.proof.domain.answers import FUNCTIONS
+from ingot.frontend.jit.proof.domain.answers import expression
 from ingot.frontend.jit.trace.questions import draws, writes_leaves
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 
 Build = Callable[[Sequence[Any]], Any]
 """Puts the result of a function together from its flattened parts."""
+Finish = Callable[[RecordedProgram, int], RecordedProgram]
+"""Makes what ends a path of the program of its last piece, and the number of the path."""
 
 
 class UnseenAnswer(Exception):
@@ -111,7 +113,12 @@ class BranchingProgram(RecordedProgram):
 
 @reporting_faults
 def branching_program(
-    tree: Piece, paths: Sequence[Trace], builds: Sequence[Build], compiler: JitCompiler, is_frozen: bool
+    tree: Piece,
+    paths: Sequence[Trace],
+    builds: Sequence[Build],
+    compiler: JitCompiler,
+    is_frozen: bool,
+    finish: Finish = lambda program, path: program,
 ) -> BranchingProgram:
     """The program of paths that were cut into a tree; `builds` make their results."""
     programs: dict[str, RecordedProgram] = {}
@@ -129,7 +136,8 @@ def branching_program(
             return BranchNode(text=piece.text, decide=_decision(piece.text), following=following)
         program = compiled(piece.trace)
         if piece.after is None:
-            return BranchNode(program=program, function=program.function, path=piece.path, build=builds[piece.path])
+            function = finish(program, piece.path).function
+            return BranchNode(program=program, function=function, path=piece.path, build=builds[piece.path])
         after = node_of(piece.after, len(piece.kept) + len(piece.trace.results) - 1)
         kept = None if len(piece.kept) == held else piece.kept
         return BranchNode(after, program, program.function, piece.path, kept)
@@ -158,9 +166,9 @@ def branching_program(
 
 
 def _decision(text: str) -> Callable[[Sequence[Any]], bool]:
-    """An expression of answers r0, r1 ... as a function of the list of them."""
-    indexed = re.sub(r"\br(\d+)\b", r"r[\1]", text)
-    return eval(f"lambda r: bool({indexed})", dict(FUNCTIONS))  # the text comes from a proof, not from the user
+    """What an expression of answers decides."""
+    evaluate = expression(text)
+    return lambda answers: bool(evaluate(answers))
 
 
 def _find(
@@ -180,7 +188,8 @@ def _find(
             following = node.after
             if following is None:
                 return node, given
-            asked, *made = node.function(given, environment_tensors, ())  # type: ignore[misc]
+            # Answers need no history, and what is computed with them is differentiated as it was recorded, if it is.
+            asked, *made = without_gradients(node.function, given, environment_tensors, ())  # type: ignore[arg-type]
             answers.append(asked.item())
             kept = node.kept
             held = (*held, *made) if kept is None else (*[held[slot] for slot in kept], *made)

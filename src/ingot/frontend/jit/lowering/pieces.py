@@ -21,6 +21,7 @@ from typing import Any
 from ingot.base.errors import IngotError
 from ingot.frontend.jit.trace.trace import (
     EnvironmentTensor,
+    GradientOf,
     Made,
     Origin,
     TensorMeta,
@@ -173,21 +174,17 @@ def _origin(origin: Origin, slot: int | None, start: int) -> Origin:
 
 def with_common_environment(traces: Sequence[Trace]) -> list[Trace]:
     """The same traces with one list of environment tensors for all of them."""
-    common: list[Any] = []
-    places: dict[int, int] = {}
-    for tensor in (tensor for trace in traces for tensor in trace.environment_tensors):
-        if id(tensor) not in places:
-            places[id(tensor)] = len(common)
-            common.append(tensor)
+    common = list({id(tensor): tensor for trace in traces for tensor in trace.environment_tensors}.values())
+    places = {id(tensor): place for place, tensor in enumerate(common)}
     found = []
     for trace in traces:
+        moved = [places[id(tensor)] for tensor in trace.environment_tensors]
         tensors = [
-            dataclasses.replace(
-                note, origin=EnvironmentTensor(places[id(trace.environment_tensors[note.origin.position])])
-            )
-            if isinstance(note.origin, EnvironmentTensor)
+            dataclasses.replace(note, origin=type(note.origin)(moved[note.origin.position]))
+            if isinstance(note.origin, EnvironmentTensor | GradientOf)
             else note
             for note in trace.tensors
         ]
-        found.append(dataclasses.replace(trace, tensors=tensors, environment_tensors=common))
+        training = None if trace.training is None else trace.training.moved(moved)
+        found.append(dataclasses.replace(trace, tensors=tensors, environment_tensors=common, training=training))
     return found

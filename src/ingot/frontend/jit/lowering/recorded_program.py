@@ -74,6 +74,8 @@ class RecordedProgram:
     """The calls that are generated code: products and attention."""
     is_whole_step: bool = False
     """Whether it sets gradients and reads settings of optimizers besides computing."""
+    called: frozenset[int] = frozenset()
+    """Events of the rewritten trace that are calls of PyTorch's because regions would leave them to PyTorch."""
 
     def replayed(self) -> RecordedProgram:
         """The same program, replayed as CUDA graphs."""
@@ -120,7 +122,7 @@ def _is_small(version: Version) -> bool:
 
 
 class _Copies(Exception):
-    """A region would have PyTorch copy tensors, which is quicker without a region."""
+    """Regions would have PyTorch copy tensors, which is quicker without a region."""
 
     def __init__(self, events: frozenset[int]):
         super().__init__()
@@ -134,22 +136,25 @@ def compile_trace(
     is_frozen: bool = False,
     is_replayed: bool = False,
     is_private: bool = False,
+    called: frozenset[int] = frozenset(),
 ) -> RecordedProgram:
     """The program that does what a trace did, or does as long as weights keep their values, if it is frozen.
 
     `is_private` says that tensors which are written share no memory with others, in any call. Copies that a region
-    would leave to PyTorch become calls. A program that is replayed becomes CUDA graphs, if it runs on a GPU.
+    would leave to PyTorch become calls; `called` are those that are known to, by their event in the rewritten trace. A
+    program that is replayed becomes CUDA graphs, if it runs on a GPU.
     """
     folder = lambda: f"programs/{digest_of(trace.text)}"
     dump_stage("trace", lambda: trace.text, folder)
-    rewritten = rewrite_trace(trace, is_frozen, compiler.config["disabled_passes"])
-    called: frozenset[int] = frozenset()
+    numerics = compiler.config["numerics"]
+    rewritten = rewrite_trace(trace, is_frozen, compiler.config["disabled_passes"], numerics)
     while True:
         try:
-            made = write_program(partition(to_ssa(rewritten, called)), compiler, is_private)
+            made = write_program(partition(to_ssa(rewritten, numerics, called)), compiler, is_private)
             break
         except _Copies as copies:
             called |= copies.events
+    made.called = called
     dump_stage("program", lambda: made.text, folder)
     return made.replayed() if is_replayed and _can_be_captured(trace.device) else made
 
@@ -168,6 +173,8 @@ def write_program(steps: Partition, compiler: JitCompiler, is_private: bool = Fa
         else:
             writer.call(step.operation)
         writer.drop(position)
+    if writer.copies:
+        raise _Copies(frozenset(writer.copies))
     return writer.finish()
 
 
@@ -183,6 +190,8 @@ class _ProgramWriter:
     has_guesses: bool = False
     generated: list[Operation] = field(default_factory=list)
     last_uses: dict[str, int] = field(default_factory=dict)
+    copies: set[int] = field(default_factory=set)
+    """Events that regions would leave to PyTorch: with calls of these another program is written."""
 
     def __post_init__(self) -> None:
         for position, step in enumerate(self.steps.steps):
@@ -195,7 +204,7 @@ class _ProgramWriter:
         return self.steps.homes.get(version, version).name
 
     def region(self, region: Region) -> None:
-        built: RegionGraph = build_region(region)
+        built: RegionGraph = build_region(region, self.steps.versions.numerics)
         self.conditions += built.conditions
         module = self.compiler.compile(built.graph, self.is_private)
         self._refuse_copies(region, module)
@@ -220,8 +229,7 @@ class _ProgramWriter:
         left = {node.op.name for node in module.through_torch()}
         if left and not (are_small and left <= _COPIED):
             copies |= joins
-        if copies:
-            raise _Copies(frozenset(operation.index for operation in copies if operation is not None))
+        self.copies |= {operation.index for operation in copies if operation is not None}
 
     def call(self, operation: Operation) -> None:
         called, quicker = operation.event.target, quicker_product(operation)

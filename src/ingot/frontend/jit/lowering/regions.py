@@ -35,9 +35,9 @@ class RegionGraph:
     """Sizes that must be equal for it to hold."""
 
 
-def build_region(region: Region) -> RegionGraph:
-    """The graph of a region."""
-    building = _Building(region)
+def build_region(region: Region, numerics: str) -> RegionGraph:
+    """The graph of a region; `numerics` is the flag by which its operations were lowered."""
+    building = _Building(region, numerics)
     for operation in region.operations:
         building.lower(operation)
     return building.finish()
@@ -46,8 +46,9 @@ def build_region(region: Region) -> RegionGraph:
 class _Building:
     """A region's graph in the making, with names of its own for sizes that none of its inputs has alone."""
 
-    def __init__(self, region: Region):
+    def __init__(self, region: Region, numerics: str):
         self.region = region
+        self.numerics = numerics
         self.builder = Builder()
         given = [(operation.arguments, operation.keywords) for operation in region.operations]
         self.numbers: list[Variable | Size] = list(dict.fromkeys(all_of(Variable, given)))
@@ -98,7 +99,7 @@ class _Building:
         """What an operation computes, in this graph's names for sizes."""
         device = operation.products[0].note.device.type
         arguments, keywords = self._typed((operation.arguments, operation.keywords))
-        graph = lowered_call(operation.target, device, arguments, keywords)
+        graph = lowered_call(operation.target, device, arguments, keywords, self.numerics)
         if graph is None:
             raise UnsupportedError(f"{operation.target} is not lowered: its sizes are not known in this region")
         return graph

@@ -19,9 +19,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.proof.domain import answers
 from ingot.frontend.jit.proof.domain.abstract_values import (
+    AbstractTensor,
     AbstractValue,
     Fresh,
     Known,
+    Open,
     Raised,
     ReadNumber,
     Refused,
@@ -33,6 +35,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
 from ingot.frontend.jit.proof.domain.answers import Answers, Asked
 from ingot.frontend.jit.proof.domain.open_sizes import SizeFacts
 from ingot.frontend.jit.proof.domain.place_guards import Guard, is_plain
+from ingot.frontend.jit.proof.natives import schedules
 from ingot.frontend.jit.proof.semantics import attribute_lookup, operations
 from ingot.frontend.jit.proof.walk.walker import Walker
 
@@ -61,6 +64,12 @@ class Proof:
     """The keys of the guards, in their order: guards with equal keys check the same place."""
     decisions: list[list[tuple[str, bool]]] = field(default_factory=list)
     """For each question of the call, what was decided by the answers: it holds for calls that decide the same."""
+    schedules: list[Any] = field(default_factory=list)
+    """Schedules of learning rates that take a step, in order."""
+    outline: Any = None
+    """What the result is nested like, with a ReadNumber for each number in it that was read; None if none was."""
+    goes_through_sets: bool = False
+    """Whether it depends on the order of sets, which differs from process to process."""
 
     def holds(self) -> bool:
         return all(guard.holds() for guard in self.guards)
@@ -75,6 +84,8 @@ class Refusal:
     reason: str
     place: str
     """file:line"""
+    lacks_answers: bool = False
+    """Whether it says only that the code asks tensors for values which the proof was not told."""
 
 
 def prove(
@@ -85,37 +96,59 @@ def prove(
     arguments: list[ArgumentIdentity] = []
     try:
         with torch._C.DisableTorchFunction(), _disable_current_modes():
-            returned = without_gradients(_walk, walker, function, args, kwargs, arguments)
+            returned, outline = without_gradients(_walk, walker, function, args, kwargs, arguments)
     except Refused as refused:
-        return Refusal(refused.reason, refused.place)
+        return Refusal(refused.reason, refused.place, walker.answers.has_run_out)
     except Raised as raised:
         return Refusal(f"raises {raised.cls.__name__}: {raised}", walker.place())
     except RecursionError:
         return Refusal("calls are nested too deeply", walker.place())
     except Exception as error:  # an error of the walk itself is no proof
         return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
-    guards, decisions, sizes = walker.guards, walker.answers.decisions, walker.sizes.facts()
-    return Proof(list(guards.values()), arguments, list(walker.absent), returned, sizes, list(guards), decisions)
+    guards, sizes = walker.guards, walker.sizes.facts()
+    found = list(guards.values()), arguments, list(walker.absent), returned, sizes, list(guards)
+    return Proof(*found, walker.answers.decisions, walker.schedules, outline, walker.goes_through_sets)
 
 
 def _walk(
     walker: Walker, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], arguments: list[ArgumentIdentity]
-) -> list[Any]:
+) -> tuple[list[Any], Any]:
+    """The objects that a call returns, and the outline of its result."""
     values = [_abstract(walker, value, (index,), arguments) for index, value in enumerate(args)]
     named = {name: _abstract(walker, value, (name,), arguments) for name, value in kwargs.items()}
     result = walker.call(known(function, getattr(function, "__name__", "function")), values, named)
     attribute_lookup.check_restored(walker)
+    schedules.check_unread(walker)
     returned = list(_foreign(walker, result, set()))
+    outline = _outline(walker, result) if answers.holds_read(walker, result) else None
     if walker.answers.are_left:
         walker.refuse("reads values of tensors at places that the proof does not see")
-    return returned
+    return returned, outline
+
+
+def _outline(walker: Walker, value: AbstractValue) -> Any:
+    """What a result is nested like: an object with the same leaves, of which tensors are not known."""
+    match value:
+        case ReadNumber():
+            return value
+        case Known():
+            return value.value
+        case AbstractTensor() | Open():
+            return None
+        case Tuple() if value.cls is tuple:
+            return tuple(_outline(walker, item) for item in value.items)
+        case Fresh() if value.cls in (list, dict) and not value.is_callers:
+            held = walker.state.items.get(value.identity)
+            if isinstance(held, dict):
+                return {key: _outline(walker, item) for key, item in held.items()}
+            if isinstance(held, tuple):
+                return [_outline(walker, item) for item in held]
+    return answers.refuse_read(walker)
 
 
 def _foreign(walker: Walker, value: AbstractValue, seen: set[int]) -> Iterator[Any]:
     """Objects inside a result that were not made during the call."""
     match value:
-        case ReadNumber():
-            answers.refuse_read(walker)
         case Known() if not is_plain(value.value) and not isinstance(value.value, torch.Tensor):
             yield value.value
         case Tuple() | Union():

@@ -37,6 +37,7 @@ class DropAliases:
     name: str = "drop_aliases"
     summary: str = "takes away views that give back what they were made of, such as the transpose of a transpose"
     needs_frozen: bool = False
+    keeps_bits: bool = True
 
     def run(self, trace: Trace) -> TracePassResult:
         rewriter = TraceRewriter(trace)

@@ -36,6 +36,7 @@ class TakeInActivations:
     name: str = "take_in_activations"
     summary: str = "lets libraries of GPUs apply an activation to a product or a convolution before it is written"
     needs_frozen: bool = False
+    keeps_bits: bool = False
 
     def run(self, trace: Trace) -> TracePassResult:
         rewriter = TraceRewriter(trace)

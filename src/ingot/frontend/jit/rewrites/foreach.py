@@ -35,6 +35,7 @@ class ExpandLists:
     name: str = "expand_lists"
     summary: str = "takes operations on lists of tensors apart into operations on each, which can be fused"
     needs_frozen: bool = False
+    keeps_bits: bool = True
 
     def run(self, trace: Trace) -> TracePassResult:
         rewriter = TraceRewriter(trace)

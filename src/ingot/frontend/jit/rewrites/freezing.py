@@ -28,6 +28,7 @@ class FoldNormalizations:
     name: str = "fold_normalizations"
     summary: str = "folds batch norms that use running statistics into the weights of the convolutions before them"
     needs_frozen: bool = True
+    keeps_bits: bool = False
 
     def run(self, trace: Trace) -> TracePassResult:
         rewriter = TraceRewriter(trace)

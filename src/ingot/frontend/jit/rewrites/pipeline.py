@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import torch
+
 from ingot.base.dumping import dump, dump_pass
 from ingot.base.pipeline import declare_passes, refuse_unknown_passes
 from ingot.frontend.grad_mode import without_gradients
@@ -32,13 +34,20 @@ TRACE_PASSES: tuple[TracePass, ...] = declare_passes(
     PackProducts(),
     SimplifyPooling(),
 )
+_HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
-def rewrite_trace(trace: Trace, is_frozen: bool = False, disabled: Collection[str] = ()) -> Trace:
-    """Run the passes once each, in order; those that need frozen weights if they are."""
+def rewrite_trace(
+    trace: Trace, is_frozen: bool = False, disabled: Collection[str] = (), numerics: str = "fast"
+) -> Trace:
+    """Run the passes once each, in order; those that need frozen weights if they are. Where half types are to be
+    rounded as eager rounds them, traces with half types keep every bit."""
     refuse_unknown_passes(disabled)
+    keeps_bits = numerics == "eager" and any(note.dtype in _HALVES for note in trace.tensors)
     for pass_ in TRACE_PASSES:
-        if pass_.name not in disabled and (is_frozen or not pass_.needs_frozen):
+        if pass_.name in disabled or (keeps_bits and not pass_.keeps_bits):
+            continue
+        if is_frozen or not pass_.needs_frozen:
             result = without_gradients(pass_.run, trace)
             trace = result.trace
             dump("passes", f"{pass_.name}: changed {result.changed}")

@@ -28,6 +28,7 @@ class SimplifyPooling:
     name: str = "simplify_pooling"
     summary: str = "writes pooling whose indices nothing reads as padding and pooling that can be generated"
     needs_frozen: bool = False
+    keeps_bits: bool = True
 
     def run(self, trace: Trace) -> TracePassResult:
         rewriter = TraceRewriter(trace)

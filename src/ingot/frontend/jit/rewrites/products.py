@@ -47,6 +47,7 @@ class FindLinears:
     name: str = "find_linears"
     summary: str = "writes products of matrices and the views around them as calls of linear"
     needs_frozen: bool = False
+    keeps_bits: bool = False
 
     def run(self, trace: Trace) -> TracePassResult:
         rewriter = TraceRewriter(trace)
@@ -108,6 +109,7 @@ class JoinProducts:
     name: str = "join_products"
     summary: str = "multiplies all parts of a tensor by the same weights at once"
     needs_frozen: bool = False
+    keeps_bits: bool = False
 
     def run(self, trace: Trace) -> TracePassResult:
         changed = 0

@@ -51,6 +51,11 @@ class TracePass(Protocol):
         """Whether it takes weights as they are, which `ingot.jit(freeze=True)` allows."""
         ...
 
+    @property
+    def keeps_bits(self) -> bool:
+        """Whether results are the same bit for bit, not only within rounding."""
+        ...
+
     def run(self, trace: Trace) -> TracePassResult: ...
 
 

@@ -37,6 +37,7 @@ class PackProducts:
     name: str = "pack_products"
     summary: str = "packs the weights of products once, where generated code with packed weights is quicker"
     needs_frozen: bool = True
+    keeps_bits: bool = False
 
     def run(self, trace: Trace) -> TracePassResult:
         rewriter = TraceRewriter(trace)
@@ -104,6 +105,7 @@ class PackConvolutions:
     name: str = "pack_convolutions"
     summary: str = "packs the weights of convolutions, with the relu after them, where that is quicker for all together"
     needs_frozen: bool = True
+    keeps_bits: bool = False
 
     def run(self, trace: Trace) -> TracePassResult:
         rewriter = TraceRewriter(trace)

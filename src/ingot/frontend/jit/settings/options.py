@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from ingot.base.config import Config
+from ingot.base.config import NUMERICS, Config
 from ingot.base.errors import ConfigError
 
 DEFAULT_TUNING_STEPS = 1000
 Mode = Literal["default", "reduce-overhead"]
 Python = Literal["auto", "run", "skip"]
 """Whether Python runs at every call: "run" always, "skip" never, "auto" unless skipping it is proven not to matter."""
+Numerics = Literal["fast", "eager"]
+"""Where half types are rounded: see the flag of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Options:
         mode: Mode | None = None,
         name: str | None = None,
         python: Python = "auto",
+        numerics: Numerics | None = None,
         **unknown: Any,
     ) -> Options:
         """The options that `ingot.jit` was given; options that contradict each other are refused."""
@@ -77,7 +80,7 @@ class Options:
         if config is not None and not isinstance(config, Mapping):
             raise ConfigError(f"config must be a dictionary or an ingot.Config, not {config!r}")
         return cls(
-            Config(config or {}),
+            _configured(config or {}, numerics),
             tune if tune is not None else tuning_steps is not None,
             tuning_steps or DEFAULT_TUNING_STEPS,
             fullgraph,
@@ -87,6 +90,19 @@ class Options:
             name,
             python,
         )
+
+
+def _configured(config: Mapping[str, Any], numerics: str | None) -> Config:
+    """The flags that were given; the option `numerics` is the flag of that name."""
+    found = Config(config)
+    if numerics is not None:
+        _require_one_of("numerics", NUMERICS, numerics)
+        if config.get("numerics", numerics) != numerics:
+            raise ConfigError(
+                f"numerics={numerics!r} is given, and config says {config['numerics']!r}; leave one of them out"
+            )
+        found["numerics"] = numerics
+    return found
 
 
 def _require_one_of(option: str, known: Sequence[str], value: Any) -> None:

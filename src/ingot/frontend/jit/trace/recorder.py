@@ -12,8 +12,7 @@ import dataclasses
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +80,8 @@ _CASTS_WITHIN = frozenset(
 """Functions of several operations that a mode sees as one, so that autocast finds none of them."""
 _KNOWN = ("aten", "prim", "prims", "profiler")
 """Namespaces whose operations are not made of others, apart from those above."""
-_BACKWARD = torch.Tensor.backward
+_BACKWARD: Any = torch.Tensor.backward
+_GRAD: Any = torch.autograd.grad
 _PUT_OFF = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative, torch._C.DispatchKey.ZeroTensor)
 
 
@@ -149,14 +149,15 @@ class _IntrospectionMode(TorchFunctionMode):
                 return func(*args, **kwargs)
         before = recording.handed, recording.asked_by
         recording.handed, recording.asked_by = handed, getattr(func, "__name__", "")
-        is_backward = func is _BACKWARD
         try:
-            if is_backward:
+            if func is _BACKWARD:
                 recording.training.begin_backward(args, kwargs)
+            elif func is _GRAD:
+                recording.training.begin_grad(args, kwargs)
             return func(*args, **kwargs)
         finally:
             recording.handed, recording.asked_by = before
-            if is_backward:
+            if func is _BACKWARD or func is _GRAD:
                 recording.training.end_backward()
 
 
@@ -227,8 +228,12 @@ class Recording:
         """Call a function that goes on with what was recorded and runs no Python code of the user's, and note down its
         operations."""
         monitor = EffectMonitor(self._saw, self._environment.touch_context, self.stop, self.training)
-        with self._attached(monitor), monitor.paused(), torch._C.DisableTorchFunction():
-            return function()
+
+        def run() -> Any:
+            with monitor.paused(), torch._C.DisableTorchFunction():
+                return function()
+
+        return self._attached(monitor, run)
 
     def add_argument(self, tensor: torch.Tensor) -> TraceValue:
         """Note a tensor that is passed after the others; no other object may be the same tensor."""
@@ -239,19 +244,24 @@ class Recording:
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], is_alone: bool
     ) -> Any:
         monitor = EffectMonitor(self._saw, self._environment.touch_context, self.stop, self.training)
-        with self._attached(monitor):
+
+        def run() -> Any:
             result = function(*args, **kwargs)
             if is_alone:
                 monitor.conclude()
-        return result
+            return result
 
-    @contextmanager
-    def _attached(self, monitor: EffectMonitor) -> Iterator[None]:
-        """A block whose operations and questions are recorded."""
+        return self._attached(monitor, run)
+
+    def _attached(self, monitor: EffectMonitor, run: Callable[[], Any]) -> Any:
+        """Call a function whose operations and questions are recorded.
+
+        It is not a block for `with`: an interrupt between the end of `__enter__` and the block would leave everything
+        attached."""
         attachment = Attachment(monitor, _IntrospectionMode(self, monitor), _OperationMode(self, monitor))
         try:
             attachment.attach()
-            yield
+            return run()
         finally:
             try:
                 attachment.detach()
@@ -280,7 +290,7 @@ class Recording:
 
     def on_query(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Python is about to call a function or to read an attribute of tensors."""
-        if function is _BACKWARD:
+        if function is _BACKWARD or function is _GRAD:
             return
         name = getattr(function, "__name__", "")
         if name in ("__get__", "__set__", "__delete__"):
@@ -330,7 +340,7 @@ class Recording:
             if self._allows_questions and target is READS_VALUE and self.asked_by in ASKS:
                 return self._ask(args[0])
             view = turned_view(target)
-            if view is not None and self._is_own(args[0]):
+            if view is not None and self.has_made(args[0]):
                 return self._turn(view, target(*args, **kwargs), args, kwargs)
             why_not = refusal(target, args, kwargs) or (
                 len(self.trace.events) >= _MOST_EVENTS and "the call never ends"
@@ -368,7 +378,7 @@ class Recording:
             self.trace.questions.append(asked)
         return answer
 
-    def _is_own(self, tensor: torch.Tensor) -> bool:
+    def has_made(self, tensor: torch.Tensor) -> bool:
         """Whether the call itself has made a tensor."""
         register = self._find(tensor)
         return register is not None and not self.trace.note(register).is_leaf

@@ -107,6 +107,8 @@ class Operation:
     operands: list[Version]
     graph: Graph | None
     """What it computes, with an input for each of its operands and of its open numbers; None for a call."""
+    is_left_for_rounding: bool = False
+    """Whether it is a call because no generated code rounds half types as eager does."""
     results: Any = None
     products: list[Version] = field(default_factory=list)
     is_live: bool = False
@@ -125,6 +127,8 @@ class Operation:
     @property
     def why_called(self) -> str:
         """Why a call is left to PyTorch."""
+        if self.is_left_for_rounding:
+            return 'rounds half types in ways of its own, and numerics="eager" asks for them'
         if is_mutable(self.target):
             return "writes into memory that other tensors share"
         if torch.Tag.nondeterministic_seeded in tags_of(self.target):
@@ -137,6 +141,8 @@ class SSA:
     """The operations of a trace, and what must hold at its end."""
 
     trace: Trace
+    numerics: str = "fast"
+    """Where half types are rounded, by the flag of this name."""
     operations: list[Operation] = field(default_factory=list)
     current: dict[TraceValue, Version] = field(default_factory=dict)
     """The last version of each register."""
@@ -151,9 +157,9 @@ class SSA:
     """What the function returns."""
 
 
-def to_ssa(trace: Trace, called: frozenset[int] = frozenset()) -> SSA:
+def to_ssa(trace: Trace, numerics: str, called: frozenset[int] = frozenset()) -> SSA:
     """The operations of a trace on versions. The events of `called` become calls, even if they could be pure."""
-    found = SSA(trace)
+    found = SSA(trace, numerics)
     uses = _Uses.of(trace)
     for index, event in enumerate(trace.events):
         _add_operation(found, index, event, uses, index in called)
@@ -167,7 +173,7 @@ def _add_operation(found: SSA, index: int, event: TraceOp, uses: _Uses, is_calle
     mutated = _mutated(event)
     kind, called = OperationKind.CALL, _Called(event.target, event.arguments, event.keywords, event.results)
     functional = None if is_called else _functional(trace, index, event, mutated, uses)
-    graph = None if functional is None else _lowered(trace, functional, event.place)
+    graph = None if functional is None else _lowered(found, functional, event.place)
     if functional is not None and graph is not None:
         called = functional
         kind = OperationKind.VIEW if not mutated and _is_view(trace, event) else OperationKind.PURE
@@ -190,6 +196,7 @@ def _add_operation(found: SSA, index: int, event: TraceOp, uses: _Uses, is_calle
         replace_values(called.keywords, version),
         operands,
         graph,
+        functional is not None and graph is None and _is_left_for_rounding(found, functional),
     )
     for operand in operands:
         operand.consumers.append(operation)
@@ -354,16 +361,21 @@ class _Uses:
 # --- what the op table makes of it -----------------------------------------------------------------------------------
 
 
-def _lowered(trace: Trace, called: _Called, place: str) -> Graph | None:
+def _lowered(found: SSA, called: _Called, place: str) -> Graph | None:
     """The graph of a call that the user's code makes at a place; None where it is left to PyTorch."""
     try:
-        return _graph_of(trace, called)
+        return _graph_of(found.trace, called, found.numerics)
     except Exception as error:
         error.add_note(f"while {called.target} was lowered, which {place or 'an unknown line'} calls")
         raise
 
 
-def _graph_of(trace: Trace, called: _Called) -> Graph | None:
+def _is_left_for_rounding(found: SSA, called: _Called) -> bool:
+    """Whether a call that is left to PyTorch would be generated if half types might be rounded otherwise."""
+    return found.numerics != "fast" and _graph_of(found.trace, called, "fast") is not None
+
+
+def _graph_of(trace: Trace, called: _Called, numerics: str) -> Graph | None:
     if lowering_for(called.target) is None:
         return None
     fixed = called.arguments
@@ -378,7 +390,7 @@ def _graph_of(trace: Trace, called: _Called) -> Graph | None:
     arguments = replace_values(called.arguments, lambda register: type_of(trace.note(register)))
     keywords = replace_values(called.keywords, lambda register: type_of(trace.note(register)))
     expected = [type_of(note) for note in made]
-    return _generated(called.target, made[0].device.type, _with_scalar_types(arguments), keywords, expected)
+    return _generated(called.target, made[0].device.type, _with_scalar_types(arguments), keywords, expected, numerics)
 
 
 def _generated(
@@ -387,9 +399,10 @@ def _generated(
     arguments: tuple[Any, ...],
     keywords: dict[str, Any],
     expected: Sequence[TensorType],
+    numerics: str = "fast",
 ) -> Graph | None:
     """The graph of a call on operands of these types, if it gives what PyTorch gives and becomes machine code."""
-    found = lowered_call(target, device, arguments, keywords)
+    found = lowered_call(target, device, arguments, keywords, numerics)
     if found is None or [output.type for output in found.outputs] != expected:
         return None
     may_join = target.overloadpacket.__name__ in _JOINING | _WITH_WORKSPACE

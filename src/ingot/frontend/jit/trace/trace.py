@@ -221,6 +221,22 @@ class Training:
     gradient is like; None if it must have none."""
     spent: tuple[int, ...] = ()
     """Results whose history the call itself has used up, by their place."""
+    inputs: tuple[int, ...] = ()
+    """Tensors that `torch.autograd.grad` gives the gradients of, by their position."""
+    read: tuple[tuple[int, TraceValue], ...] = ()
+    """Tensors whose values are read when everything else is done, for results that are numbers. The number says which
+    question of all it was that asked."""
+    schedules: list[Any] = field(default_factory=list)
+    """Schedules of learning rates that take a step when everything else is done."""
+    readings: tuple[tuple[int, str], ...] = ()
+    """Those results, by their place, and what they are as expressions of the values r0, r1 ... that are read."""
+
+    def moved(self, places: Sequence[int]) -> Training:
+        """The same where the environment's tensors have other positions, these."""
+        updates = [GradientUpdate(places[update.position], update.value) for update in self.updates]
+        expected = [(places[position], note) for position, note in self.expected]
+        inputs = tuple(places[one] for one in self.inputs)
+        return dataclasses.replace(self, updates=updates, expected=expected, inputs=inputs)
 
 
 @dataclass(slots=True)

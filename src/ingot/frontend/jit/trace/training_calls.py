@@ -8,6 +8,7 @@ for it (runtime/optimizers.py). What always holds: a call that is not understood
 
 from __future__ import annotations
 
+import inspect
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -27,6 +28,8 @@ from ingot.frontend.jit.trace.trace import (
     TraceValue,
     Training,
     Variable,
+    tags_of,
+    written_arguments,
 )
 from ingot.runtime.optimizers import ADAM_STEP, SGD_STEP
 
@@ -71,6 +74,12 @@ class TrainingCalls:
         """Tensors whose gradients a step has looked at."""
         self._roots: list[Any] = []
         """The nodes that backward passes began with."""
+        self._asked_of: set[Any] = set()
+        """The nodes that `torch.autograd.grad` began with, where it has used them up."""
+        self._inputs: list[torch.Tensor] = []
+        """Tensors from before the call that it was asked for the gradients of."""
+        self._scheduled_at: int | None = None
+        """How many operations came before the first step of a schedule."""
         self._finish: Callable[[], None] | None = None
 
     def begin(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -109,14 +118,25 @@ class TrainingCalls:
 
     def begin_backward(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self._is_active = self._is_backward = True
-        unusual = len(args) > 1 or any(
-            kwargs.get(key) for key in ("gradient", "retain_graph", "create_graph", "inputs")
-        )
+        unusual = len(args) > 1 or any(kwargs.get(key) for key in _ARGUMENTS)
         root = args[0] if args else None
         if unusual or not isinstance(root, torch.Tensor):
             self._recording.stop("it calls backward with arguments that are not compiled")
         elif root.grad_fn is not None:
             self._roots.append(root.grad_fn)
+
+    def begin_grad(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """`torch.autograd.grad` is about to run, which accumulates nothing."""
+        self._is_active = self._is_backward = True
+        given = inspect.signature(torch.autograd.grad).bind(*args, **kwargs).arguments
+        inputs, outputs = _flat(given["inputs"]), _flat(given["outputs"])
+        if given.get("is_grads_batched") or not all(isinstance(one, torch.Tensor) for one in (*inputs, *outputs)):
+            self._recording.stop("it calls torch.autograd.grad with arguments that are not compiled")
+            return
+        self._inputs += [one for one in inputs if not self._recording.has_made(one)]
+        is_kept = given.get("retain_graph")
+        if not (given.get("create_graph") if is_kept is None else is_kept):
+            self._asked_of.update(one.grad_fn for one in outputs)
 
     def end_backward(self) -> None:
         self._is_backward = False
@@ -140,6 +160,8 @@ class TrainingCalls:
         if frame.f_code is optimizers.STEP_CODE:
             given, keywords = frame.f_locals["args"], frame.f_locals["kwargs"]
             self._finish = self._begin_step(given, keywords)
+        elif frame.f_code in optimizers.SCHEDULE_CODES:
+            self._begin_schedule(frame.f_locals["self"], frame.f_locals["epoch"])
         else:
             owner, to_none = frame.f_locals["self"], frame.f_locals["set_to_none"]
             self._begin_zeroing(optimizers.parameters_of(owner), to_none)
@@ -149,6 +171,14 @@ class TrainingCalls:
         if finish is not None and self._recording.broken is None:
             finish()
         self.is_within = False
+
+    def _begin_schedule(self, schedule: Any, epoch: Any) -> None:
+        """A schedule takes a step, which will be taken in Python at the end of every call."""
+        if epoch is not None or not optimizers.is_known_schedule(schedule):
+            self._recording.stop("it calls a step of a schedule that is not known, or gives it an epoch")
+        self._training.schedules.append(schedule)
+        if self._scheduled_at is None:
+            self._scheduled_at = len(self._recording.trace.events)
 
     def _begin_zeroing(self, parameters: Sequence[torch.Tensor], to_none: bool) -> None:
         recording = self._recording
@@ -274,16 +304,32 @@ class TrainingCalls:
                 if after is not None and value is None:
                     recording.stop("a gradient is made outside PyTorch's operators")
                 training.updates.append(GradientUpdate(position, value))
+        positions = [recording.position_of(one) for one in self._inputs]
+        if None in positions:
+            recording.stop("it differentiates by an argument")
+        if self._scheduled_at is not None and any(map(_has_effect, trace.events[self._scheduled_at :])):
+            recording.stop("it draws random numbers or writes after a schedule has taken a step")
+        training.inputs = tuple(one for one in positions if one is not None)
         training.spent = tuple(self._spent(results))
         trace.training = training
 
     def _spent(self, results: Sequence[Any]) -> list[int]:
-        consumed = _reachable(self._roots)
+        consumed = _reachable(self._roots) | self._asked_of
         return [
             place
             for place, result in enumerate(results)
             if isinstance(result, torch.Tensor) and result.requires_grad and result.grad_fn in consumed
         ]
+
+
+def _has_effect(event: TraceOp) -> bool:
+    return torch.Tag.nondeterministic_seeded in tags_of(event.target) or bool(
+        written_arguments(event.target, event.arguments, event.keywords)
+    )
+
+
+def _flat(tensors: Any) -> Sequence[torch.Tensor]:
+    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
 
 
 def _reachable(roots: Sequence[Any]) -> set[Any]:

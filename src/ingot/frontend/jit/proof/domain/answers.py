@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -36,12 +37,19 @@ FUNCTIONS: dict[str, Any] = {
     **{name: getattr(builtins, name) for name in _BUILTINS},
 }
 """What expressions of answers may call, by name; with it they can be computed again."""
+_ANSWER = re.compile(r"\br(\d+)\b")
 _NUMBERS = (bool, int, float)
 _CONVERSIONS = {"__bool__": "bool(r{})", "__float__": "float(r{})", "__int__": "int(r{})", "item": "r{}"}
 """What methods of tensors, such as `item`, turn a value into."""
 
 
 _READS = "reads the value of a tensor, which is not an operation on tensors alone"
+
+
+def expression(text: str) -> Callable[[Sequence[Any]], Any]:
+    """An expression of answers r0, r1 ... as a function of the list of them; its text comes from a proof."""
+    indexed = _ANSWER.sub(r"r[\1]", text)
+    return eval(f"lambda r: {indexed}", dict(FUNCTIONS))
 
 
 class Asked(Protocol):
@@ -76,6 +84,8 @@ class Answers:
         """The line of the latest question."""
         self._lost: str | None = None
         """Why the order of questions is not known any more."""
+        self.has_run_out = False
+        """Whether the walk asked for more than the call."""
 
     @property
     def are_left(self) -> bool:
@@ -85,6 +95,7 @@ class Answers:
     def ask(self, walker: Walker, asked_by: str, size: int | None) -> ReadNumber:
         """What a method made of the value of a tensor, of so many elements if that is known."""
         if not self.are_left:
+            self.has_run_out = True
             walker.refuse("decides by the values of a tensor" if asked_by == "__bool__" else _READS)
         self._check(walker)
         number = len(self.decisions)

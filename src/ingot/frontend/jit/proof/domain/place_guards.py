@@ -120,6 +120,26 @@ class SetItems:
 
 
 @dataclass(frozen=True, eq=False)
+class SetMember:
+    """Whether a set has a member, where neither it nor any member compares itself in a way of its own."""
+
+    members: set[Any]
+    member: Any
+    expected: bool
+    text: str
+
+    def holds(self) -> bool:
+        return all(map(is_compared_as_usual, self.members)) and (self.member in self.members) is self.expected
+
+
+def is_compared_as_usual(value: Any) -> bool:
+    """Whether an object is a text, or a class that equals itself alone."""
+    if type(value) is str:
+        return True
+    return isinstance(value, type) and type(value).__eq__ is type.__eq__ and type(value).__hash__ is type.__hash__
+
+
+@dataclass(frozen=True, eq=False)
 class CellContents:
     """A variable of a closure."""
 

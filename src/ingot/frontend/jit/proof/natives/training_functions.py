@@ -27,6 +27,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     known,
 )
 from ingot.frontend.jit.proof.domain.place_guards import ABSENT, ListItems
+from ingot.frontend.jit.proof.natives import backward_passes, schedules
 from ingot.frontend.jit.proof.semantics import attribute_lookup, containers
 
 if TYPE_CHECKING:
@@ -42,35 +43,24 @@ _GLOBAL_HOOKS = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 
 def handler_of(called: types.FunctionType) -> Handler | None:
     """How to walk a call of a function that trains; None for all others."""
-    if called is _BACKWARD:
-        return _backward
+    if called is backward_passes.BACKWARD:
+        return backward_passes.backward
+    if called is backward_passes.GRAD:
+        return backward_passes.grad
     if called in (Optimizer.zero_grad, torch.nn.Module.zero_grad):
         return _zero_grad
     if called is torch.nn.Module.parameters:
         return _parameters
     if called is clip_grad_norm_:
         return _clip
+    if called.__code__ in optimizers.SCHEDULE_CODES:
+        return lambda walker, args, kwargs: schedules.step(walker, called, args, kwargs)
     if called.__code__ is optimizers.STEP_CODE:
         return lambda walker, args, kwargs: _step(walker, called, args, kwargs)
     inner = called.__dict__.get("__wrapped__")
     if called.__dict__.get(_SCHEDULED) is True and isinstance(inner, types.FunctionType):
         return lambda walker, args, kwargs: _scheduled_step(walker, called, inner, args, kwargs)
     return None
-
-
-_BACKWARD = torch.Tensor.backward
-
-
-def _backward(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
-    walker.guard_function(_BACKWARD)  # type: ignore[arg-type]
-    walker.guard_function(torch.autograd.backward)  # type: ignore[arg-type]
-    walker.may_raise()
-    for given in (*args[1:], *kwargs.values()):
-        if not isinstance(given, Known) or given.value not in (None, False):
-            walker.refuse("calls backward with arguments that are not compiled")
-    if not isinstance(args[0], AbstractTensor) or not args[0].is_new:
-        walker.refuse("calls backward of a tensor that the call did not make")
-    return NONE
 
 
 def _zero_grad(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:

@@ -39,7 +39,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     plain,
     tuple_of,
 )
-from ingot.frontend.jit.proof.domain.place_guards import ListItems, SetItems, is_plain
+from ingot.frontend.jit.proof.domain.place_guards import ListItems, SetItems, SetMember, is_compared_as_usual, is_plain
 from ingot.frontend.jit.proof.semantics import operations
 
 if TYPE_CHECKING:
@@ -195,6 +195,7 @@ def iterate(walker: Walker, value: AbstractValue) -> list[AbstractValue]:
     if isinstance(value, Known) and type(value.value) in (set, frozenset):
         held = value.value
         found = tuple(held)
+        walker.goes_through_sets = True
         if type(held) is set:
             walker.guard((SetItems, id(held)), lambda: SetItems(held, found, value.name))
         return [known(item) for item in found]
@@ -218,6 +219,7 @@ def _iterate_by_class(walker: Walker, value: AbstractValue) -> list[AbstractValu
         if issubclass(cls, dict):
             return [known(key) for key in mapping(walker, value)]
         if isinstance(value, Fresh) and issubclass(cls, set | frozenset):
+            walker.goes_through_sets = True
             return [known(key) for key in contents(walker, value)]
         held = sequence(walker, value)
         if held is not None:
@@ -441,9 +443,7 @@ def contains(walker: Walker, value: AbstractValue, key: AbstractValue) -> bool |
     if cls in (set, frozenset):
         if isinstance(value, Fresh):
             return hashed(walker, key) in contents(walker, value)
-        where = hashed(walker, key)
-        iterate(walker, value)
-        return where in value.value  # type: ignore[attr-defined]
+        return _is_member(walker, value, hashed(walker, key))  # type: ignore[arg-type]
     if cls in (list, tuple, Iterator) or isinstance(value, View):
         outcomes = [_is_equal(walker, one, key) for one in hand_over(walker, value)]
         return True if True in outcomes else (None if None in outcomes else False)
@@ -451,6 +451,16 @@ def contains(walker: Walker, value: AbstractValue, key: AbstractValue) -> bool |
     if method is None:
         walker.refuse("asks whether an object that is not understood contains something")
     return walker.truth(walker.call(method, [key]))
+
+
+def _is_member(walker: Walker, value: Known, member: Any) -> bool:
+    held = value.value
+    if type(held) is set and all(map(is_compared_as_usual, (member, *held))):
+        found = member in held
+        walker.guard((SetMember, id(held), member), lambda: SetMember(held, member, found, value.name))
+        return found
+    iterate(walker, value)
+    return member in held
 
 
 def equal_numbers(walker: Walker, one: AbstractValue, other: AbstractValue) -> bool:

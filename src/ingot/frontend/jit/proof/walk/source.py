@@ -115,9 +115,15 @@ def _function_alone(file: str, lines: list[str], code: types.CodeType) -> ast.Mo
     indent = _indent(lines[first])
     if not heads and indent:
         heads = ["if 1:\n"]
+    if first < len(heads):
+        raise ValueError(code.co_qualname)
     begin = next((n for n in range(first, len(lines)) if lines[n].lstrip().startswith("def ")), first)
-    tree = ast.parse("".join([*heads, *lines[first : _end(lines, begin, indent)]]))
-    return ast.increment_lineno(tree, first - len(heads))  # type: ignore[return-value]
+    return _parsed([*heads, *lines[first : _end(lines, begin, indent)]], first - len(heads))
+
+
+def _parsed(lines: list[str], before: int) -> ast.Module:
+    """Lines of a file that are preceded by others: with as many empty ones, nodes have their place in the file."""
+    return ast.parse("".join(["\n" * before, *lines]))
 
 
 def _statement_around(file: str, lines: list[str], code: types.CodeType) -> ast.Module:
@@ -131,8 +137,7 @@ def _statement_around(file: str, lines: list[str], code: types.CodeType) -> ast.
     end = _end(lines, begin, 0)
     entry = _trees.get((file, first, end))
     if entry is None or entry[0] is not lines:
-        tree = ast.increment_lineno(ast.parse("".join(lines[first:end])), first)
-        entry = _trees[file, first, end] = (lines, tree)  # type: ignore[assignment]
+        entry = _trees[file, first, end] = (lines, _parsed(lines[first:end], first))
     return entry[1]
 
 
@@ -156,7 +161,16 @@ def _end(lines: list[str], begin: int, indent: int) -> int:
     return len(lines)
 
 
-_IMPORT = re.compile(r"^[ \t]*(?:from\s+\S+\s+)?import\s+(\([^)]*\)|[^\n#]*(?:\\\n[^\n#]*)*)", re.MULTILINE)
+_IMPORT = re.compile(r"[ \t]*(?:from\s+\S+\s+)?import\s+(\([^)]*\)|[^\n#]*(?:\\\n[^\n#]*)*)")
+
+
+def _import_statements(text: str) -> Iterator[re.Match[str]]:
+    """Lines that look like imports. Only those with the word are looked at: files may be long."""
+    position = text.find("import")
+    while position >= 0:
+        if match := _IMPORT.match(text, text.rfind("\n", 0, position) + 1):
+            yield match
+        position = text.find("import", max(position + 6, match.end() if match else 0))
 
 
 def _imported(file: str, lines: list[str]) -> list[frozenset[str]]:
@@ -165,7 +179,7 @@ def _imported(file: str, lines: list[str]) -> list[frozenset[str]]:
     if entry is None or entry[0] is not lines:
         everywhere: set[str] = set()
         outside: set[str] = set()
-        for match in _IMPORT.finditer("".join(lines)):
+        for match in _import_statements("".join(lines)):
             for part in re.sub(r"#[^\n]*|[()\\]", " ", match.group(1)).split(","):
                 name = part.split()[-1:]
                 everywhere.update(one.split(".")[0] for one in name)
@@ -232,8 +246,8 @@ def _compiled(imported: frozenset[str], candidate: _Candidate, code: types.CodeT
     if not isinstance(body, ast.stmt):
         return []
     used = {name for one in (code, *_codes(code)) for name in one.co_names}
-    imports = [ast.Import([ast.alias(name)]) for name in sorted(used & imported)]
-    module = ast.fix_missing_locations(ast.Module([*imports, body], []))
+    imports = [ast.fix_missing_locations(ast.Import([ast.alias(name)])) for name in sorted(used & imported)]
+    module = ast.Module([*imports, body], [])
     flags = code.co_flags & _FUTURES
     return list(_codes(compile(module, code.co_filename, "exec", flags, dont_inherit=True)))
 

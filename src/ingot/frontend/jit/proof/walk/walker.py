@@ -68,6 +68,8 @@ class Walker:
         """How many statements around the present place would catch an exception."""
         self.writes = 0
         """Writes into tensors with known values: each makes all values that were known before unknown."""
+        self.schedules: list[Any] = []
+        """Schedules of learning rates that have taken a step, in order."""
         self.mutations = 0
         """Changes of what was made during the call: generators are walked ahead of time, and must not notice."""
         self.sources: dict[int, Any] = {}
@@ -79,6 +81,8 @@ class Walker:
         """For each token of a context variable: the variable, and its value before."""
         self.absent: dict[tuple[tuple[Any, ...], str], None] = {}
         """Attributes that tensors among the arguments must not have: where the tensor is, and the name."""
+        self.goes_through_sets = False
+        """Whether code goes through the members of a set, in an order that may be another one in another process."""
         self.metas: dict[int, AbstractTensor] = {}
         self.sizes = OpenSizes()
         self.is_autocast = any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))

@@ -10,10 +10,11 @@ import torch
 
 from ingot.base.errors import DefinitionError
 from ingot.base.forks import new_lock
+from ingot.ir.graph import Graph
 from ingot.runtime.compiler import JitCompiler
 
 if TYPE_CHECKING:
-    from ingot.frontend.fusion_definition import FusionDefinition
+    from ingot.frontend.fusion_definition.definition import FusionDefinition
 
 
 class FusionManager:
@@ -24,6 +25,7 @@ class FusionManager:
 
     compiler: JitCompiler
     _last: threading.local
+    _numbers: dict[str, int]
 
     def __init__(self) -> None:
         raise DefinitionError("there is one FusionManager for everything; get it with FusionManager.get()")
@@ -36,6 +38,7 @@ class FusionManager:
                 manager = object.__new__(cls)
                 manager.compiler = JitCompiler({"cache_capacity": max_fusions})
                 manager._last = threading.local()
+                manager._numbers = {}
                 cls._instance = manager
             return cls._instance
 
@@ -58,6 +61,11 @@ class FusionManager:
     def remember(self, definition: FusionDefinition) -> None:
         """Note which fusion this thread defined last; threads do not see each other's."""
         self._last.definition = definition
+
+    def number_of(self, graph: Graph) -> int:
+        """A number for each graph that was asked about; equal graphs have the same."""
+        with self._instance_lock:
+            return self._numbers.setdefault(graph.digest, len(self._numbers))
 
     def _last_definition(self) -> FusionDefinition:
         definition = getattr(self._last, "definition", None)

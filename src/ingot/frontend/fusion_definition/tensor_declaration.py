@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ingot.base.errors import ArgumentError, DefinitionError
-from ingot.frontend.fusion_statements import TensorDeclaration
+from ingot.frontend.fusion_definition.statements import TensorDeclaration
 from ingot.ir.torch_types import from_torch
 from ingot.ops.parameters import data_type
 
@@ -94,15 +94,15 @@ def _declared_shape(
 
 
 def _contiguity(flags: bool | Sequence[bool | None] | None, shape: tuple[int, ...]) -> tuple[bool | None, ...]:
-    if flags is None or isinstance(flags, bool):
-        return (bool(flags),) * len(shape)
+    if flags is None or isinstance(flags, bool) or not len(flags):
+        return (flags is True,) * len(shape)
     if len(flags) != len(shape):
         raise DefinitionError(f"contiguity {list(flags)} must have one entry per dimension of {list(shape)}")
     return tuple(flags)
 
 
 def _stride_order(order: Sequence[int] | None, rank: int) -> tuple[int, ...] | None:
-    if order is None:
+    if order is None or not len(order):  # nvFuser's way to say that there is none
         return None
     if sorted(order) != list(range(rank)):
         raise DefinitionError(f"stride_order {list(order)} must name each of the {rank} dimensions once")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ingot.base.dtypes import DataType
-from ingot.base.sizes import SizeExpression
-from ingot.ir.handles import Handle, Scalar, Vector
+from ingot.frontend.fusion_definition.values import FusionScalar, FusionTensor, FusionValue, FusionVector, Value
 from ingot.ops import Op
 from ingot.ops.parameters import data_type
 
@@ -32,7 +31,7 @@ class TensorDeclaration:
 @dataclass(frozen=True, slots=True)
 class DefineTensor:
     declaration: TensorDeclaration
-    result: Any
+    result: FusionTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +39,27 @@ class DefineScalar:
     value: bool | int | float | None
     """None for a number that is given at every call."""
     dtype: DataType
-    result: Any
+    result: FusionScalar
 
 
 @dataclass(frozen=True, slots=True)
 class DefineVector:
     values: int | list[Any]
     """How many numbers are given at every call, or the elements themselves."""
-    result: Any
+    result: FusionVector
 
 
 @dataclass(frozen=True, slots=True)
 class Apply:
     op: Op
     arguments: dict[str, Any]
-    result: Any
+    result: Value | tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AddOutput:
-    value: Any
-    alias_input: Any
+    value: FusionValue
+    alias_input: FusionValue | None
     stride_order: tuple[int, ...] | None
 
 
@@ -69,28 +68,8 @@ Statement = DefineTensor | DefineScalar | DefineVector | Apply | AddOutput
 
 def python_text(statements: Sequence[Statement], function_name: str = "nvfuser_fusion") -> str:
     """A Python function that, called with a FusionDefinition, makes the same definition."""
-    names = _Names()
-    lines = [f"    {_line(statement, names)}" for statement in statements] or ["    pass"]
+    lines = [f"    {_line(statement)}" for statement in statements] or ["    pass"]
     return "\n".join([f"def {function_name}(fd: FusionDefinition) -> None:", *lines])
-
-
-class _Names:
-    """T0, S1, V2 ...: one number per result, a letter per kind."""
-
-    def __init__(self) -> None:
-        self._by_identity: dict[int, str] = {}
-        self._count = 0
-
-    def add(self, value: Any) -> str:
-        letter = "V" if isinstance(value, Vector) else "S" if isinstance(value, Scalar) else "T"
-        name = f"{letter}{self._count}"
-        self._count += 1
-        # An operator may hand back its own argument; then both names are right, and the first one is used.
-        self._by_identity.setdefault(id(value), name)
-        return name
-
-    def of(self, value: Any) -> str:
-        return self._by_identity[id(value)]
 
 
 def flat(value: Any) -> Iterator[Any]:
@@ -102,30 +81,37 @@ def flat(value: Any) -> Iterator[Any]:
 
 
 def mapped(value: Any, replace: Callable[[Any], Any]) -> Any:
-    """An argument with every handle, vector and size in it replaced."""
+    """An argument with everything in it replaced, in lists too."""
     if isinstance(value, list | tuple):
         return [mapped(element, replace) for element in value]
     return replace(value)
 
 
-def _line(statement: Statement, names: _Names) -> str:
+def mapped_values(arguments: Mapping[str, Any], replace: Callable[[Any], Any]) -> dict[str, Any]:
+    """Arguments by name with everything in them replaced."""
+    return {name: mapped(value, replace) for name, value in arguments.items()}
+
+
+def _line(statement: Statement) -> str:
     match statement:
         case DefineTensor(declaration, result):
             call = f"define_tensor({_declaration(declaration)})"
         case DefineScalar(value, dtype, result):
-            call = f"define_scalar({_value(value, names)}, dtype={dtype!r})"
+            call = f"define_scalar({_value(value)}, dtype={dtype!r})"
         case DefineVector(values, result):
-            call = f"define_vector({_value(values, names)})"
+            call = f"define_vector({_value(values)})"
         case Apply(op, arguments, result):
-            call = f"ops.{op.name}({_arguments(op, arguments, names)})"
+            call = f"ops.{op.name}({_arguments(op, arguments)})"
         case AddOutput(value, alias_input, stride_order):
-            parts = [_value(value, names)]
+            parts = [_value(value)]
             if alias_input is not None:
-                parts.append(f"alias_input={_value(alias_input, names)}")
+                parts.append(f"alias_input={_value(alias_input)}")
             if stride_order is not None:
                 parts.append(f"stride_order={list(stride_order)}")
             return f"fd.add_output({', '.join(parts)})"
-    targets = ", ".join(names.add(element) for element in flat(result))
+    targets = ", ".join(element.name for element in flat(result))
+    if isinstance(result, tuple) and len(result) == 1:
+        targets = f"({targets},)"
     return f"{targets} = fd.{call}"
 
 
@@ -141,7 +127,7 @@ def _declaration(declaration: TensorDeclaration) -> str:
     return ", ".join(parts)
 
 
-def _arguments(op: Op, arguments: dict[str, Any], names: _Names) -> str:
+def _arguments(op: Op, arguments: dict[str, Any]) -> str:
     assert op.signature is not None
     parts = []
     for parameter in op.signature.parameters:
@@ -149,19 +135,17 @@ def _arguments(op: Op, arguments: dict[str, Any], names: _Names) -> str:
         if parameter.kind == "Type":
             value = data_type(value)
         if parameter.default is inspect.Parameter.empty:
-            parts.append(_value(value, names))
+            parts.append(_value(value))
         elif value is not parameter.default:
-            parts.append(f"{parameter.name}={_value(value, names)}")
+            parts.append(f"{parameter.name}={_value(value)}")
     return ", ".join(parts)
 
 
-def _value(value: Any, names: _Names) -> str:
-    if isinstance(value, Handle | Vector):
-        return names.of(value)
-    if isinstance(value, SizeExpression):
-        return repr(value.text)
+def _value(value: Any) -> str:
+    if isinstance(value, FusionValue | FusionVector):
+        return value.name
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_value(element, names) for element in value)}]"
+        return f"[{', '.join(_value(element) for element in value)}]"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.base import sizes
-from ingot.base.errors import ArgumentError, AxisError, ShapeError
-from ingot.ops.parameters import Axes, Axis, Integer, Integers, Sizes, Tensor, Tensors, one_axis
+from ingot.base.dtypes import DataType
+from ingot.base.errors import ArgumentValueError, AxisError, ShapeError
+from ingot.ops.parameters import Axes, Axis, Integer, Integers, Plain, Sizes, Tensor, Tensors, one_axis
 from ingot.ops.record import Kind, operator
 from ingot.ops.samples import Operand, Sample, Samples
 
@@ -88,14 +89,26 @@ def part(b: Any, x: Any, axis: int, start: Any, stop: Any, step: int = 1) -> Any
     return b.slice(x, starts, stops, steps)
 
 
-@movement("torch.select", (0, 0), (-1, -1), least_rank=1)
-def select(b: Any, x: Tensor, axis: Axis, index: Integer) -> Any:
+@movement(lambda torch, x, index, axis: torch.select(x, axis, index), (0, 0), (-1, -1), least_rank=1)
+def select(b: Any, x: Tensor, index: Plain, axis: Axis) -> Any:
     """What one index names along an axis, without that axis; negative ones count from the end."""
-    place, size = _known_axis(b, "select", x, axis)
-    if not -size <= index < size:
-        raise ShapeError(f"select: the index {index} is beyond the end of an axis of {size}")
-    first = index % size
+    place = one_axis(axis, len(x.shape))
+    number = index.constant_value()
+    if index.shape or not index.dtype.is_integer or not x.shape:
+        raise ShapeError(f"select takes one whole number along an axis of a tensor, not {index.type} for {x.type}")
+    if number is None or not isinstance(x.shape[place], int):
+        return _select_later(b, x, index, place)
+    size = x.shape[place]
+    if not -size <= number < size:
+        raise ShapeError(f"select: the index {number} is beyond the end of an axis of {size}")
+    first = number % size
     return b.squeeze(part(b, x, place, first, first + 1), [place])
+
+
+def _select_later(b: Any, x: Any, index: Any, axis: int) -> Any:
+    """Select with an index, or of a size, that is known when the graph runs; looking it up checks its range."""
+    counted = b.where(b.lt(index, 0), b.add(index, b.size(x, axis)), index)
+    return b.squeeze(b.index_select(x, b.full([1], counted, DataType.Int), axis), [axis])
 
 
 @_moving(
@@ -107,7 +120,7 @@ def unbind(b: Any, x: Tensor, axis: Axis = 0) -> Any:
     place, size = _known_axis(b, "unbind", x, axis)
     if not size:
         raise ShapeError(f"unbind has no results for an axis without elements of {x.type}")
-    return tuple(b.select(x, place, index) for index in range(size))
+    return tuple(b.select(x, index, place) for index in range(size))
 
 
 @movement("torch.narrow", (0, 0, 1), (-1, -1, 1), least_rank=1)
@@ -125,7 +138,7 @@ def split(b: Any, x: Tensor, length: Integer, axis: Axis = 0) -> Any:
     """Parts of a length along an axis, as a tuple; the last may be shorter."""
     place, size = _known_axis(b, "split", x, axis)
     if length < 1:
-        raise ArgumentError(f"split needs a length of at least 1, not {length}")
+        raise ArgumentValueError(f"split needs a length of at least 1, not {length}")
     return tuple(part(b, x, place, first, min(first + length, size)) for first in range(0, max(size, 1), length))
 
 
@@ -148,7 +161,7 @@ def chunk(b: Any, x: Tensor, chunks: Integer, axis: Axis = 0) -> Any:
     """At most so many parts of one length along an axis, as a tuple."""
     _, size = _known_axis(b, "chunk", x, axis)
     if chunks < 1:
-        raise ArgumentError(f"chunk needs at least one part, not {chunks}")
+        raise ArgumentValueError(f"chunk needs at least one part, not {chunks}")
     if not size:
         return tuple(b.set(x) for _ in range(chunks))
     return b.split(x, -(-size // chunks), axis)
@@ -198,11 +211,11 @@ def roll(b: Any, x: Tensor, shifts: Integers, axes: Integers = ()) -> Any:
         flat = b.reshape(x, (sizes.product(x.shape),))
         return b.reshape(b.roll(flat, shifts, [0]), x.shape)
     if len(shifts) != len(axes) or not x.shape:
-        raise ArgumentError(f"roll needs one shift for each axis, not {list(shifts)} for {list(axes)}")
+        raise ArgumentValueError(f"roll needs one shift for each axis, not {list(shifts)} for {list(axes)}")
     for shift, axis in zip(shifts, axes, strict=True):
         place, size = _known_axis(b, "roll", x, axis)
         if not isinstance(shift, int):
-            raise ArgumentError(f"roll needs shifts that are known, not {shift}")
+            raise ArgumentValueError(f"roll needs shifts that are known, not {shift}")
         if size and shift % size:
             first = size - shift % size
             x = b.cat([part(b, x, place, first, size), part(b, x, place, 0, first)], place)
@@ -218,11 +231,11 @@ def repeat(b: Any, x: Tensor, repeats: Sizes) -> Any:
     """x so many times along each axis; new axes come first."""
     new = len(repeats) - len(x.shape)
     if new < 0:
-        raise ArgumentError(f"repeat needs a number for each axis of {x.type}, not {list(repeats)}")
+        raise ArgumentValueError(f"repeat needs a number for each axis of {x.type}, not {list(repeats)}")
     shape = (*((1,) * new), *x.shape)
     spread = [size for pair in zip(repeats, shape, strict=True) for size in pair]
     if any(isinstance(size, int) and size < 0 for size in spread):
-        raise ArgumentError(f"repeat needs numbers of at least 0, not {list(repeats)}")
+        raise ArgumentValueError(f"repeat needs numbers of at least 0, not {list(repeats)}")
     places = [2 * axis + 1 for axis in range(new, len(shape))]
     repeated = b.broadcast_in_dim(x, spread, places)
     return b.reshape(repeated, [count * size for count, size in zip(repeats, shape, strict=True)])
