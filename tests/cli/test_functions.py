@@ -72,7 +72,7 @@ def test_explain_tells_what_became_of_a_function_of_the_current_directory(folder
 
 
 def test_explain_writes_reports_and_json(folder: Path):
-    done = ingot("explain", "of_the_user:model", "--inputs", "float32[2, 8]", "--html", "model.html", "--json")
+    done = ingot("explain", "of_the_user:model", "--input", "float32[2, 8]", "--html", "model.html", "--json")
     assert done.exit_code == 0 and "wrote model.html" in done.stderr
     assert (folder / "model.html").read_text().startswith("<!DOCTYPE html>")
     told = json.loads(done.stdout)
@@ -80,7 +80,7 @@ def test_explain_writes_reports_and_json(folder: Path):
 
 
 def test_explain_takes_tensors_of_all_kinds_and_literals(folder: Path):
-    inputs = ["--inputs", "bfloat16[9,2]", "--inputs", "int64[3]", "--inputs", "0.5"]
+    inputs = ["--input", "bfloat16[9,2]", "--input", "int64[3]", "--input", "0.5"]
     done = ingot("explain", "of_the_user:counted", *inputs)
     assert done.exit_code == 0 and "counted: " in done.stdout
 
@@ -92,8 +92,8 @@ def test_explain_takes_tensors_of_all_kinds_and_literals(folder: Path):
         (["absent_module:gate"], 2, "cannot be imported"),
         (["of_the_user:absent"], 2, "has no absent"),
         (["of_the_user:constant"], 2, "cannot be called"),
-        (["of_the_user:gate", "--inputs", "float33[2]"], 2, "'float33' is no dtype"),
-        (["of_the_user:gate", "--inputs", "import os"], 2, "neither a tensor"),
+        (["of_the_user:gate", "--input", "float33[2]"], 2, "'float33' is no dtype"),
+        (["of_the_user:gate", "--input", "import os"], 2, "neither a tensor"),
         (["of_the_user:broken"], 1, "raised RuntimeError"),
         (["of_the_user:gate", "--html", "absent/report.html"], 1, ""),
     ],

@@ -1,6 +1,8 @@
 """`ingot compile` and `ingot run`, with the faults that users make."""
 
 import json
+import os
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -124,3 +126,40 @@ def test_faults_are_one_message_and_say_whose_they_are(folder, arguments, code, 
         main()
     told = capsys.readouterr().err
     assert caught.value.code == code and message in told and "Traceback" not in told
+
+
+def test_the_cache_is_filled_for_processes_that_import_the_function(folder):
+    cache = folder / "cache"
+    script = "import torch, users_module, ingot; f = ingot.jit(users_module.scaled); x = torch.ones(4, 3);"
+    script += "torch.set_grad_enabled(False); y = f(x, x.clone()); print(f.recordings)"
+    environment = os.environ | {"INGOT_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join(["", *sys.path])}
+
+    def run(*command: str) -> str:
+        command = (sys.executable, *command)
+        return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+    inputs = ("--input", "float32[4,3]", "--input", "float32[4,3]")
+    told = json.loads(run("-m", "ingot.cli.main", "compile", "users_module:scaled", *inputs, "--cache", "--json"))
+    assert told["directory"] == str(cache) and told["tier"] == "skipping"
+    assert 0 < told["entries"] <= len(list(cache.iterdir())) and not (folder / "scaled.ingot").exists()
+    assert run("-c", script).split()[0] == "0"
+
+
+def test_examples_may_stand_in_the_module(folder):
+    with (folder / "users_module.py").open("a") as module:
+        module.write("EXAMPLE_INPUTS = (torch.ones(2, 3), torch.ones(2, 3))\n")
+    sys.modules.pop("users_module", None)
+    done = ingot("compile", "users_module:scaled")
+    assert done.exit_code == 0 and "(float32[2, 3], float32[2, 3]) -> float32[2]" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("model.onnx", "--cache", "--output", "model.ingot"), "--cache writes no bundle"),
+        (("model.onnx", "--python", "skip"), "no Python that could be skipped"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(folder, arguments, text):
+    done = ingot("compile", *arguments)
+    assert done.exit_code == 2 and text in done.output

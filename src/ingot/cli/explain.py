@@ -16,7 +16,9 @@ from ingot.cli.terminal import print_json
 @click.command(name="explain")
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.option(
+    "--input",
     "--inputs",
+    "inputs",
     multiple=True,
     metavar="INPUT",
     help="an argument: a tensor as float32[64,128] or int64[8]@cuda, or a literal; once for each argument",
@@ -31,7 +33,7 @@ def explain_command(
     """Call a function with example inputs, and tell what became of it.
 
     MODULE is imported from the current directory. FUNCTION may be a function, a module of torch's, or an attribute of
-    one. Without --inputs the module's EXAMPLE_INPUTS, or what its example_inputs() returns, are the arguments.
+    one. Without --input the module's EXAMPLE_INPUTS, or what its example_inputs() returns, are the arguments.
     """
     module, subject = found_function(function)
     arguments = example_arguments(module, inputs)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,9 @@ from rich.table import Table
 import ingot
 from ingot.base.errors import IngotError
 from ingot.cli.example_inputs import InputSpecification, examples_of, parse_input
-from ingot.cli.named_functions import found_function
+from ingot.cli.named_functions import found_function, own_examples
+from ingot.frontend.jit.settings.options import Python
+from ingot.runtime.disk_cache.process import process_store
 
 if TYPE_CHECKING:
     from ingot.frontend.bundles.loaded_program import LoadedProgram
@@ -38,19 +42,26 @@ class Failure(click.ClickException):
 
 def _progress() -> Progress:
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 @click.command(name="compile")
 @click.argument("source")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="the bundle to write; SOURCE's name with .ingot")
 @click.option(
+    "--cache",
+    "into_cache",
+    is_flag=True,
+    help="write no bundle: leave what is compiled in the cache on disk, for processes that call SOURCE",
+)
+@click.option(
     "--input",
     "inputs",
     multiple=True,
     metavar="TYPE[SIZES]",
     help="an argument, such as float32[1,3,224,224] or ids=int64[2|5,128]; sizes with | stay open. Once per argument, "
-    "in order or by name. ONNX models need none",
+    "in order or by name. ONNX models need none, nor do modules with EXAMPLE_INPUTS or example_inputs()",
 )
 @click.option(
     "--python",
@@ -66,20 +77,34 @@ def _progress() -> Progress:
 )
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON")
 def compile_command(
-    source: str, output: str | None, inputs: tuple[str, ...], python: str, kernels: bool, as_json: bool
+    source: str,
+    output: str | None,
+    into_cache: bool,
+    inputs: tuple[str, ...],
+    python: Python,
+    kernels: bool,
+    as_json: bool,
 ) -> None:
     """Compile a model into a bundle, one file that `ingot run` and `ingot.load` run without the model's code.
 
     SOURCE is an ONNX file (model.onnx), or module:name of a function or torch module that can be imported from here.
     """
+    if into_cache and (output or kernels):
+        raise click.UsageError("--cache writes no bundle, so it does not go with --output and --kernels")
     specifications = [_parsed(text) for text in inputs]
     start = time.perf_counter()
     with _progress() as progress:
         task = progress.add_task("reading", total=3)
-        subject, name, specifications = _subject(source, specifications, python)
+        subject, name, examples = _subject(source, specifications, python)
+        if into_cache:
+            progress.update(task, advance=1, description="calling")
+            kept = _fill_cache(subject, examples)
+            progress.stop()
+            _report_kept(name, kept, time.perf_counter() - start, as_json)
+            return
         progress.update(task, advance=1, description="recording and writing")
         place = Path(output or f"{name}.ingot")
-        _save(subject, place, examples_of(specifications), kernels)
+        _save(subject, place, examples, kernels)
         progress.update(task, advance=1, description="checking")
         loaded = ingot.load(place)
         progress.update(task, advance=1)
@@ -93,32 +118,74 @@ def _parsed(text: str) -> InputSpecification:
         raise click.BadParameter(str(error), param_hint="--input") from error
 
 
-def _subject(
-    source: str, specifications: list[InputSpecification], python: str
-) -> tuple[Any, str, list[InputSpecification]]:
-    """What is compiled, what to call its file, and its arguments."""
+def _subject(source: str, specifications: list[InputSpecification], python: Python) -> tuple[Any, str, Sequence[Any]]:
+    """What is compiled by calling it, what to call its file, and examples of its arguments."""
     if source.endswith(".onnx"):
+        if python == "skip":
+            raise click.UsageError("an ONNX model has no Python that could be skipped; leave --python out")
         model = ingot.load_onnx(source)
         declared = specifications or [InputSpecification.declared(one) for one in model.graph.inputs]
-        return model, Path(source).stem, declared
+        return model, Path(source).stem, examples_of(declared)
     if ":" not in source:
         raise click.BadParameter("an ONNX file (.onnx) or module:name is needed", param_hint="SOURCE")
-    if not specifications:
-        raise click.UsageError("a function needs examples of its arguments: --input float32[2,3], once per argument")
-    _, found = found_function(source)
+    module, found = found_function(source)
+    examples = examples_of(specifications) if specifications else [own_examples(module)]
     if isinstance(found, type) and issubclass(found, torch.nn.Module):
         found = found().eval()
-    if python == "skip":
-        found = ingot.jit(found, python="skip")
-    return found, source.rpartition(":")[2].rpartition(".")[2], specifications
+    return ingot.jit(found, python=python), source.rpartition(":")[2].rpartition(".")[2], examples
+
+
+_CALLS = 20
+"""Enough for each example to be recorded, audited and kept, and for its kernels to be compiled."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    directory: Path
+    entries: int
+    """How many entries are new."""
+    tier: str
+    """What later calls do with Python."""
+
+
+def _fill_cache(subject: Any, examples: Sequence[Any]) -> _Kept:
+    """Call a function as the next process will, so that the cache on disk has what it needs."""
+    found = process_store()
+    if found is None:
+        raise Failure("nothing is kept on disk: INGOT_CACHE_DIR is set to nothing, or its directory is not trusted")
+    store, _ = found
+    before = store.statistics.kept
+    with torch.no_grad(), _failing_clearly():
+        for example in examples:
+            for _ in range(_CALLS):
+                subject(**example) if isinstance(example, dict) else subject(*example)
+    called: Any = subject.forward if isinstance(subject, torch.nn.Module) else subject
+    return _Kept(store.directory, store.statistics.kept - before, called.tier)
+
+
+def _report_kept(name: str, kept: _Kept, seconds: float, as_json: bool) -> None:
+    if as_json:
+        told = asdict(kept) | {"directory": str(kept.directory), "seconds": round(seconds, 3)}
+        click.echo(json.dumps(told, indent=2))
+        return
+    click.echo(f"{name}: {kept.entries} new entries in {kept.directory}, in {seconds:.1f} s")
+    if kept.tier != "skipping":
+        click.echo(f"  its Python runs at every call ({kept.tier}): kernels are kept, recordings are not")
 
 
 def _save(subject: Any, place: Path, examples: Sequence[Any], kernels: bool) -> None:
-    try:
+    with _failing_clearly():
         ingot.save(subject, place, list(examples), kernels=kernels)
+
+
+@contextmanager
+def _failing_clearly() -> Iterator[None]:
+    """A block that runs the user's function, and says so where that raises."""
+    try:
+        yield
     except IngotError:
         raise
-    except Exception as error:  # whatever the user's function raises
+    except Exception as error:
         raise Failure(f"the model fails on these inputs: {type(error).__name__}: {error}") from error
 
 

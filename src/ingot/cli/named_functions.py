@@ -42,15 +42,18 @@ def found_function(name: str) -> tuple[ModuleType, Any]:
 
 def example_arguments(module: ModuleType, texts: Sequence[str]) -> tuple[Any, ...]:
     """The arguments that texts describe; without texts those that the module brings."""
-    if texts:
-        return tuple(map(_argument, texts))
+    return tuple(map(_argument, texts)) if texts else own_examples(module)
+
+
+def own_examples(module: ModuleType) -> tuple[Any, ...]:
+    """The arguments that a module brings."""
     given = getattr(module, "EXAMPLE_INPUTS", None)
     if given is None and callable(getattr(module, "example_inputs", None)):
         given = module.example_inputs()
     if given is None:
         raise click.UsageError(
-            f"no inputs: give --inputs, such as --inputs 'float32[64,128]', or define EXAMPLE_INPUTS or "
-            f"example_inputs() in {module.__name__}"
+            f"no inputs: give --input once for each argument, such as --input 'float32[64,128]', or define "
+            f"EXAMPLE_INPUTS or example_inputs() in {module.__name__}"
         )
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 

@@ -7,7 +7,7 @@ tensors of a run say where it takes place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -133,38 +133,47 @@ class Plan(Interpreter):
                 del values[freed]
 
     def _compile_ahead(self, backend: Backend, values: dict[Node, Value], binding: Binding) -> None:
-        """Compile the kernels of the first run on several threads, as far as their tensors can be foreseen.
+        """Compile the kernels of the first run on several threads, as far as their tensors can be foreseen. One alone
+        is left to the run."""
+        if len(self.kernels()) < 2:
+            return
+        compilations = [compile_ for compile_ in self._foreseen(backend, values, binding) if compile_ is not None]
+        if len(compilations) > 1:
+            with ThreadPoolExecutor(min(len(compilations), MOST_COMPILING)) as threads:
+                for compile_ in compilations:
+                    threads.submit(compile_)  # what goes wrong is reported when the kernel is run
+
+    def _foreseen(
+        self, backend: Backend, values: dict[Node, Value], binding: Binding
+    ) -> Iterator[Callable[[], object] | None]:
+        """What compiles each kernel of the first run, and None for those whose code is at hand.
 
         Tensors without memory stand for those of the run: all that counts is their types, sizes and strides.
         """
-        count = len(self.kernels())
-        if count < 2:
-            return
         foreseen = {node: _without_memory(value) for node, value in values.items()}
-        with ThreadPoolExecutor(min(count, MOST_COMPILING)) as threads:
-            for step in self.steps:
-                if isinstance(step, Kernel):
-                    if any(sizes.evaluate(size, binding.sizes) == 0 for size in step.cluster.space):
-                        return
-                    tensors = [_tensor(foreseen[read.node]) for read in step.lowered.tensors]
-                    targets = self.destinations.targets(step, foreseen, binding.sizes, empty_without_memory)
-                    try:
-                        compile_, outputs = backend.compile(step, tensors, binding.sizes, targets, binding.device)
-                    except CodegenError:  # a kernel that the run will do without
-                        return
-                    threads.submit(compile_)  # what goes wrong is reported when the kernel is run
-                    made = [torch.empty(shape, dtype=to_torch(dtype), device="meta") for shape, dtype in outputs]
-                    made = [targets.get(index, tensor) for index, tensor in enumerate(made)]
-                    foreseen.update(zip(step.cluster.outputs, made, strict=True))
-                elif step in self.destinations:
-                    continue
-                elif step.op.kind is Kind.VIEW or isinstance(step.type, ScalarType):
-                    foreseen[step] = self._step(step, foreseen, binding, None, False)
-                elif isinstance(step.type, TensorType):
-                    shape = [sizes.evaluate(size, binding.sizes) for size in step.type.shape]
-                    foreseen[step] = torch.empty(shape, dtype=to_torch(step.type.dtype), device="meta")
-                else:
+        for step in self.steps:
+            if isinstance(step, Kernel):
+                if any(sizes.evaluate(size, binding.sizes) == 0 for size in step.cluster.space):
                     return
+                tensors = [_tensor(foreseen[read.node]) for read in step.lowered.tensors]
+                targets = self.destinations.targets(step, foreseen, binding.sizes, empty_without_memory)
+                try:
+                    compile_, outputs = backend.compile(step, tensors, binding.sizes, targets, binding.device)
+                except CodegenError:  # a kernel that the run will do without
+                    return
+                yield compile_
+                made = [torch.empty(shape, dtype=to_torch(dtype), device="meta") for shape, dtype in outputs]
+                made = [targets.get(index, tensor) for index, tensor in enumerate(made)]
+                foreseen.update(zip(step.cluster.outputs, made, strict=True))
+            elif step in self.destinations:
+                continue
+            elif step.op.kind is Kind.VIEW or isinstance(step.type, ScalarType):
+                foreseen[step] = self._step(step, foreseen, binding, None, False)
+            elif isinstance(step.type, TensorType):
+                shape = [sizes.evaluate(size, binding.sizes) for size in step.type.shape]
+                foreseen[step] = torch.empty(shape, dtype=to_torch(step.type.dtype), device="meta")
+            else:
+                return
 
     def _run_kernel(
         self,

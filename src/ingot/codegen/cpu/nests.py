@@ -52,6 +52,9 @@ from ingot.loops.nest import (
 from ingot.loops.program import Program
 from ingot.ops import Op
 
+_KIND = "kernel"
+"""What a store calls machine code of kernels."""
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class CompiledKernel:
@@ -73,9 +76,19 @@ def compile_kernel(program: Program, schedule: Schedule, store: CodeStore | None
         _Emission(module, nest, schedule).emit(program.name)
         return module
 
-    recipe = f"{program.digest} {schedule!r}" if all(_is_own(one.op) for one in program.statements) else None
-    code = Compiled(write, "kernel", program.name, store, recipe)
+    code = Compiled(write, _KIND, program.name, store, _recipe(program, schedule))
     return CompiledKernel(program, schedule, nest, code, code.address(program.name))
+
+
+def is_kept(program: Program, schedule: Schedule, store: CodeStore) -> bool:
+    """Whether a store has machine code for a program under a schedule, as far as it can tell without reading it."""
+    recipe = _recipe(program, schedule)
+    return recipe is not None and store.knows(_KIND, recipe)
+
+
+def _recipe(program: Program, schedule: Schedule) -> str | None:
+    """All that the text of a kernel is written from; None where that cannot be told."""
+    return f"{program.digest} {schedule!r}" if all(_is_own(one.op) for one in program.statements) else None
 
 
 def _is_own(op: Op) -> bool:

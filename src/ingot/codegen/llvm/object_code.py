@@ -45,6 +45,10 @@ class RecalledCode:
 class CodeStore(Protocol):
     """Where object code stays when a process ends."""
 
+    def knows(self, kind: str, recipe: str) -> bool:
+        """Whether something is there for a recipe, which may turn out to be damaged."""
+        ...
+
     def recall(self, kind: str, recipe: str) -> RecalledCode | None:
         """The code of the text that is written by a recipe, if both are there and whole. A recipe is all that its
         text is written from, besides ingot's own sources and the processor."""

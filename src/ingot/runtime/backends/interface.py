@@ -154,8 +154,9 @@ class Backend(ABC):
     @abstractmethod
     def compile(
         self, kernel: Kernel, tensors: Tensors, bound: Bound, targets: Targets, device: torch.device
-    ) -> tuple[Callable[[], object], OutputTypes]:
-        """For tensors without memory: what compiles the kernel that a call will need, and what the call will give."""
+    ) -> tuple[Callable[[], object] | None, OutputTypes]:
+        """For tensors without memory: what compiles the kernel that a call will need (None if its code is at hand),
+        and what the call will give."""
 
     @abstractmethod
     def launch(

@@ -27,7 +27,7 @@ from ingot.base.logs import log
 from ingot.base.numbers import Number
 from ingot.base.once import OncePerKey
 from ingot.base.working_directory import digest_of
-from ingot.codegen.cpu.nests import CompiledKernel, compile_kernel
+from ingot.codegen.cpu.nests import CompiledKernel, compile_kernel, is_kept
 from ingot.ir.torch_types import to_torch
 from ingot.loops.cpu.bounds import check_bounds
 from ingot.loops.cpu.schedule import Schedule
@@ -35,7 +35,7 @@ from ingot.loops.cpu.scheduling import ALIGNED, CpuCall, schedule_call
 from ingot.loops.cpu.tuning import CpuTuning
 from ingot.loops.kernel_arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.program import Program
-from ingot.runtime.disk_cache.process import process_code
+from ingot.runtime.disk_cache.process import StoredCode, process_code
 from ingot.runtime.kernels import (
     Kernel,
     KernelFault,
@@ -78,6 +78,13 @@ class KernelCache:
             kernel.compiled[schedule] = found
         return found
 
+    def has(self, kernel: Kernel, schedule: Schedule) -> bool:
+        """Whether nothing has to be compiled for a kernel: its code is here, or on disk."""
+        if schedule in kernel.compiled or (kernel.program.digest, schedule) in self._alive:
+            return True
+        store = _store(kernel.origin)
+        return store is not None and is_kept(kernel.program, schedule, store)
+
     def _compile(self, program: Program, schedule: Schedule, origin: KernelOrigin) -> CompiledKernel:
         start = time.perf_counter()
         made = _compiled(program, schedule, origin)
@@ -91,11 +98,14 @@ class KernelCache:
         return [compiled for compiled in list(self._alive.values()) if compiled.program.digest == program.digest]
 
 
+def _store(origin: KernelOrigin) -> StoredCode | None:
+    return process_code(origin.owner, origin.is_common) if origin.is_kept else None
+
+
 def _compiled(program: Program, schedule: Schedule, origin: KernelOrigin) -> CompiledKernel:
     bind_openmp()
-    store = process_code(origin.owner, origin.is_common) if origin.is_kept else None
     try:
-        made = compile_kernel(program, schedule, store)
+        made = compile_kernel(program, schedule, _store(origin))
     except Exception as error:  # LLVM raises errors of several classes
         raise CodegenError(f"no machine code for this kernel: {error}\n{program.text}") from error
     for stage, text in CPU_STAGES.items():

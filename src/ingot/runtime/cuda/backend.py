@@ -68,7 +68,7 @@ class CudaBackend(Backend):
 
     def compile(
         self, kernel: Kernel, tensors: Tensors, bound: Bound, targets: Targets, device: torch.device
-    ) -> tuple[Callable[[], object], OutputTypes]:
+    ) -> tuple[Callable[[], object] | None, OutputTypes]:
         _, outputs = scheduled(kernel, tensors, bound, targets, self.tuning)
         return lambda: prepare(kernel, tensors, bound, targets, device.index, self.tuning), outputs
 

@@ -44,6 +44,9 @@ class StoredCode:
         entry = self._store.find(self._key(source))
         return None if entry is None else entry.payload
 
+    def knows(self, kind: str, recipe: str) -> bool:
+        return self._store.has(self._identity.recipe_key(kind, recipe))
+
     def recall(self, kind: str, recipe: str) -> RecalledCode | None:
         entry = self._store.find(self._identity.recipe_key(kind, recipe))
         if entry is None:

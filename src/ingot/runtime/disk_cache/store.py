@@ -104,6 +104,10 @@ class DiskStore:
         self._note_use(path)
         return entry
 
+    def has(self, key: str) -> bool:
+        """Whether there is an entry of a key, whole or not."""
+        return os.path.lexists(self.path(key))
+
     def _discard(self, path: Path, error: Exception) -> None:
         self._count("misses", "damaged")
         log("cache", f"{path.name} is not used: {error}")
