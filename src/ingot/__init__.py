@@ -16,9 +16,6 @@ with collecting_later():  # with torch loaded, looking for garbage takes a third
     from ingot.base.dtypes import DataType
     from ingot.base.errors import IngotError, IngotWarning
     from ingot.base.version import __version__
-    from ingot.frontend.fusion_definition import FusionCache, FusionDefinition, FusionManager, LRUCache
-    from ingot.ir.builder import GraphBuilder
-    from ingot.runtime.compiler import JitCompiler
 
 __all__ = [
     "Config",
@@ -45,6 +42,12 @@ __all__ = [
     "summary",
 ]
 _AT_FIRST_USE = {
+    "FusionCache": "ingot.frontend.fusion_definition",
+    "FusionDefinition": "ingot.frontend.fusion_definition",
+    "FusionManager": "ingot.frontend.fusion_definition",
+    "GraphBuilder": "ingot.ir.builder",
+    "JitCompiler": "ingot.runtime.compiler",
+    "LRUCache": "ingot.frontend.fusion_definition",
     "disable": "ingot.frontend.jit.settings.switch",
     "explain": "ingot.frontend.jit.api.forms",
     "jit": "ingot.frontend.jit.api.forms",
@@ -61,10 +64,13 @@ _AT_FIRST_USE = {
 if TYPE_CHECKING:
     from ingot.frontend.bundles.loading import load
     from ingot.frontend.bundles.saving import save
+    from ingot.frontend.fusion_definition import FusionCache, FusionDefinition, FusionManager, LRUCache
     from ingot.frontend.jit.api.forms import explain, jit
     from ingot.frontend.jit.api.summary import summary
     from ingot.frontend.jit.settings.switch import disable, reset
     from ingot.frontend.onnx.loading import load_onnx
+    from ingot.ir.builder import GraphBuilder
+    from ingot.runtime.compiler import JitCompiler
     from ingot.runtime.disk_cache.bundles import load_cache, save_cache
 
 
@@ -74,3 +80,7 @@ def __getattr__(name: str) -> Any:
     with collecting_later():
         globals()[name] = found = getattr(import_module(_AT_FIRST_USE[name]), name)
     return found
+
+
+def __dir__() -> list[str]:
+    return __all__
