@@ -28,6 +28,9 @@ SMALL = {
     "few_rows": (1, 8, 1000),
     "kept_bytes": (0, 100, 192 << 10, 192 << 10),
     "cached_row_bytes": (0, 512 << 10),
+    "fewest_column_blocks": (1, 8, 1000),
+    "side_by_side": (1, 2, 4, 8),
+    "vector_bytes": (None, 16, 32, 128, 256),
 }
 ODD = dict.fromkeys(("flat_block", "column_block", "split_block", "tile", "block_multiple"), (1, 3, 5, 8, 17))
 

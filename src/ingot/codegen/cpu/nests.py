@@ -20,7 +20,8 @@ from ingot.codegen.cpu import accumulation
 from ingot.codegen.cpu.accumulation import AccumulatorMemory
 from ingot.codegen.cpu.common import REGION, declare, provide
 from ingot.codegen.cpu.frame import LoopFrame, ScratchMemory, Words, counted, minimum
-from ingot.codegen.cpu.vector_loops import VECTOR_BYTES, VectorLoop, allocate, lanes_of, load_single
+from ingot.codegen.cpu.lanes import VECTOR_BYTES, lanes_of
+from ingot.codegen.cpu.vector_loops import VectorLoop, allocate, load_single
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, HostModule, new_module
 from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_type
@@ -102,7 +103,7 @@ class _Emission:
         self.nest = nest
         self.schedule = schedule
         self._regions = 0
-        self._lanes = _accumulator_lanes(nest)
+        self._lanes = _accumulator_lanes(nest, schedule)
 
     def emit(self, entry: str) -> None:
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [ir.PointerType(WORD)]), entry)
@@ -272,7 +273,8 @@ class _Emission:
             extent = frame.words.block(axis) if axis in blocked else frame.words.size(axis)
             # Whole vectors are written, also at the end; where there are several axes each gets room for that.
             if axis in blocked or axis == scratch.axes[0]:
-                extent = builder.add(extent, WORD(VECTOR_BYTES // scratch.dtype.bytes))
+                longest = max(VECTOR_BYTES, self.schedule.vector_bytes or 0)
+                extent = builder.add(extent, WORD(longest // scratch.dtype.bytes))
             width = builder.mul(width, extent)
         return ScratchMemory(allocate(builder, ir.IntType(8), width), scratch.axes, strides)
 
@@ -442,14 +444,15 @@ def _accumulated_across(loop: Loop) -> list[int]:
     return sorted({i.accumulator for i in inside if isinstance(i, Accumulate)} - begun)
 
 
-def _accumulator_lanes(nest: Nest) -> dict[int, int]:
+def _accumulator_lanes(nest: Nest, schedule: Schedule) -> dict[int, int]:
     """How many values side by side each accumulator has: as many as the loop that feeds it has lanes."""
     found: dict[int, int] = {}
 
     def visit(body: Sequence[Instruction], lanes: int) -> None:
         for instruction in body:
             if isinstance(instruction, Loop):
-                visit(instruction.body, lanes_of(nest, instruction) if instruction.kind is LoopKind.VECTOR else 1)
+                is_vector = instruction.kind is LoopKind.VECTOR
+                visit(instruction.body, lanes_of(nest, instruction, schedule.vector_bytes) if is_vector else 1)
             elif isinstance(instruction, Accumulate):
                 found[instruction.accumulator] = lanes
 

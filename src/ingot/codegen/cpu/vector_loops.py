@@ -20,14 +20,12 @@ from ingot.base.dtypes import DataType
 from ingot.codegen.cpu.accumulation import accumulate_vector, read_accumulated, write_accumulated
 from ingot.codegen.cpu.common import declare
 from ingot.codegen.cpu.frame import LoopFrame, counted
+from ingot.codegen.cpu.lanes import accumulates_along, has_functions, lanes_of
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.combining import combined
-from ingot.codegen.llvm.host import host
 from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_type
-from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.codegen.llvm.storage import ANY_ADDRESS, BYTE_POINTER, WORD, in_memory, in_register
-from ingot.loops.cpu.nesting import TRANSPOSED_AT_ONCE
-from ingot.loops.cpu.schedule import MOST_LANES, Form, Schedule
+from ingot.loops.cpu.schedule import Form, Schedule
 from ingot.loops.motion import Motion
 from ingot.loops.nest import (
     Accumulate,
@@ -39,59 +37,20 @@ from ingot.loops.nest import (
     Keep,
     Load,
     Loop,
-    Nest,
     Prefetch,
     Recall,
     Store,
-    register_made,
     values_read,
 )
 from ingot.loops.nest import Value as Operand
 from ingot.loops.program import Argument, ConstantOperand
 
-VECTOR_BYTES = 64
-"""Bytes a vector of the widest type takes: one AVX-512 register, two of AVX2, four of SSE or NEON."""
-ACCUMULATOR_BYTES = 128
-"""Bytes the accumulators of one reduction may take: as many additions in flight as hide their latency."""
-NARROWEST_STORE = 32
 SHORT_BODY = 40
 """Instructions of a body that is written twice: for whole vectors, and for what is left over."""
 LINE_BYTES = 64
 BYTES_AHEAD = 512
 """How far ahead narrow elements of large tensors are prefetched. Vectors of them are less than a line of the cache, and
 so many instructions lie between two lines that the processor does not look far enough ahead by itself."""
-
-
-def lanes_of(nest: Nest, loop: Loop) -> int:
-    """How many elements a vector loop takes at once."""
-    if _transposes(nest, loop):
-        return TRANSPOSED_AT_ONCE
-    widest, narrowest, accumulated = 1, 8, 1
-    for instruction in loop.body:
-        register = register_made(instruction)
-        if register is not None:
-            widest = max(widest, register.dtype.widened.bytes)
-        if isinstance(instruction, Store):
-            written = nest.buffers[instruction.buffer].dtype
-            widest, narrowest = max(widest, written.widened.bytes), min(narrowest, written.bytes)
-        if isinstance(instruction, Accumulate) and nest.accumulators[instruction.accumulator].axis is None:
-            accumulated = max(accumulated, nest.accumulators[instruction.accumulator].dtype.bytes)
-    # Polynomials need registers for their terms: half as many elements at once then.
-    # Unless that made stores so narrow that memory takes longer for them.
-    halves = (
-        _has_functions(loop) and host().vector_bits < 512 and VECTOR_BYTES // 2 // widest * narrowest >= NARROWEST_STORE
-    )
-    budget = VECTOR_BYTES // 2 if halves else VECTOR_BYTES
-    return max(min(budget // widest, ACCUMULATOR_BYTES // accumulated, MOST_LANES), 2)
-
-
-def _has_functions(loop: Loop) -> bool:
-    return any(isinstance(i, Compute) and i.op.name in FUNCTIONS for i in loop.body)
-
-
-def _transposes(nest: Nest, loop: Loop) -> bool:
-    """Whether a loop writes the columns of scratch memory."""
-    return any(isinstance(i, Keep) and nest.scratches[i.scratch].axes[-1] not in loop.axes for i in loop.body)
 
 
 Place = tuple[int, int]
@@ -108,7 +67,7 @@ class VectorLoop:
         self.schedule = schedule
         self.builder = frames[0].builder
         (self.axis,) = loop.axes
-        self.lanes = lanes_of(self.nest, loop)
+        self.lanes = lanes_of(self.nest, loop, schedule.vector_bytes)
         self.instructions = Instructions(self.builder, self.lanes, self._splits_pairs())
         self.values: list[dict[Operand, TypedValue]] = [{} for _ in frames]
         self.temporaries: dict[Place, Any] = {}
@@ -121,9 +80,7 @@ class VectorLoop:
         stores = [i.buffer for i in loop.body if isinstance(i, Store)]
         self.loads: list[Place] = [(turn, buffer) for turn in range(len(frames)) for buffer in loads]
         self.stores: list[Place] = [(turn, buffer) for turn in range(len(frames)) for buffer in stores]
-        self.accumulates = any(
-            isinstance(i, Accumulate) and self.nest.accumulators[i.accumulator].axis is None for i in loop.body
-        )
+        self.accumulates = accumulates_along(self.nest, loop)
 
     def _motion(self, buffer: int) -> Motion:
         return self.schedule.motions[buffer] if self.axis == self.schedule.vector_axis else Motion.NEXT
@@ -161,7 +118,7 @@ class VectorLoop:
 
     def _is_short(self) -> bool:
         """Whether a second copy of the body is less work for the compiler than the choices one body needs."""
-        return not _has_functions(self.loop) and len(self.loop.body) * len(self.frames) <= SHORT_BODY
+        return not has_functions(self.loop) and len(self.loop.body) * len(self.frames) <= SHORT_BODY
 
     def _emit_full(self, begin: ir.Value, end: ir.Value) -> None:
         """The loop over full vectors."""
@@ -347,7 +304,8 @@ class VectorLoop:
             return
         typed = self.builder.bitcast(pointer, ir.PointerType(code.type))
         streams = self.schedule.streaming
-        self.builder.store(code, typed, value.dtype.bytes * self.lanes if streams else ANY_ADDRESS, streams)
+        aligned = min(value.dtype.bytes * self.lanes, LINE_BYTES)  # blocks of streamed results begin at such addresses
+        self.builder.store(code, typed, aligned if streams else ANY_ADDRESS, streams)
 
     def _scatter(self, code: Any, pointer: ir.Value, stride: ir.Value) -> None:
         for lane in range(self.lanes):

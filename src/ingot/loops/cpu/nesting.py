@@ -45,8 +45,6 @@ def build_nest(program: Program, schedule: Schedule) -> Nest:
     return builder.build()
 
 
-SIDE_BY_SIDE = 4
-"""How many strided rows are added up together: their sums are read and written once for all of them."""
 TRANSPOSED_AT_ONCE = 8
 """How many rows of a square are transposed together, in registers."""
 
@@ -131,7 +129,7 @@ class _CpuColumnsBuilder(_CpuBuilder):
         if self.before.body:
             self.block.body.append(loop(LoopKind.VECTOR, (self.axis,), self.before.body))
         across = loop(LoopKind.VECTOR, (self.axis,), elements.body)
-        at_once = SIDE_BY_SIDE if self.reductions_of(stage) and _is_cheap(elements.body) else 1
+        at_once = self.schedule.side_by_side if self.reductions_of(stage) and _is_cheap(elements.body) else 1
         self.block.body.append(loop(LoopKind.SERIAL, self.row_axes, [across], at_once=at_once))
 
     def is_per_row(self, operand: Input | Result) -> bool:

@@ -17,6 +17,8 @@ from ingot.loops.program import Program
 
 MOST_LANES = 64
 """Elements of the longest vector; the lengths of all others divide it."""
+SIDE_BY_SIDE = 4
+"""How many strided rows are added up together: their sums are read and written once for all of them."""
 
 
 class Form(Enum):
@@ -49,6 +51,11 @@ class Schedule:
     """Buffers that are dense along another axis than the others, in the tiled form."""
     is_even: bool = False
     """Whether all vectors are full and there is at least one, because sizes and blocks are multiples of MOST_LANES."""
+    vector_bytes: int | None = None
+    """Bytes that a vector of the widest type takes, where that is not left to the rule for the loop's instructions.
+    Loops that accumulate along their vectors keep the rule's: it decides in which order they add."""
+    side_by_side: int = SIDE_BY_SIDE
+    """How many strided rows are added up together, in the order of memory."""
 
     @property
     def axes(self) -> int:
@@ -63,4 +70,5 @@ class Schedule:
         names = [f"out{i}" for i in range(len(program.outputs))] + [f"in{i}" for i in range(len(program.inputs))]
         moves = ", ".join(f"{name} {motion.value}" for name, motion in zip(names, self.motions, strict=True))
         extras = (", streaming stores" if self.streaming else "") + (", full vectors" if self.is_even else "")
+        extras += "" if self.vector_bytes is None else f", vectors of {self.vector_bytes} bytes"
         return f"{self.form.value}: {self.outer} + {self.inner} axes; along i{self.vector_axis}: {moves}{extras}"

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingot.fusion.groups import Level
-from ingot.loops.cpu.nesting import SIDE_BY_SIDE
 from ingot.loops.cpu.schedule import MOST_LANES, Form, Schedule
 from ingot.loops.cpu.tuning import CpuTuning
 from ingot.loops.keeping import kept_statements
@@ -119,11 +118,11 @@ class _CpuChoice(LoopOrder):
         return self._made(Form.SPLIT, self.inner[-1], blocks, 1, streams=self._streams(), one_pass=True)
 
     def _columns(self) -> CpuCall:
-        blocks = self.sizes
+        blocks, fewest = self.sizes, self.tuning.fewest_column_blocks
         last, others = self.outer[-1].size, math.prod(loop.size for loop in self.outer[:-1])
         block = min(
             self.tuning.column_block,
-            self._rounded(-(-last * min(others, self.tuning.few_rows) // self.tuning.few_rows)),
+            self._rounded(-(-last * min(others, fewest) // fewest)),
             self._rounded(last),
         )
         blocks[len(self.outer) - 1] = block
@@ -187,7 +186,7 @@ class _CpuChoice(LoopOrder):
         axes = {Form.COLUMNS: (len(self.outer) - 1,), Form.TILED: (last - 1, last)}.get(form, (last,))
         beside = math.prod(loop.size for loop in self.inner) if form is Form.COLUMNS else 0
         is_multiple = all(sizes[axis] % MOST_LANES == blocks[axis] % MOST_LANES == 0 < sizes[axis] for axis in axes)
-        return is_multiple and beside % SIDE_BY_SIDE == 0
+        return is_multiple and beside % self.tuning.side_by_side == 0
 
     def _made(
         self,
@@ -213,5 +212,7 @@ class _CpuChoice(LoopOrder):
             self.index_axes,
             tuple(transposed),
             self._comes_out_even(form, blocks),
+            self.tuning.vector_bytes,
+            self.tuning.side_by_side,
         )
         return CpuCall(schedule, tuple(self.sizes), tuple(blocks), self.strides, grain)

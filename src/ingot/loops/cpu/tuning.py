@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ingot.loops.cpu.schedule import SIDE_BY_SIDE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTuning:
@@ -35,6 +37,12 @@ class CpuTuning:
     """Elements that blocks are rounded up to multiples of."""
     most_partials: int = 1_024
     """How many partial values a parallel loop may leave to be combined."""
+    fewest_column_blocks: int = 8
+    """How many blocks strided rows are split into, if blocks are not made too small by that."""
+    side_by_side: int = SIDE_BY_SIDE
+    """How many strided rows are added up together; divides 64."""
+    vector_bytes: int | None = None
+    """Bytes of a vector of the widest type; None leaves that to the rule for each loop's instructions."""
 
     @property
     def has_whole_blocks(self) -> bool:
