@@ -16,6 +16,7 @@ with collecting_later():  # with torch loaded, looking for garbage takes a third
     from ingot.base.dtypes import DataType
     from ingot.base.errors import IngotError, IngotWarning
     from ingot.base.version import __version__
+    from ingot.runtime.backends.tuning import tune_by
 
 __all__ = [
     "Config",
@@ -72,6 +73,9 @@ if TYPE_CHECKING:
     from ingot.ir.builder import GraphBuilder
     from ingot.runtime.compiler import JitCompiler
     from ingot.runtime.disk_cache.bundles import load_cache, save_cache
+
+
+tune_by(lambda config: import_module("ingot.tune.tuner").Tuner(config))
 
 
 def __getattr__(name: str) -> Any:

@@ -76,6 +76,28 @@ FLAGS: tuple[Flag, ...] = (
         "quotients and functions as far as 16 bits allow; eager rounds exactly where eager PyTorch does.",
     ),
     Flag(
+        "tune",
+        False,
+        "True or False",
+        _is_bool,
+        "Whether schedules of kernels on the CPU are found by measuring candidates, when a kernel is first run with "
+        "tensors of some sizes. Kernels on GPUs are not tuned.",
+    ),
+    Flag(
+        "kernel_tuning_steps",
+        1000,
+        "an int of at least 1",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+        "Where kernels are tuned: how many candidates are measured for each at most.",
+    ),
+    Flag(
+        "kernel_tuning_seconds",
+        10.0,
+        "a number above 0",
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value > 0,
+        "Where kernels are tuned: how long each may take at most.",
+    ),
+    Flag(
         "enable_optimizations",
         True,
         "True or False",

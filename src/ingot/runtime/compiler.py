@@ -31,6 +31,7 @@ from ingot.ir.verifier import verify
 from ingot.ops import Kind
 from ingot.passes.pipeline import PassReport, optimize
 from ingot.runtime.backends.registry import registered
+from ingot.runtime.backends.tuning import tuner_for
 from ingot.runtime.disk_cache.entries import CodeOwner
 from ingot.runtime.kernels import Kernel, KernelOrigin
 from ingot.runtime.native.launch.records import Record
@@ -74,7 +75,13 @@ class CompiledModule:
         self._compiler = compiler
         generates = level >= 3
         self._plan: Plan | Interpreter = (
-            Plan(optimized.graph, compiler.rules, compiler.origin.of_graph(graph.digest), config["numerics"] == "fast")
+            Plan(
+                optimized.graph,
+                compiler.rules,
+                compiler.origin.of_graph(graph.digest),
+                config["numerics"] == "fast",
+                compiler.tuner,
+            )
             if generates
             else Interpreter(optimized.graph)
         )
@@ -200,6 +207,8 @@ class JitCompiler:
         self.origin = KernelOrigin(self.config["enable_caching"], owner)
         self.rules = FusionRules.of(self.config, patterns)
         """What may become one kernel; patterns, where there are any, say so operator by operator."""
+        self.tuner = tuner_for(self.config)
+        """What chooses the schedules of kernels on the CPU; None if they are not tuned."""
         self._modules: OrderedDict[str, CompiledModule] = OrderedDict()
         self._lock = new_lock()
         self.lookups = 0

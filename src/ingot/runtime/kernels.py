@@ -23,6 +23,7 @@ from ingot.base.types import TensorType
 from ingot.fusion.clusters import Cluster, Place
 from ingot.fusion.placement import shape_of
 from ingot.ir.node import Node
+from ingot.loops.cpu.tuning import CpuTuning
 from ingot.loops.kernel_arguments import WordLayout
 from ingot.loops.program import Lowered, Program, lower
 from ingot.runtime.disk_cache.entries import NO_OWNER, CodeOwner
@@ -52,6 +53,57 @@ class KernelOrigin:
 NOBODY = KernelOrigin()
 
 
+class KernelTuner(Protocol):
+    """What finds quicker schedules for the kernels of one compiler."""
+
+    def tuned(
+        self,
+        kernel: Kernel,
+        tensors: Sequence[torch.Tensor],
+        bound: Mapping[str, int],
+        targets: Mapping[int, torch.Tensor],
+        default: CpuTuning,
+        may_measure: bool = True,
+    ) -> CpuTuning:
+        """What decides about the schedule of a call on the CPU, given what does without tuning. It is found by
+        measuring, unless it is known already or must not be measured now."""
+        ...
+
+    def told(self, kernel: Kernel) -> list[str]:
+        """What was found for a kernel so far, in words: a line for each kind of calls."""
+        ...
+
+    def findings(self) -> list[TunedKernel]:
+        """What was found for all kernels that this tuner was asked about."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TunedKernel:
+    """What tuning has found for one kernel and calls of some sizes."""
+
+    kernel: str
+    sizes: tuple[int, ...]
+    """Of its loops."""
+    chosen: str
+    """What differs from the default schedule, in words; "" if the default is kept."""
+    speedup: float
+    """How many times as fast as by default it was measured to be; 1 if the default is kept."""
+    candidates: int
+    """How many were measured, in all processes together."""
+    stopped: str
+    """Why the search ended before its time; "" if it did not."""
+    is_from_disk: bool
+    """Whether nothing was measured in this process."""
+
+    def __str__(self) -> str:
+        sizes = " x ".join(map(str, self.sizes))
+        found = f"{self.chosen}; {self.speedup:.2f} times as fast as by default" if self.chosen else "the default"
+        stopped = f", stopped: {self.stopped}" if self.stopped else ""
+        origin = ", from the cache on disk" if self.is_from_disk else ""
+        return f"tuned for {sizes}: {found} ({self.candidates} candidates{stopped}{origin})"
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A cluster made ready: what is computed, for which values."""
@@ -61,12 +113,19 @@ class Kernel:
     origin: KernelOrigin = field(default=NOBODY, compare=False)
     may_approximate: bool = True
     """Whether GPUs may compute what becomes a result of 16 bits roughly."""
+    tuner: KernelTuner | None = field(default=None, compare=False, repr=False)
+    """What chooses its schedules on the CPU, if they are tuned."""
     compiled: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """What backends have compiled of it, by their own keys, which stays as long as this does."""
 
     @staticmethod
-    def of(cluster: Cluster, origin: KernelOrigin = NOBODY, may_approximate: bool = True) -> Kernel:
-        return Kernel(cluster, lower(cluster), origin, may_approximate)
+    def of(
+        cluster: Cluster,
+        origin: KernelOrigin = NOBODY,
+        may_approximate: bool = True,
+        tuner: KernelTuner | None = None,
+    ) -> Kernel:
+        return Kernel(cluster, lower(cluster), origin, may_approximate, tuner)
 
     @property
     def program(self) -> Program:

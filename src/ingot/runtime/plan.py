@@ -32,7 +32,7 @@ from ingot.runtime.backends.interface import Backend
 from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.destinations import empty_without_memory, find_destinations
 from ingot.runtime.in_place import results_in_place, writers_last
-from ingot.runtime.kernels import NOBODY, Kernel, KernelFault, KernelOrigin
+from ingot.runtime.kernels import NOBODY, Kernel, KernelFault, KernelOrigin, KernelTuner
 from ingot.runtime.profiling.ranges import kernel_range
 
 MOST_COMPILING = 8
@@ -48,10 +48,12 @@ class Plan(Interpreter):
         rules: FusionRules | None = None,
         origin: KernelOrigin = NOBODY,
         may_approximate: bool = True,
+        tuner: KernelTuner | None = None,
     ):
         super().__init__(graph)
+        kernel = partial(Kernel.of, origin=origin, may_approximate=may_approximate, tuner=tuner)
         found = find_clusters(graph, supports, rules)
-        steps = [Kernel.of(step, origin, may_approximate) if isinstance(step, Cluster) else step for step in found]
+        steps = [kernel(step) if isinstance(step, Cluster) else step for step in found]
         self.steps = writers_last(graph, steps)
         overwrites = any(output.alias_input is not None for output in graph.outputs)
         self._later = {id(step): self.steps[place + 1 :] for place, step in enumerate(self.steps) if overwrites}

@@ -45,7 +45,9 @@ class CpuBackend(Backend):
     def compile(
         self, kernel: Kernel, tensors: Tensors, bound: Bound, targets: Targets, device: torch.device
     ) -> tuple[Callable[[], object] | None, OutputTypes]:
-        call, outputs = scheduled(kernel, tensors, bound, targets, self.tuning)
+        # Several threads compile at once, and would disturb each other's measurements.
+        tuning = self._tuned(kernel, tensors, bound, targets, may_measure=False)
+        call, outputs = scheduled(kernel, tensors, bound, targets, tuning)
         is_at_hand = kernels.has(kernel, call.schedule)
         return None if is_at_hand else lambda: kernels.get(kernel, call.schedule), outputs
 
@@ -58,7 +60,7 @@ class CpuBackend(Backend):
         targets: Targets,
         device: torch.device,
     ) -> list[torch.Tensor]:
-        return launch(kernel, tensors, scalars, bound, targets, self.tuning)
+        return launch(kernel, tensors, scalars, bound, targets, self._tuned(kernel, tensors, bound, targets))
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         return pool.empty(shape, dtype)
@@ -67,9 +69,17 @@ class CpuBackend(Backend):
         return NativeSite(device, self._call, pool_routines.ALIGNMENT, overwrites=True, copies=True)
 
     def _call(self, kernel: Kernel, tensors: Tensors, bound: Bound, targets: Targets) -> KernelCall:
-        prepared = prepare(kernel, tensors, bound, targets, self.tuning)
+        prepared = prepare(kernel, tensors, bound, targets, self._tuned(kernel, tensors, bound, targets))
         step = lambda words, patches: Step(prepared.entry, words, patches, prepared.parallel)
         return KernelCall(prepared, step, prepared.parallel, prepared.compiled, (1,) * len(prepared.addresses))
+
+    def _tuned(
+        self, kernel: Kernel, tensors: Tensors, bound: Bound, targets: Targets, may_measure: bool = True
+    ) -> CpuTuning:
+        """What chooses the schedule of a call."""
+        if kernel.tuner is None:
+            return self.tuning
+        return kernel.tuner.tuned(kernel, tensors, bound, targets, self.tuning, may_measure)
 
     @property
     def stages(self) -> Mapping[str, Callable[[Program], list[str]]]:

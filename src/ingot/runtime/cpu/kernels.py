@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -85,6 +86,11 @@ class KernelCache:
         store = _store(kernel.origin)
         return store is not None and is_kept(kernel.program, schedule, store)
 
+    def passing(self, kernel: Kernel, schedule: Schedule) -> CompiledKernel:
+        """The compiled kernel for a while: if it is new, neither this process nor the cache on disk keeps it."""
+        found = kernel.compiled.get(schedule) or self._alive.get((kernel.program.digest, schedule))
+        return found or _compiled(kernel.program, schedule, KernelOrigin(is_kept=False))
+
     def _compile(self, program: Program, schedule: Schedule, origin: KernelOrigin) -> CompiledKernel:
         start = time.perf_counter()
         made = _compiled(program, schedule, origin)
@@ -151,14 +157,16 @@ def prepare(
     bound: Mapping[str, int],
     targets: Mapping[int, torch.Tensor] = MappingProxyType({}),
     tuning: CpuTuning = _TUNING,
+    is_kept: bool = True,
 ) -> PreparedCall:
     """The call for tensors (in the order of the kernel's reads) where size symbols have these values.
 
-    `targets` are tensors that results are written to, by their number; all others are new and row-major.
+    `targets` are tensors that results are written to, by their number; all others are new and row-major. Code that is
+    not to be kept lives as long as the call.
     """
     program = kernel.program
     call, outputs = scheduled(kernel, tensors, bound, targets, tuning)
-    compiled = kernels.get(kernel, call.schedule)
+    compiled = kernels.get(kernel, call.schedule) if is_kept else kernels.passing(kernel, call.schedule)
     if sys.flags.dev_mode or "bounds" in environment().check:
         check_bounds(compiled.nest, call, extents(outputs, tensors, targets))
     layout = WordLayout.of(compiled.nest)
@@ -208,20 +216,26 @@ def launch(
         targets[index] if index in targets else empty(shape, to_torch(dtype))
         for index, (shape, dtype) in enumerate(prepared.outputs)
     ]
-    words = (ctypes.c_int64 * len(prepared.words))(*prepared.words)
-    words[THREADS] = thread_count() if prepared.parallel else 1
-    for place, tensor in zip(prepared.addresses, (*outputs, *tensors), strict=True):
-        words[place] = tensor.data_ptr()
-    for place, value, dtype in zip(prepared.scalars, scalars, kernel.program.scalars, strict=True):
-        words[place] = word_of(value, dtype)
-    _ENTRY(prepared.entry)(words)
+    words = words_for(prepared, [tensor.data_ptr() for tensor in (*outputs, *tensors)], scalars)
+    ENTRY(prepared.entry)(words)
     if words[FAULT]:
         raise KernelFault
     return outputs
 
 
-_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-"""Calls through it release the GIL."""
+def words_for(prepared: PreparedCall, addresses: Sequence[int], scalars: Sequence[Number]) -> ctypes.Array[Any]:
+    """What a prepared call's entry takes: its words with the addresses of buffers, outputs first, and scalars."""
+    words = (ctypes.c_int64 * len(prepared.words))(*prepared.words)
+    words[THREADS] = thread_count() if prepared.parallel else 1
+    for place, address in zip(prepared.addresses, addresses, strict=True):
+        words[place] = address
+    for place, value, dtype in zip(prepared.scalars, scalars, prepared.compiled.program.scalars, strict=True):
+        words[place] = word_of(value, dtype)
+    return words
+
+
+ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+"""The type of entries. Calls through it release the GIL."""
 
 
 def _words(call: CpuCall, layout: WordLayout, buffers: int) -> tuple[int, ...]:

@@ -113,21 +113,33 @@ def process_functions() -> StoredCode | None:
 def remembered(subject: str, what: tuple[Any, ...], measure: Callable[[], Any]) -> Any:
     """What was measured on this machine, by an earlier process or now. `what` is all that it depends on besides the
     machine and versions; both that and the result are plain data, as JSON has it."""
+    found = find_measurement(subject, what)
+    if found is not None:
+        return found[0]
+    result = measure()
+    keep_measurement(subject, what, f"{subject} {json.dumps(what)}", result)
+    return result
+
+
+def find_measurement(subject: str, what: tuple[Any, ...]) -> tuple[Any] | None:
+    """What was measured by an earlier process or this one; None if nothing is known."""
     found = process_store()
     if found is None:
-        return measure()
+        return None
     store, own = found
     key = own.measurement_key(subject, what)
     _COMMON[key] = None
     entry = store.find(key)
-    if entry is not None:
-        return json.loads(entry.payload)
-    result = measure()
-    payload = json.dumps(result).encode()
-    store.keep(
-        CacheEntry(own.header(key, MEASUREMENT, f"{subject} {json.dumps(what)}", NO_OWNER, len(payload)), payload)
-    )
-    return result
+    return None if entry is None else (json.loads(entry.payload),)
+
+
+def keep_measurement(subject: str, what: tuple[Any, ...], name: str, result: Any) -> None:
+    """Keep what was measured, instead of what was there; `name` tells people what it is."""
+    found = process_store()
+    if found is not None:
+        store, own = found
+        key, payload = own.measurement_key(subject, what), json.dumps(result).encode()
+        store.keep(CacheEntry(own.header(key, MEASUREMENT, name, NO_OWNER, len(payload)), payload))
 
 
 def find_recording(what: Any) -> bytes | None:

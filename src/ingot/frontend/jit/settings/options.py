@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 from ingot.base.config import NUMERICS, Config
 from ingot.base.errors import ConfigError
 
-DEFAULT_TUNING_STEPS = 1000
 Mode = Literal["default", "reduce-overhead"]
 Python = Literal["auto", "run", "skip"]
 """Whether Python runs at every call: "run" always, "skip" never, "auto" unless skipping it is proven not to matter."""
@@ -22,8 +21,6 @@ Numerics = Literal["fast", "eager"]
 @dataclass(frozen=True, slots=True)
 class Options:
     config: Config
-    tune: bool
-    tuning_steps: int
     fullgraph: bool
     """Whether a function that cannot be recorded whole is an error."""
     dynamic: bool | None
@@ -34,6 +31,16 @@ class Options:
     """Whether programs on a GPU are replayed as CUDA graphs."""
     name: str | None
     python: Python = "auto"
+
+    @property
+    def tune(self) -> bool:
+        """Whether kernels are tuned."""
+        return self.config["tune"]
+
+    @property
+    def tuning_steps(self) -> int:
+        """How many candidates are measured for each kernel."""
+        return self.config["kernel_tuning_steps"]
 
     @classmethod
     def of(
@@ -80,9 +87,7 @@ class Options:
         if config is not None and not isinstance(config, Mapping):
             raise ConfigError(f"config must be a dictionary or an ingot.Config, not {config!r}")
         return cls(
-            _configured(config or {}, numerics),
-            tune if tune is not None else tuning_steps is not None,
-            tuning_steps or DEFAULT_TUNING_STEPS,
+            _configured(config or {}, numerics, tune, tuning_steps),
             fullgraph,
             dynamic,
             freeze,
@@ -92,9 +97,13 @@ class Options:
         )
 
 
-def _configured(config: Mapping[str, Any], numerics: str | None) -> Config:
-    """The flags that were given; the option `numerics` is the flag of that name."""
+def _configured(config: Mapping[str, Any], numerics: str | None, tune: bool | None, tuning_steps: int | None) -> Config:
+    """The flags that were given, with options that stand for flags; those of tuning go before the flags."""
     found = Config(config)
+    if tuning_steps is not None:
+        found["kernel_tuning_steps"] = tuning_steps
+    if tune is not None or tuning_steps is not None:
+        found["tune"] = tune is not False
     if numerics is not None:
         _require_one_of("numerics", NUMERICS, numerics)
         if config.get("numerics", numerics) != numerics:
