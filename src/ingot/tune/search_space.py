@@ -134,7 +134,7 @@ class SearchSpace:
         for knob in knobs():
             if self.default.call.schedule.form not in knob.forms:
                 continue
-            for value in (*knob.values, None):
+            for value in (None, *knob.values):
                 others = {figure: kept for figure, kept in changes.items() if figure != knob.figure}
                 found = self.candidate(others if value is None else {**others, knob.figure: value})
                 if found is not None and found.signature not in seen:
