@@ -21,7 +21,12 @@ from tests.property.fused_graphs import FusedGraph, fused_graphs
 from tests.property.random_values import copied
 from tests.tune.candidates import Compared, small_knobs
 
-WIDE = {"wide columns": ("columns", (40, 5000)), "short rows": ("rows with two kept", (3300, 320))}
+WIDE = {
+    "wide columns": ("columns", (40, 5000)),
+    "short rows": ("rows with two kept", (3300, 320)),
+    "two short blocks": ("flat", (5, 4000)),
+    "three blocks": ("flat", (3, 16_384)),
+}
 """Shapes for which more figures make a difference."""
 
 

@@ -19,6 +19,7 @@ from ingot.cli.explain import explain_command
 from ingot.cli.graphs import optimize_command, verify_command
 from ingot.cli.listing import backends, flags, ops, passes
 from ingot.cli.models import compile_command, run_command
+from ingot.cli.tune import tune
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,7 +30,7 @@ def commands() -> None:
 
 for command in (ops, flags, passes, backends, verify_command, optimize_command, explain_command, bench, doctor, demo):
     commands.add_command(command)
-for command in (cache, compile_command, run_command):
+for command in (cache, compile_command, run_command, tune):
     commands.add_command(command)
 
 

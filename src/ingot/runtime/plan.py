@@ -120,6 +120,8 @@ class Plan(Interpreter):
         kind, empty = binding.device.type, partial(backend.allocate, device=binding.device)
         if kind not in self._ran_on:
             self._ran_on.add(kind)
+            if not backend.tunes and any(kernel.tuner is not None for kernel in self.kernels()):
+                warn(f"kernels on {kind} devices are not tuned: they run by their default schedules", UserWarning)
             self._compile_ahead(backend, values, binding)
         for step, frees in zip(self.steps, self._frees, strict=True):
             if isinstance(step, Kernel):

@@ -11,13 +11,15 @@ from __future__ import annotations
 import math
 
 from ingot.codegen.llvm.host import host
-from ingot.loops.cpu.schedule import Form
+from ingot.loops.cpu.schedule import Form, Schedule
 from ingot.loops.cpu.scheduling import CpuCall
 from ingot.loops.program import Program
 from ingot.runtime.threads import thread_count
 from ingot.tune.search_space import Candidate, last_cache_bytes
 
 _MEMORY_BYTES_A_SECOND = 20e9
+_OF_ONE_THREAD = 12e9
+"""What one thread alone gets from memory."""
 _CACHE_BYTES_A_SECOND = 80e9
 """Of one thread, where everything lies in a cache."""
 _SECONDS_A_VECTOR = 0.4e-9
@@ -34,32 +36,44 @@ def predicted_seconds(program: Program, candidate: Candidate) -> float:
     call = candidate.call
     grains = grains_of(call)
     threads = min(thread_count(), grains) if candidate.is_parallel else 1
-    share = math.ceil(grains / threads) * threads / grains
+    most = min(math.ceil(grains / threads) * _elements_of_a_grain(call), call.elements)
+    share = most * threads / call.elements
     """How much more the busiest thread has to do than it would if work were divided evenly."""
     working = (_arithmetic(program, candidate) + _through_caches(program, call)) / threads * share
     working += grains / threads * _BLOCK_SECONDS
     starting = _SECONDS_TO_START if threads > 1 else 0.0
-    return max(working, _from_memory(program, call)) + starting
+    return max(working, _from_memory(program, call, threads)) + starting
 
 
 def grains_of(call: CpuCall) -> int:
     """The pieces of work that threads share among each other."""
-    schedule, sizes = call.schedule, call.sizes
-    counts = list(sizes)
-    blocked = {
-        Form.FLAT: range(schedule.outer, schedule.axes),
-        Form.SPLIT: range(schedule.outer, schedule.outer + 1),
-        Form.COLUMNS: range(schedule.outer - 1, schedule.outer),
-        Form.TILED: range(max(schedule.axes - 2, 0), schedule.axes),
-    }.get(schedule.form, range(0))
-    for axis in blocked:
-        counts[axis] = -(-sizes[axis] // call.blocks[axis])
-    divided = {
-        Form.FLAT: counts,
-        Form.TILED: counts,
-        Form.SPLIT: counts[schedule.outer : schedule.outer + 1],
-    }.get(schedule.form, counts[: schedule.outer])
-    return max(-(-math.prod(divided) // max(call.grain, 1)), 1)
+    divided, blocked = _divided(call.schedule)
+    counts = [-(-call.sizes[axis] // call.blocks[axis]) if axis in blocked else call.sizes[axis] for axis in divided]
+    return max(-(-math.prod(counts) // max(call.grain, 1)), 1)
+
+
+def _elements_of_a_grain(call: CpuCall) -> int:
+    """How many elements such a piece has, if it is none at the end of an axis."""
+    divided, blocked = _divided(call.schedule)
+    sides = [1 if axis in divided and axis not in blocked else size for axis, size in enumerate(call.sizes)]
+    sides = [min(size, call.blocks[axis]) if axis in blocked else size for axis, size in enumerate(sides)]
+    return math.prod(sides) * max(call.grain, 1)
+
+
+def _divided(schedule: Schedule) -> tuple[range, range]:
+    """The axes that threads divide among each other, and those of them that go in blocks."""
+    outer, axes = schedule.outer, schedule.axes
+    match schedule.form:
+        case Form.FLAT:
+            return range(axes), range(outer, axes)
+        case Form.TILED:
+            return range(axes), range(axes - 2, axes)
+        case Form.SPLIT:
+            return range(outer, outer + 1), range(outer, outer + 1)
+        case Form.COLUMNS:
+            return range(outer), range(outer - 1, outer)
+        case Form.ROWS:
+            return range(outer), range(0)
 
 
 def _arithmetic(program: Program, candidate: Candidate) -> float:
@@ -101,10 +115,11 @@ def _through_caches(program: Program, call: CpuCall) -> float:
     return sum(_buffer_bytes(program, call)) / _CACHE_BYTES_A_SECOND
 
 
-def _from_memory(program: Program, call: CpuCall) -> float:
+def _from_memory(program: Program, call: CpuCall, threads: int) -> float:
     """Seconds for what does not fit the caches: stores through them read what they replace."""
     moved = _buffer_bytes(program, call)
     if sum(moved) < last_cache_bytes():
         return 0.0
     written = sum(moved[: len(program.outputs)])
-    return (sum(moved) + (0 if call.schedule.streaming else written)) / _MEMORY_BYTES_A_SECOND
+    rate = min(threads * _OF_ONE_THREAD, _MEMORY_BYTES_A_SECOND)
+    return (sum(moved) + (0 if call.schedule.streaming else written)) / rate

@@ -112,7 +112,7 @@ class Workbench:
             taken, busy = time.perf_counter() - start, time.process_time() - spent
             if busy > _UNDISTURBED * contestant.threads * taken:
                 return taken / self._repeats
-        raise Unmeasurable("other processes keep the processors busy")
+        raise Unmeasurable("its threads do not have a processor each, as other processes keep them busy")
 
     def _prepared(self, candidate: Candidate) -> PreparedCall:
         space = self._space

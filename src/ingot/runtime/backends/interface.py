@@ -135,6 +135,8 @@ class Backend(ABC):
     features: ClassVar[Features]
     allocates_plain: ClassVar[bool] = False
     """Whether memory does not come from torch, which wraps new tensors inside transforms such as vmap."""
+    tunes: ClassVar[bool] = False
+    """Whether schedules of its kernels can be found by measuring."""
     captures: ClassVar[bool] = False
     """Whether torch can capture what a device is asked for, to be replayed."""
 

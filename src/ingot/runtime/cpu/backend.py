@@ -31,6 +31,7 @@ class CpuBackend(Backend):
         non_contiguous_input="in place",
     )
     allocates_plain: ClassVar[bool] = True
+    tunes: ClassVar[bool] = True
     tuning: CpuTuning = field(default_factory=CpuTuning)
     """What chooses schedules."""
 

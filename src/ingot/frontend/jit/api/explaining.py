@@ -115,6 +115,8 @@ def _why_not_better(compiled: CompiledFunction) -> Iterator[str]:
         yield "not called yet, or only where compiled functions call their originals"
     if compiled.tier == "eager":
         yield f"not following: {compiled.why_eager}"
+        if compiled.options.tune:
+            yield "not tuned: PyTorch computes it"
     why = compiled.why_followed
     is_measured = compiled.tier == "eager" and compiled.why_eager == compiled.follower.verdict.text
     if why is not None and (compiled.tier == "following" or is_measured):
@@ -245,10 +247,25 @@ def _explain_program(program: RecordedProgram, times: str) -> Iterator[str]:
         yield f"kernel{f' {count} times' if count > 1 else ''}: {kernel}"
     if len(described) > _MOST_SHOWN:
         yield "more kernels: inspect('kernels') shows all of them"
+    yield from _explain_tuning(program, found)
     groups = Counter((str(operation.target), operation.why_called) for operation in left)
     places = {str(operation.target): operation.event.place for operation in reversed(left)}
     for (target, reason), count in list(groups.most_common())[:_MOST_SHOWN]:
         yield f"left to PyTorch {counted(count, 'time')}: {target} ({reason}), first at {short_place(places[target])}"
+
+
+def _explain_tuning(program: RecordedProgram, found: Iterable[Kernel]) -> Iterator[str]:
+    """What was chosen for each kernel that is tuned, and what is not tuned."""
+    tuned = {kernel.program.digest: kernel for kernel in found if kernel.tuner is not None}
+    device = program.steps.versions.trace.device
+    if tuned and device.type != "cpu":
+        yield f"not tuned: kernels on {device.type} devices run by their default schedules"
+        return
+    for kernel in list(tuned.values())[:_MOST_SHOWN]:
+        assert kernel.tuner is not None
+        yield from (f"{kernel.name} {line}" for line in kernel.tuner.told(kernel))
+    if tuned and program.generated:
+        yield "not tuned: products, attention and optimizer steps by generated code"
 
 
 def _generated_kind(target: str) -> str:

@@ -75,7 +75,9 @@ def jit(obj: Any = None, **options: Any) -> Any:
     segments stand in for its arithmetic. `explain()` says which and why.
 
     obj: what to compile; left out, `jit` is a decorator with options.
-    tune, tuning_steps: kept and checked; kernels are not tuned yet.
+    tune: True finds schedules of kernels on the CPU by measuring candidates, when they are first run with tensors of
+        some sizes; what it finds is kept on disk. None does what the flag `tune` of the configuration says.
+    tuning_steps: how many candidates are measured for each kernel at most; implies tune=True.
     config: an `ingot.Config` or a dictionary of its flags.
     fullgraph: an error where a call cannot be recorded whole, so that Python would have to run.
     dynamic: True keeps sizes open from the start, False never does, None does after a few different sizes.

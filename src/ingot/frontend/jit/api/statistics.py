@@ -16,6 +16,7 @@ from ingot.frontend.jit.api.function import CompiledFunction, Tier
 from ingot.frontend.jit.api.wording import byte_count, counted, duration, text_table
 from ingot.frontend.jit.trace.trace import CPU
 from ingot.runtime.compiler import CompiledModule
+from ingot.runtime.kernels import TunedKernel
 from ingot.runtime.profiling.statistics import KernelStatistics, memory_speed
 
 
@@ -41,6 +42,8 @@ class FunctionStatistics:
     is_profiled: bool
     kernels: tuple[KernelStatistics, ...]
     """By name; under `enable_profiling` with times, the most expensive first, and with all calls of PyTorch's."""
+    tuned: tuple[TunedKernel, ...] = ()
+    """What tuning has found, where kernels are tuned."""
 
     @property
     def bandwidth(self) -> float | None:
@@ -68,6 +71,7 @@ class FunctionStatistics:
         if self.kernels:
             yield ""
             yield from text_table(_HEADER if self.is_profiled else _HEADER[:2], map(self._row, self.kernels))
+        yield from (f"{one.kernel} {one}" for one in self.tuned)
         if self.is_profiled:
             yield f"the machine copies {_rate(self.machine_bandwidth)}"
         else:
@@ -118,6 +122,7 @@ def statistics_of(compiled: CompiledFunction) -> FunctionStatistics:
         seconds=sum(stats.total_time_us for stats in found) / 1e6 + sum(call.seconds or 0.0 for call in called),
         is_profiled=compiled.options.config["enable_profiling"],
         kernels=tuple(sorted(kernels.values(), key=lambda kernel: (-(kernel.seconds or 0.0), kernel.name))),
+        tuned=() if compiled.compiler.tuner is None else tuple(compiled.compiler.tuner.findings()),
     )
 
 
