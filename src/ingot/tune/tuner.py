@@ -7,7 +7,7 @@ and on disk, and no other begins for the compiler that was interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -52,20 +52,25 @@ class Tuner:
     ) -> CpuTuning:
         call, _ = scheduled(kernel, tensors, bound, targets, default)
         key = FindingKey.of(kernel.program, call, default)
+        if may_measure:
+            self._asked.setdefault(kernel.program.digest, {}).setdefault(key, (kernel.name, call.sizes))
         finding = _findings.get(key)
         if finding is None or (may_measure and not self._is_done(key, finding)):
             space = SearchSpace(kernel, tensors, bound, targets, default)
             finding = self._found(key, space, may_measure)
-        if may_measure:
-            self._asked.setdefault(kernel.program.digest, {}).setdefault(key, (kernel.name, call.sizes))
         figures: dict[str, Any] = finding.changes
         return replace(default, **figures) if figures else default
 
     def told(self, kernel: Kernel) -> list[str]:
-        return [str(self._tuned_kernel(key, *what)) for key, what in self._asked.get(kernel.program.digest, {}).items()]
+        return [str(found) for found in self._findings_of(kernel.program.digest)]
 
     def findings(self) -> list[TunedKernel]:
-        return [self._tuned_kernel(key, *what) for asked in self._asked.values() for key, what in asked.items()]
+        return [found for digest in list(self._asked) for found in self._findings_of(digest)]
+
+    def _findings_of(self, digest: str) -> Iterator[TunedKernel]:
+        for key, what in list(self._asked.get(digest, {}).items()):
+            if key in _findings:
+                yield self._tuned_kernel(key, *what)
 
     def _tuned_kernel(self, key: FindingKey, name: str, sizes: tuple[int, ...]) -> TunedKernel:
         found, stopped = _findings[key], self._given_up.get(key, "")

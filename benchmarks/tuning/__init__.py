@@ -1,0 +1,1 @@
+"""What tuning gains over the default schedules: the comparison's cases, and twenty of odd shapes."""
