@@ -33,7 +33,7 @@ class Measurements:
         found = [[self.cost(candidate, rounds)] * rounds for candidate in candidates]
         if self.runs:
             for candidate in candidates:
-                bench._contestant(candidate).run()
+                bench._call(candidate)()
         return found
 
     def end_process(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -84,7 +85,7 @@ def test_another_process_goes_on_where_one_was_ended(measurements: Measurements,
 def test_a_machine_that_is_busy_is_not_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tuner, "read", lambda key: None)
     monkeypatch.setattr(tuner, "_findings", {})
-    monkeypatch.setattr("ingot.tune.measurement.time.process_time", lambda: 0.0)
+    monkeypatch.setattr("ingot.tune.measurement._preemptions", itertools.count().__next__)
     monkeypatch.setattr("ingot.tune.measurement.TURN_SECONDS", 0.0)
     compiled = tuned()
     found = finding_of(compiled)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -27,8 +27,6 @@ from ingot.loops.cpu.scheduling import ALIGNED
 from ingot.runtime.cpu.kernels import ENTRY, PreparedCall, prepare, words_for
 from ingot.runtime.in_place import picks
 from ingot.runtime.kernels import Kernel, address_of, extents
-from ingot.runtime.threads import thread_count
-from ingot.tune.cost import grains_of
 from ingot.tune.search_space import Candidate, SearchSpace
 
 TURN_SECONDS = 3e-4
@@ -42,8 +40,6 @@ _SHARE_OF_ROUNDS = 0.8
 """The share of rounds in which it must be quicker at all."""
 _SHARE_OF_MEMORY = 0.25
 """How much of the memory that is free stand-ins may take."""
-_UNDISTURBED = 0.85
-"""The share of a turn in which threads must have had a processor; waiting for each other keeps them busy, too."""
 _MOST_ATTEMPTS = 50
 _PATTERN = 1 << 16
 """Elements after which the numbers in stand-ins repeat."""
@@ -51,13 +47,6 @@ _PATTERN = 1 << 16
 
 class Unmeasurable(Exception):
     """There is no measuring this call here."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Contestant:
-    run: Callable[[], None]
-    threads: int
-    """How many are busy while it runs."""
 
 
 class Workbench:
@@ -70,47 +59,51 @@ class Workbench:
         self._memory: list[Any] = []
         self._addresses = self._stand_ins(self._default)
         self._scalars: list[Number] = [1.0 if dtype.is_float else 1 for dtype in kernel.program.scalars]
-        self._running: dict[str, _Contestant] = {}
+        self._running: dict[str, Callable[[], None]] = {}
         self._repeats = 1
+        self._preemptions = -1
+        """How often threads had been made to wait for a processor when the last turn ended."""
 
     def seconds(self, candidates: Sequence[Candidate], rounds: int) -> list[list[float]]:
         """Seconds of a call under each candidate, round by round."""
-        contestants = [self._contestant(candidate) for candidate in candidates]
+        calls = [self._call(candidate) for candidate in candidates]
         found: list[list[float]] = [[] for _ in candidates]
         for number in range(rounds):
-            order = range(len(contestants)) if number % 2 == 0 else reversed(range(len(contestants)))
+            order = range(len(calls)) if number % 2 == 0 else reversed(range(len(calls)))
             for place in order:
-                found[place].append(self._turn(contestants[place]))
+                found[place].append(self._turn(calls[place]))
         return found
 
     def forget(self, candidate: Candidate) -> None:
         """Let go of a candidate's machine code."""
         self._running.pop(candidate.signature, None)
 
-    def _contestant(self, candidate: Candidate) -> _Contestant:
-        """A candidate that has run."""
+    def _call(self, candidate: Candidate) -> Callable[[], None]:
+        """A call under a candidate, which has run."""
         found = self._running.get(candidate.signature)
         if found is None:
             prepared = self._prepared(candidate)
             words, entry = words_for(prepared, self._addresses, self._scalars), ENTRY(prepared.entry)
-            threads = min(thread_count(), grains_of(candidate.call)) if candidate.is_parallel else 1
             # The prepared call holds the machine code.
-            found = self._running[candidate.signature] = _Contestant(lambda held=prepared: entry(words), threads)
+            found = self._running[candidate.signature] = lambda held=prepared: entry(words)
             start = time.perf_counter()
-            found.run()
-            found.run()
+            found()
+            found()
             taken = (time.perf_counter() - start) / 2
             self._repeats = max(self._repeats, min(math.ceil(TURN_SECONDS / max(taken, 1e-7)), 1000))
         return found
 
-    def _turn(self, contestant: _Contestant) -> float:
-        """Seconds of a call, from a turn in which all its threads had a processor."""
+    def _turn(self, call: Callable[[], None]) -> float:
+        """Seconds of a call, from a turn in which no thread was made to wait for a processor."""
         for _ in range(_MOST_ATTEMPTS):
-            start, spent = time.perf_counter(), time.process_time()
+            before = self._preemptions
+            start = time.perf_counter()
             for _ in range(self._repeats):
-                contestant.run()
-            taken, busy = time.perf_counter() - start, time.process_time() - spent
-            if busy > _UNDISTURBED * contestant.threads * taken:
+                call()
+            taken = time.perf_counter() - start
+            # Counted from the end of the turn before: a thread that had to go in between comes back in this one.
+            self._preemptions = _preemptions()
+            if self._preemptions == before:
                 return taken / self._repeats
         raise Unmeasurable("its threads do not have a processor each, as other processes keep them busy")
 
@@ -159,6 +152,12 @@ def is_clearly_quicker(taken: Sequence[float], allowed: Sequence[float]) -> bool
 def speedup(taken: Sequence[float], allowed: Sequence[float]) -> float:
     """How many times as fast one contestant is, in the median of all rounds."""
     return statistics.median(theirs / ours for ours, theirs in zip(taken, allowed, strict=True))
+
+
+def _preemptions() -> int:
+    """How often the system has taken the processor from a thread of this process that could have gone on. The time
+    that threads had would tell less: the system counts that of other threads every few milliseconds."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def _place_of(tensor: torch.Tensor) -> Any:
