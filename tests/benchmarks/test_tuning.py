@@ -45,7 +45,7 @@ def test_a_case_is_tuned_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert command.main(arguments) == 0
     assert command.main([*arguments, "--read"]) == 0
     told = capsys.readouterr().out
-    assert told.count("10001 x 17") == 2 and "geometric mean" in told
+    assert told.count("10001 x 17") == 2
 
 
 @pytest.mark.parametrize("wrong", [["--part", "3/2"], ["--part", "x"], ["--read"], ["--steps", "0"]], ids=str)
