@@ -274,7 +274,10 @@ def test_without_tuning_nothing_is_asked_for():
     assert jit(gate)._compiled.compiler.tuner is None
     code = "import sys, torch, ingot; f = ingot.jit(torch.tanh); x = torch.ones(9); f(x), f(x); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "ingot.runtime.tuning" in done.stdout and "ingot.tune" not in done.stdout.replace("ingot.tune_", "").split()
+    assert (
+        "ingot.runtime.backends.tuning" in done.stdout
+        and "ingot.tune" not in done.stdout.replace("ingot.tune_", "").split()
+    )
 
 
 def test_options_go_before_flags():
