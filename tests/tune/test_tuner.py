@@ -19,6 +19,7 @@ from ingot import FusionDefinition, GraphBuilder, JitCompiler
 from ingot.base.errors import ConfigError
 from ingot.runtime.backends.registry import using
 from ingot.runtime.cpu.backend import CpuBackend
+from ingot.runtime.cpu.kernels import scheduled
 from ingot.tune import findings, tuner
 from ingot.tune.findings import Finding
 from tests.loops.running import cpu_backend
@@ -314,3 +315,18 @@ def test_what_runs_eagerly_says_so(measurements: Measurements):
     for _ in range(3):
         compiled(torch.ones(3))
     assert ("not tuned: PyTorch computes it" in compiled.explain()) is (compiled.tier == "eager")
+
+
+def test_what_is_not_allowed_for_a_call_is_not_used(measurements: Measurements, monkeypatch: pytest.MonkeyPatch):
+    """Sizes of a class share a finding, but not everything that is allowed for one is allowed for all."""
+    builder = GraphBuilder()
+    builder.output(builder.ops.tanh(builder.input((4096,))))
+    (kernel,) = JitCompiler({"tune": True}).compile(builder.build()).kernels()
+    tensors, default = [torch.empty(4096, device="meta")], CpuBackend().tuning
+    call, _ = scheduled(kernel, tensors, {}, {}, default)
+    key = findings.FindingKey.of(kernel.program, call, default)
+    assert kernel.tuner is not None
+    for changes, expected in (({"flat_block": 1024}, 1024), ({"flat_block": 1000}, default.flat_block)):
+        monkeypatch.setitem(tuner._findings, key, Finding(changes, is_exhausted=True))
+        assert kernel.tuner.tuned(kernel, tensors, {}, {}, default).flat_block == expected
+    assert not measurements.measured

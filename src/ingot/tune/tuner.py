@@ -8,7 +8,6 @@ and on disk, and no other begins for the compiler that was interrupted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -55,11 +54,14 @@ class Tuner:
         if may_measure:
             self._asked.setdefault(kernel.program.digest, {}).setdefault(key, (kernel.name, call.sizes))
         finding = _findings.get(key)
+        if finding is not None and not finding.changes and (not may_measure or self._is_done(key, finding)):
+            return default
+        space = SearchSpace(kernel, tensors, bound, targets, default)
         if finding is None or (may_measure and not self._is_done(key, finding)):
-            space = SearchSpace(kernel, tensors, bound, targets, default)
             finding = self._found(key, space, may_measure)
-        figures: dict[str, Any] = finding.changes
-        return replace(default, **figures) if figures else default
+        # What was found for sizes of the same class may not be allowed for these.
+        chosen = space.candidate(finding.changes)
+        return default if chosen is None else chosen.tuning
 
     def told(self, kernel: Kernel) -> list[str]:
         return [str(found) for found in self._findings_of(kernel.program.digest)]
