@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
+from ingot.loops.cpu.schedule import Schedule
 from ingot.loops.cpu.scheduling import CpuCall
 from ingot.loops.cpu.tuning import CpuTuning
 from ingot.loops.program import Program
@@ -64,12 +66,16 @@ class FindingKey:
 
     @classmethod
     def of(cls, program: Program, call: CpuCall, base: CpuTuning) -> FindingKey:
-        classes = tuple(map(size_class, call.sizes))
-        return cls(program.digest, repr(call.schedule), classes, thread_count(), repr(base))
+        return _key(program.digest, call.schedule, call.sizes, thread_count(), base)
 
     @property
     def plain(self) -> tuple[Any, ...]:
         return (self.program, self.schedule, list(self.size_classes), self.threads, self.figures)
+
+
+@lru_cache(maxsize=4096)
+def _key(program: str, schedule: Schedule, sizes: tuple[int, ...], threads: int, base: CpuTuning) -> FindingKey:
+    return FindingKey(program, repr(schedule), tuple(map(size_class, sizes)), threads, repr(base))
 
 
 def size_class(size: int) -> int:
