@@ -110,7 +110,7 @@ class Tuner:
         try:
             search(space, Workbench(space), finding, limits, changed)
         except (Unmeasurable, MemoryError, CodegenError) as error:
-            log("perf", f"kernel {name} is not tuned: {error}")
+            log("perf", f"tuning of kernel {name} ended before its time: {error}")
             self._given_up[key] = str(error)
             return
         except KeyboardInterrupt:
