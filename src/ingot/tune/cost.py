@@ -70,7 +70,7 @@ def _divided(schedule: Schedule) -> tuple[range, range]:
             return range(axes), range(axes - 2, axes)
         case Form.SPLIT:
             return range(outer, outer + 1), range(outer, outer + 1)
-        case Form.COLUMNS:
+        case Form.COLUMNS | Form.SHORT:
             return range(outer), range(outer - 1, outer)
         case Form.ROWS:
             return range(outer), range(0)
