@@ -148,6 +148,15 @@ def cases() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     add("eye.m", 2, 3)
     add("index_select", FLOATS, -1, torch.tensor([2, 0, 2]))
     add("max_pool2d", torch.tensor([[[1.0, NAN, 0.0, 4.0], [0.0, -0.0, -0.0, 0.0], [-INF, -INF, 3.0, 3.0]]]), [2], [1])
+    pooled = torch.tensor(
+        [[[1.0, NAN, 0.0, 4.0], [0.0, -0.0, -0.0, -0.0], [-INF, -INF, 3.0, 3.0], [2.0, 1.0, -0.0, INF]]]
+    )
+    add("avg_pool2d", pooled, [2], [1])
+    add("avg_pool2d", pooled.double(), [1, 2], [2, 1], [0, 0], False, True, 3)
+    add("avg_pool2d", pooled.bfloat16(), [2, 1])
+    for given in (pooled, pooled.half(), torch.randn(2, 3, 6, 10, generator=torch.Generator().manual_seed(3))):
+        add("_adaptive_avg_pool2d", given, [2, 2])
+        add("_adaptive_avg_pool2d", given, [1, given.shape[-1]])
     add("masked_fill.Tensor", FLOATS, TRUTHS, torch.tensor(2))
     add("native_batch_norm", FLOATS, OTHERS[0], OTHERS[1], FLOATS[0], ABOVE_ONE[0], False, 0.1, 1e-5)
     add("_fused_rms_norm", FLOATS.bfloat16(), [3], OTHERS[0].bfloat16(), None)

@@ -39,11 +39,13 @@ class SimplifyPooling:
 
 
 def _is_plain(trace: Trace, event: TraceOp) -> bool:
-    """Whether generated code is quicker at it: PyTorch's own is quick where channels lie last."""
-    _, kernel, _, _, _, ceil_mode = _arguments(event)
+    """Whether generated code can do it, and is quicker at it: where channels lie last a padded copy costs too much."""
+    _, kernel, _, padding, _, ceil_mode = _arguments(event)
     note = trace.note(event.arguments[0])
     area = math.prod(kernel) if len(kernel) > 1 else kernel[0] ** 2
-    is_slow = stride_order(note) is None and note.dtype.is_floating_point and note.device.type == "cpu"
+    is_slow = (
+        (stride_order(note) is None or not any(padding)) and note.dtype.is_floating_point and note.device.type == "cpu"
+    )
     return not trace.symbols and is_slow and area <= LARGEST_WINDOW and not ceil_mode
 
 
