@@ -64,6 +64,11 @@ class _CpuRowsBuilder(_CpuBuilder):
             elements = Scope()
             self.write_pass(0, elements)
             vector = loop(LoopKind.VECTOR, self.row_axes[-1:], elements.body)
+            if self.schedule.groups_rows:
+                grouped = self.outer_axes[-1:]
+                rows = loop(LoopKind.SERIAL, grouped, [vector])
+                self.top.body.append(loop(LoopKind.PARALLEL, self.outer_axes, [rows], blocked=grouped))
+                return
             axes = (*self.outer_axes, *self.row_axes)
             self.top.body.append(loop(LoopKind.PARALLEL, axes, [vector], blocked=self.row_axes))
             return

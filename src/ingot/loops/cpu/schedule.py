@@ -55,6 +55,8 @@ class Schedule:
     """Elements of a row in the short form: its loop over them is fully unrolled."""
     row_motions: tuple[Motion, ...] = ()
     """How buffers move along these: to the next element only where rows follow each other without a gap."""
+    groups_rows: bool = False
+    """Whether the flat form takes blocks of neighbouring rows, each a whole vector loop, instead of blocks of a row."""
     is_even: bool = False
     """Whether all vectors are full and there is at least one, because sizes and blocks are multiples of MOST_LANES."""
     vector_bytes: int | None = None
@@ -78,6 +80,7 @@ class Schedule:
         if self.row_motions:
             inside = ", ".join(f"{name} {m.value}" for name, m in zip(names, self.row_motions, strict=True))
             moves += f"; along i{self.axes - 1} of {self.row_size}: {inside}"
+        moves += ", rows in groups" if self.groups_rows else ""
         extras = (", streaming stores" if self.streaming else "") + (", full vectors" if self.is_even else "")
         extras += "" if self.vector_bytes is None else f", vectors of {self.vector_bytes} bytes"
         return f"{self.form.value}: {self.outer} + {self.inner} axes; along i{self.vector_axis}: {moves}{extras}"

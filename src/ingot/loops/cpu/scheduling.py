@@ -87,8 +87,11 @@ class _CpuChoice(LoopOrder):
 
     def _flat(self) -> CpuCall:
         blocks = self.sizes
+        groups_rows = bool(self.outer) and blocks[-1] <= self.tuning.grouped_row
+        if groups_rows:
+            blocks[-2] = max(self.tuning.flat_block // blocks[-1], 1)
         blocks[-1] = min(self.tuning.flat_block, self._rounded(blocks[-1]))
-        return self._made(Form.FLAT, self.inner[-1], blocks, 1, streams=self._streams())
+        return self._made(Form.FLAT, self.inner[-1], blocks, 1, streams=self._streams(), groups_rows=groups_rows)
 
     def _rows(self, length: int) -> CpuCall:
         rows = math.prod(loop.size for loop in self.outer)
@@ -244,6 +247,7 @@ class _CpuChoice(LoopOrder):
         prefetches: bool = False,
         transposed: Sequence[int] = (),
         row: LoopAxis | None = None,
+        groups_rows: bool = False,
     ) -> CpuCall:
         schedule = Schedule(
             form,
@@ -258,6 +262,7 @@ class _CpuChoice(LoopOrder):
             tuple(transposed),
             0 if row is None else row.size,
             () if row is None else tuple(map(self._row_motion, range(len(self.widths)))),
+            groups_rows,
             self._comes_out_even(form, blocks),
             self.tuning.vector_bytes,
             self.tuning.side_by_side,
