@@ -157,6 +157,11 @@ def cases() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     for given in (pooled, pooled.half(), torch.randn(2, 3, 6, 10, generator=torch.Generator().manual_seed(3))):
         add("_adaptive_avg_pool2d", given, [2, 2])
         add("_adaptive_avg_pool2d", given, [1, given.shape[-1]])
+    for axes in (1, 2, 3):
+        few = torch.randn(2, 3, *(4, 5, 2)[:axes], generator=torch.Generator().manual_seed(axes))
+        for name in (f"upsample_nearest{axes}d", f"_upsample_nearest_exact{axes}d"):
+            add(name, few, [8, 15, 2][:axes], *[None] * axes)
+            add(name, few, [4, 20, 6][:axes], *[1.0, 4.0, 3.0][:axes])
     add("masked_fill.Tensor", FLOATS, TRUTHS, torch.tensor(2))
     add("native_batch_norm", FLOATS, OTHERS[0], OTHERS[1], FLOATS[0], ABOVE_ONE[0], False, 0.1, 1e-5)
     add("_fused_rms_norm", FLOATS.bfloat16(), [3], OTHERS[0].bfloat16(), None)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ingot import DataType, GraphBuilder
+from ingot.codegen.cpu import vector_loops
 from ingot.fusion.rules import FusionRules
 from ingot.ir.interpreter import Interpreter
 from ingot.ir.torch_types import to_torch
@@ -54,6 +55,12 @@ def variance(ops: Any, x: Any) -> Any:
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[int, int], Form, Callable[[CpuCall], bool]]] = {
     "flat": (pointwise, (70, 33), Form.FLAT, lambda call: not call.schedule.streaming),
+    "flat, rows in groups": (
+        lambda ops, x: x * ops.iota(17),
+        (300, 17),
+        Form.FLAT,
+        lambda call: call.schedule.groups_rows and call.schedule.outer == 1,
+    ),
     "streamed": (pointwise, (2100, 2560), Form.FLAT, lambda call: call.schedule.streaming),
     "rows": (rows, (70, 33), Form.ROWS, lambda call: call.schedule.keeps),
     "rows with two kept": (rows_with_two_kept, (70, 33), Form.ROWS, lambda call: call.schedule.keeps),
@@ -70,7 +77,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, int], Form, Callable[[CpuC
         lambda call: call.schedule.row_motions == (Motion.STILL, Motion.NEXT),
     ),
     "short, even": (rows_with_two_kept, (192, 4), Form.SHORT, lambda call: call.schedule.is_even),
-    "too long to be short": (rows, (70, 9), Form.ROWS, lambda call: call.schedule.row_size == 0),
+    "too long to be short": (rows, (70, 16), Form.ROWS, lambda call: call.schedule.row_size == 0),
     "too few rows to be short": (rows, (7, 3), Form.ROWS, lambda call: call.schedule.row_size == 0),
     "tiled": (pointwise, (70, 133), Form.TILED, lambda call: call.schedule.transposed == (1,)),
     "flat, even": (pointwise, (64, 33), Form.FLAT, lambda call: call.schedule.is_even),
@@ -156,3 +163,18 @@ def test_short_rows_are_read_and_written_however_they_lie(size: int, rows: int, 
         larger = torch.maximum(x, other)
         for one, two, wanted in zip(found, looped, (larger != other, larger), strict=True):
             assert torch.equal(one, wanted) and torch.equal(two, wanted), name
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_leftovers_are_the_same_with_masks_and_without(quick: bool, monkeypatch: pytest.MonkeyPatch):
+    """Processors without masks copy what is left over."""
+    monkeypatch.setattr(vector_loops, "masks_are_quick", lambda: quick)
+    for dtype in (DataType.Float, DataType.BFloat16, DataType.UInt8, DataType.Bool, DataType.Double):
+        builder = GraphBuilder()
+        x, y = builder.input((5, 19), dtype), builder.input((19,), dtype)
+        larger = builder.ops.maximum(builder.ops.minimum(x, y), y) if quick else builder.ops.maximum(x, y)
+        builder.output(larger, builder.ops.sum(builder.ops.cast(larger, DataType.Double), [1]))
+        given = [small_integers(5, 19).to(to_torch(dtype)), small_integers(19).to(to_torch(dtype))]
+        plan = Plan(builder.build())
+        for found, wanted in zip(plan.run(given), Interpreter(plan.graph).run(given), strict=True):
+            assert torch.equal(found, wanted), dtype

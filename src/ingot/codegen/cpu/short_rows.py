@@ -16,6 +16,7 @@ from typing import Any
 
 from ingot.base.dtypes import DataType
 from ingot.codegen.cpu.frame import LoopFrame, counted
+from ingot.codegen.cpu.lane_exchanges import rows_apart, rows_together
 from ingot.codegen.cpu.lanes import lanes_of
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.combining import combined, identity
@@ -189,7 +190,7 @@ class _Rows:
             return [self.instructions.splat(code) for code in around.same_in_all[buffer]]
         if around.row_motion(buffer) is Motion.NEXT and self.lanes > 1:
             first = around.pointer(buffer, self.position, 0)
-            return _rows_apart(self.builder, [self._vector(buffer, first, number) for number in range(size)])
+            return rows_apart(self.builder, [self._vector(buffer, first, number) for number in range(size)])
         distinct = 1 if around.row_motion(buffer) is Motion.STILL else size
         return [self._across(buffer, element) for element in range(distinct)]
 
@@ -221,8 +222,9 @@ class _Rows:
         codes = [in_memory(self.instructions, value) for value in elements]
         if len(codes) > 1 and self.around.row_motion(buffer) is Motion.NEXT and self.lanes > 1:
             first, width = self.around.pointer(buffer, self.position, 0), self.around.dtype(buffer).bytes * self.lanes
-            for number, code in enumerate(_rows_together(self.builder, codes)):
-                self._write(code, self.builder.gep(first, WORD(number * width)), min(width, LINE_BYTES) if self.streams else None)
+            aligned = min(width, LINE_BYTES) if self.streams else None
+            for number, code in enumerate(rows_together(self.builder, codes)):
+                self._write(code, self.builder.gep(first, WORD(number * width)), aligned)
             return
         for element, code in enumerate(codes):
             place = self.around.pointer(buffer, self.position, element)
@@ -238,33 +240,3 @@ class _Rows:
         """`streamed` is what the place is a multiple of where a whole vector goes past the caches."""
         typed = self.builder.bitcast(place, ir.PointerType(code.type))
         self.builder.store(code, typed, streamed or ANY_ADDRESS, streamed is not None)
-
-
-# --- lanes that change places -----------------------------------------------------------------------------------------
-
-
-def _rows_apart(builder: Any, vectors: list[Any]) -> list[Any]:
-    """From vectors as they follow each other in memory, with the elements of one row side by side, to one vector for
-    each element of a row."""
-    size, lanes = len(vectors), vectors[0].type.count
-    return [_collected(builder, vectors, [row * size + element for row in range(lanes)]) for element in range(size)]
-
-
-def _rows_together(builder: Any, vectors: list[Any]) -> list[Any]:
-    """The other way round."""
-    size, lanes = len(vectors), vectors[0].type.count
-    places = [place % size * lanes + place // size for place in range(size * lanes)]
-    return [_collected(builder, vectors, places[first : first + lanes]) for first in range(0, size * lanes, lanes)]
-
-
-def _collected(builder: Any, vectors: Sequence[Any], places: Sequence[int]) -> Any:
-    """A vector of lanes from several vectors, which are counted through."""
-    lanes = len(places)
-    first, *others = sorted({place // lanes for place in places})
-    found = vectors[first]
-    chosen = [place % lanes if place // lanes == first else 0 for place in places]
-    for number in others:
-        taken = [lanes + place % lanes if place // lanes == number else chosen[i] for i, place in enumerate(places)]
-        found = builder.shuffle_vector(found, vectors[number], taken)
-        chosen = list(range(lanes))
-    return found if others else builder.shuffle_vector(found, found, chosen)
