@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Many tests start processes, which start sooner if Python may keep its bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test bench bench-capture bench-training bench-tuning bench-starting lint format clean
+.PHONY: help demo test bench bench-capture bench-operations bench-training bench-tuning bench-starting lint format clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -31,6 +31,9 @@ bench-capture: $(READY)  ## compare how calls reach the kernels: branches and ef
 
 bench-training: $(READY)  ## compare training steps and optimizers, torch.compile included; nothing is read from the cache
 	INGOT_CACHE_DIR= $(BIN)/python -m benchmarks.training --compile --json build/training.json
+
+bench-operations: $(READY)  ## compare operations of real programs with eager and torch.compile; about six minutes
+	$(BIN)/python -m benchmarks.operations --compile --json build/operations.json
 
 bench-tuning: $(READY)  ## compare tuned schedules with the default ones; nothing is read from the cache
 	INGOT_CACHE_DIR= $(BIN)/python -m benchmarks.tuning --json build/tuning.json

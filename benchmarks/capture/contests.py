@@ -14,6 +14,8 @@ from statistics import median
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.progress import Progress
 
 from benchmarks.measuring import Call, Contestant, Effort, Timing, race
 
@@ -77,6 +79,19 @@ class Job:
             return self.measure()
         except Exception as error:
             return Row(self.name, {}, f"raised {error_text(error)}")
+
+
+def run_jobs(
+    sections: Mapping[str, Sequence[Job]], wanted: Sequence[str], console: Console
+) -> dict[str, tuple[Row, ...]]:
+    """The rows of some sections: all of them, or those with one of the wanted texts in their names."""
+    rows: dict[str, tuple[Row, ...]] = {}
+    # Drawn between the jobs alone: a thread that draws would take its turn on a core that is being measured.
+    with Progress(console=console, transient=True, auto_refresh=False) as progress:
+        for name, jobs in sections.items():
+            chosen = [job for job in jobs if not wanted or any(text in job.name for text in wanted)]
+            rows[name] = tuple(job.run() for job in progress.track(chosen, description=name))
+    return rows
 
 
 @contextmanager

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.progress import Progress
 
 import benchmarks.training
-from benchmarks.capture.contests import Job, Row
+from benchmarks.capture.contests import Job, run_jobs
 from benchmarks.capture.report import save
 from benchmarks.contestants import first_use
 from benchmarks.measuring import Effort
@@ -54,23 +53,14 @@ def settings(chosen: argparse.Namespace) -> Settings:
     return Settings(effort, chosen.size == "small", COMPILE in first_use(with_compile=chosen.compile))
 
 
-def measure(names: Sequence[str], wanted: Sequence[str], how: Settings, console: Console) -> dict[str, tuple[Row, ...]]:
-    """The rows of some sections: all of them, or those with one of the wanted texts in their names."""
-    rows: dict[str, tuple[Row, ...]] = {}
-    # Drawn between the jobs alone: a thread that draws would take its turn on a core that is being measured.
-    with Progress(console=console, transient=True, auto_refresh=False) as progress:
-        for name in names:
-            jobs = [job for job in SECTIONS[name](how) if not wanted or any(text in job.name for text in wanted)]
-            rows[name] = tuple(job.run() for job in progress.track(jobs, description=name))
-    return rows
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options(arguments)
     if chosen.threads is not None:
         torch.set_num_threads(chosen.threads)
     about = machine()
-    sections = measure(chosen.only or list(SECTIONS), chosen.row or (), settings(chosen), Console(stderr=True))
+    how = settings(chosen)
+    jobs = {name: SECTIONS[name](how) for name in chosen.only or SECTIONS}
+    sections = run_jobs(jobs, chosen.row or (), Console(stderr=True))
     tables = sheets(about, sections, chosen.quick)
     console = Console(width=TABLE_WIDTH)
     for table in tables:

@@ -157,7 +157,7 @@ def _enters(
     source = node.operands[0] if is_op(node, "reshape") else node
     if same_but_for_ones(shape_of(node), shape) or _is_computed_anywhere(source, old):
         return True
-    if source is not node and is_computed(source):
+    if source is not node and (is_computed(source) or _is_copied(node)):
         alone = node not in readers.returned and all(user in members for user in readers.users[node])
         if alone and shape_of(source) == shape:
             candidate.gone.add(node)
@@ -170,6 +170,13 @@ def _enters(
         if is_op(node, "permute", "slice", "broadcast_in_dim"):
             candidate.come.add(node)
     return True
+
+
+def _is_copied(reshape: Node) -> bool:
+    """Whether PyTorch would write a reshape's elements to memory: it takes axes together along which they repeat."""
+    (source,) = reshape.operands
+    merges = len(shape_of(reshape)) < len(shape_of(source))
+    return is_op(source, "broadcast_in_dim") and merges and is_smaller(source.operands[0], shape_of(source))
 
 
 def _leaves(candidate: _RegionReshape, node: Node, members: set[Node], readers: Readers) -> None:

@@ -64,13 +64,15 @@ def _divided(schedule: Schedule) -> tuple[range, range]:
     """The axes that threads divide among each other, and those of them that go in blocks."""
     outer, axes = schedule.outer, schedule.axes
     match schedule.form:
+        case Form.FLAT if schedule.groups_rows:
+            return range(outer), range(outer - 1, outer)
         case Form.FLAT:
             return range(axes), range(outer, axes)
         case Form.TILED:
             return range(axes), range(axes - 2, axes)
         case Form.SPLIT:
             return range(outer, outer + 1), range(outer, outer + 1)
-        case Form.COLUMNS:
+        case Form.COLUMNS | Form.SHORT:
             return range(outer), range(outer - 1, outer)
         case Form.ROWS:
             return range(outer), range(0)

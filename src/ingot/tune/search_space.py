@@ -75,7 +75,7 @@ def knobs() -> tuple[Knob, ...]:
     flat, rows, columns = (frozenset({form}) for form in (Form.FLAT, Form.ROWS, Form.COLUMNS))
     streaming = (last_cache_bytes() // 2, NEVER)
     return (
-        Knob("vector_bytes", (16, 32, 64, 128, 256), every, lambda value: f"vectors of {value} bytes"),
+        Knob("vector_bytes", (16, 32, 64, 128, 256), every - {Form.SHORT}, lambda value: f"vectors of {value} bytes"),
         Knob("flat_block", (1024, 2048, 4096, 8192, 32768, 65536), flat, _size("blocks")),
         Knob("parallel_elements", (1, NEVER), every, _switch("all threads", "one thread")),
         Knob("column_block", (64, 128, 256, 512, 2048, 4096), columns, _size("blocks")),

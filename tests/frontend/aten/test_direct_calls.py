@@ -148,6 +148,20 @@ def cases() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     add("eye.m", 2, 3)
     add("index_select", FLOATS, -1, torch.tensor([2, 0, 2]))
     add("max_pool2d", torch.tensor([[[1.0, NAN, 0.0, 4.0], [0.0, -0.0, -0.0, 0.0], [-INF, -INF, 3.0, 3.0]]]), [2], [1])
+    pooled = torch.tensor(
+        [[[1.0, NAN, 0.0, 4.0], [0.0, -0.0, -0.0, -0.0], [-INF, -INF, 3.0, 3.0], [2.0, 1.0, -0.0, INF]]]
+    )
+    add("avg_pool2d", pooled, [2], [1])
+    add("avg_pool2d", pooled.double(), [1, 2], [2, 1], [0, 0], False, True, 3)
+    add("avg_pool2d", pooled.bfloat16(), [2, 1])
+    for given in (pooled, pooled.half(), torch.randn(2, 3, 6, 10, generator=torch.Generator().manual_seed(3))):
+        add("_adaptive_avg_pool2d", given, [2, 2])
+        add("_adaptive_avg_pool2d", given, [1, given.shape[-1]])
+    for axes in (1, 2, 3):
+        few = torch.randn(2, 3, *(4, 5, 2)[:axes], generator=torch.Generator().manual_seed(axes))
+        for name in (f"upsample_nearest{axes}d", f"_upsample_nearest_exact{axes}d"):
+            add(name, few, [8, 15, 2][:axes], *[None] * axes)
+            add(name, few, [4, 20, 6][:axes], *[1.0, 4.0, 3.0][:axes])
     add("masked_fill.Tensor", FLOATS, TRUTHS, torch.tensor(2))
     add("native_batch_norm", FLOATS, OTHERS[0], OTHERS[1], FLOATS[0], ABOVE_ONE[0], False, 0.1, 1e-5)
     add("_fused_rms_norm", FLOATS.bfloat16(), [3], OTHERS[0].bfloat16(), None)

@@ -108,10 +108,15 @@ def legal_forms(choice: Choice) -> list[Callable[[], CpuCall]]:
         forms = [lambda: choice._rows(length), choice._split]
         if choice.outer and not any(statement.is_row_gather for statement in choice.program.statements):
             forms.append(choice._columns)
-        return forms
-    forms = [choice._flat]
+        return forms + short_form(choice)
+    forms = [choice._flat, *short_form(choice)]
     for number, loop in enumerate(choice.outer):
         transposed = [buffer for buffer in choice.inputs if loop.strides[buffer] == choice.widths[buffer]]
         if transposed:
             forms.append(lambda number=number, transposed=transposed: choice._tiled(number, transposed))
     return forms
+
+
+def short_form(choice: Choice) -> list[Callable[[], CpuCall]]:
+    """Unrolled rows, where they are not too long for a test."""
+    return [choice._short] if choice.may_be_short and choice.inner[-1].size <= 9 else []

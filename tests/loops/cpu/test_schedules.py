@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from ingot import GraphBuilder
+from ingot import DataType, GraphBuilder
+from ingot.codegen.cpu import vector_loops
 from ingot.fusion.rules import FusionRules
 from ingot.ir.interpreter import Interpreter
+from ingot.ir.torch_types import to_torch
 from ingot.loops.cpu.nesting import build_nest
 from ingot.loops.cpu.schedule import Form
 from ingot.loops.cpu.scheduling import CpuCall
+from ingot.loops.motion import Motion
 from ingot.runtime.cpu.kernels import launch, scheduled
 from ingot.runtime.plan import Plan
 from tests.loops.cpu.schedules import form_number
@@ -52,6 +55,12 @@ def variance(ops: Any, x: Any) -> Any:
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[int, int], Form, Callable[[CpuCall], bool]]] = {
     "flat": (pointwise, (70, 33), Form.FLAT, lambda call: not call.schedule.streaming),
+    "flat, rows in groups": (
+        lambda ops, x: x * ops.iota(17),
+        (300, 17),
+        Form.FLAT,
+        lambda call: call.schedule.groups_rows and call.schedule.outer == 1,
+    ),
     "streamed": (pointwise, (2100, 2560), Form.FLAT, lambda call: call.schedule.streaming),
     "rows": (rows, (70, 33), Form.ROWS, lambda call: call.schedule.keeps),
     "rows with two kept": (rows_with_two_kept, (70, 33), Form.ROWS, lambda call: call.schedule.keeps),
@@ -60,6 +69,16 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, int], Form, Callable[[CpuC
     "split": (rows, (2, 70_003), Form.SPLIT, lambda call: call.blocks[1] < call.sizes[1]),
     "one pass": (variance, (2, 70_003), Form.SPLIT, lambda call: call.schedule.one_pass),
     "columns": (columns, (37, 70), Form.COLUMNS, lambda call: call.blocks[0] < 70),
+    "short": (rows, (70, 3), Form.SHORT, lambda call: call.schedule.row_motions[0] is Motion.NEXT),
+    "short, to one element": (
+        lambda ops, x: ops.sum(ops.abs(x), [1]),
+        (1000, 5),
+        Form.SHORT,
+        lambda call: call.schedule.row_motions == (Motion.STILL, Motion.NEXT),
+    ),
+    "short, even": (rows_with_two_kept, (192, 4), Form.SHORT, lambda call: call.schedule.is_even),
+    "too long to be short": (rows, (70, 16), Form.ROWS, lambda call: call.schedule.row_size == 0),
+    "too few rows to be short": (rows, (7, 3), Form.ROWS, lambda call: call.schedule.row_size == 0),
     "tiled": (pointwise, (70, 133), Form.TILED, lambda call: call.schedule.transposed == (1,)),
     "flat, even": (pointwise, (64, 33), Form.FLAT, lambda call: call.schedule.is_even),
     "rows, even": (rows_with_two_kept, (5, 192), Form.ROWS, lambda call: call.schedule.is_even),
@@ -108,8 +127,54 @@ def test_all_forms_of_one_program_agree(body: Callable[..., Any], shape: tuple[i
     x = small_integers(*shape)
     for given in (x, x.T.contiguous().T, torch.cat([x, x], 1)[:, ::2]):
         expected = Interpreter(plan.graph).run([given])
-        for form in range(3):
+        for form in range(4):
             for seed, way in enumerate((launch, interpreted_launch)):
                 with form_number(form, seed), launched_by(way):
                     found = plan.run([given])
                 assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True)), (form, seed)
+
+
+@pytest.mark.parametrize("kind", [DataType.Float, DataType.BFloat16, DataType.Bool], ids=str)
+@pytest.mark.parametrize(("size", "rows"), [(2, 8), (3, 61)])
+def test_short_rows_are_read_and_written_however_they_lie(size: int, rows: int, kind: DataType):
+    """Without gaps, with gaps, one row for all, one element per row, dense across, and results of every layout."""
+    dtype = to_torch(kind)
+    x = small_integers(3, rows, size).to(dtype)
+    wide = small_integers(3, rows, size + 1).to(dtype)
+    lying = {
+        "gaps": wide[..., :size],
+        "one row": x[:1, :1],
+        "one element": x[..., :1],
+        "one element with gaps": wide[..., 1:2],
+        "across": small_integers(3, size, rows).to(dtype).mT,
+        "every other": small_integers(3, rows, 2 * size + 1).to(dtype)[..., 1::2],
+    }
+    for name, other in lying.items():
+        builder = GraphBuilder()
+        given = [builder.input(tensor.shape, kind) for tensor in (x, other)]
+        larger = builder.ops.maximum(*given)
+        builder.output(builder.ops.ne(larger, given[1]), larger)
+        plan = Plan(builder.build())
+        (kernel,) = plan.kernels()
+        assert scheduled(kernel, [x, other], {})[0].schedule.form is Form.SHORT, name
+        found = plan.run([x, other])
+        with launched_by(interpreted_launch):
+            looped = plan.run([x, other])
+        larger = torch.maximum(x, other)
+        for one, two, wanted in zip(found, looped, (larger != other, larger), strict=True):
+            assert torch.equal(one, wanted) and torch.equal(two, wanted), name
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_leftovers_are_the_same_with_masks_and_without(quick: bool, monkeypatch: pytest.MonkeyPatch):
+    """Processors without masks copy what is left over."""
+    monkeypatch.setattr(vector_loops, "masks_are_quick", lambda: quick)
+    for dtype in (DataType.Float, DataType.BFloat16, DataType.UInt8, DataType.Bool, DataType.Double):
+        builder = GraphBuilder()
+        x, y = builder.input((5, 19), dtype), builder.input((19,), dtype)
+        larger = builder.ops.maximum(builder.ops.minimum(x, y), y) if quick else builder.ops.maximum(x, y)
+        builder.output(larger, builder.ops.sum(builder.ops.cast(larger, DataType.Double), [1]))
+        given = [small_integers(5, 19).to(to_torch(dtype)), small_integers(19).to(to_torch(dtype))]
+        plan = Plan(builder.build())
+        for found, wanted in zip(plan.run(given), Interpreter(plan.graph).run(given), strict=True):
+            assert torch.equal(found, wanted), dtype

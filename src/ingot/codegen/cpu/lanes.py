@@ -28,7 +28,7 @@ def lanes_of(nest: Nest, loop: Loop, vector_bytes: int | None = None) -> int:
     if vector_bytes is not None and not accumulates_along(nest, loop):
         return max(min(vector_bytes // _widest(nest, loop), MOST_LANES), 2)
     widest, narrowest, accumulated = _widest(nest, loop), 8, 1
-    for instruction in loop.body:
+    for instruction in walk(loop.body):
         if isinstance(instruction, Store):
             narrowest = min(narrowest, nest.buffers[instruction.buffer].dtype.bytes)
         if isinstance(instruction, Accumulate) and nest.accumulators[instruction.accumulator].axis is None:
@@ -45,7 +45,7 @@ def lanes_of(nest: Nest, loop: Loop, vector_bytes: int | None = None) -> int:
 def _widest(nest: Nest, loop: Loop) -> int:
     """Bytes of the widest type that a loop computes in or writes."""
     widest = 1
-    for instruction in loop.body:
+    for instruction in walk(loop.body):
         register = register_made(instruction)
         if register is not None:
             widest = max(widest, register.dtype.widened.bytes)
@@ -56,16 +56,16 @@ def _widest(nest: Nest, loop: Loop) -> int:
 
 def accumulates_along(nest: Nest, loop: Loop) -> bool:
     """Whether a loop accumulates the elements of a vector with each other."""
-    return any(isinstance(i, Accumulate) and nest.accumulators[i.accumulator].axis is None for i in loop.body)
+    return any(isinstance(i, Accumulate) and nest.accumulators[i.accumulator].axis is None for i in walk(loop.body))
 
 
 def has_functions(loop: Loop) -> bool:
-    return any(isinstance(i, Compute) and i.op.name in FUNCTIONS for i in loop.body)
+    return any(isinstance(i, Compute) and i.op.name in FUNCTIONS for i in walk(loop.body))
 
 
 def _transposes(nest: Nest, loop: Loop) -> bool:
     """Whether a loop writes the columns of scratch memory."""
-    return any(isinstance(i, Keep) and nest.scratches[i.scratch].axes[-1] not in loop.axes for i in loop.body)
+    return any(isinstance(i, Keep) and nest.scratches[i.scratch].axes[-1] not in loop.axes for i in walk(loop.body))
 
 
 def lanes_in(nest: Nest, vector_bytes: int | None) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from ingot.codegen.cpu.accumulation import AccumulatorMemory
 from ingot.codegen.cpu.common import REGION, declare, provide
 from ingot.codegen.cpu.frame import LoopFrame, ScratchMemory, Words, counted, minimum
 from ingot.codegen.cpu.lanes import VECTOR_BYTES, lanes_of
+from ingot.codegen.cpu.short_rows import ShortRowsLoop
 from ingot.codegen.cpu.vector_loops import VectorLoop, allocate, load_single
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.host import Compiled, HostModule, new_module
@@ -28,7 +29,7 @@ from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_typ
 from ingot.codegen.llvm.object_code import CodeStore
 from ingot.codegen.llvm.storage import ANY_ADDRESS, BYTE_POINTER, WORD, in_memory, in_register
 from ingot.loops.cpu.nesting import build_nest
-from ingot.loops.cpu.schedule import MOST_LANES, Schedule
+from ingot.loops.cpu.schedule import MOST_LANES, Form, Schedule
 from ingot.loops.kernel_arguments import FAULT, GRAIN, THREADS, WordLayout
 from ingot.loops.nest import (
     Accumulate,
@@ -120,6 +121,8 @@ class _Emission:
         single = Instructions(frame.builder, 1)
         for instruction in body:
             match instruction:
+                case Loop(LoopKind.VECTOR) if self.schedule.form is Form.SHORT:
+                    ShortRowsLoop(frame.inner(), instruction, self.schedule).emit()
                 case Loop(LoopKind.VECTOR):
                     VectorLoop([frame.inner()], instruction, self.schedule).emit()
                 case At():
@@ -242,6 +245,8 @@ class _Emission:
 
     def _provide(self, frame: LoopFrame, body: Sequence[Instruction], crossing: Sequence[int] = ()) -> None:
         """Memory for the accumulators and the scratch that a function uses itself."""
+        if self.schedule.form is Form.SHORT:
+            return  # all of them are registers
         for instruction in _inside_function(body):
             if isinstance(instruction, Begin):
                 self._provide_accumulator(frame, instruction.accumulator, body)

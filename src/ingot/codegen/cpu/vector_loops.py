@@ -6,7 +6,8 @@
     spill:  after a rest: copy results from the small arrays to where they belong
 
 One body halves the code to compile where functions make it long; a short one is written twice, which leaves a simpler
-loop. Either way leftovers run at the speed of a vector. Lanes beyond the end compute on zeros or on what an earlier
+loop, and reads and writes what is left over in place where the processor has masks for that. Either way leftovers run
+at the speed of a vector. Lanes beyond the end compute on zeros or on what an earlier
 rest left; nothing they compute is stored or accumulated. Where the schedule is even nothing is left over, and the loop
 is its body.
 """
@@ -20,7 +21,9 @@ from ingot.base.dtypes import DataType
 from ingot.codegen.cpu.accumulation import accumulate_vector, read_accumulated, write_accumulated
 from ingot.codegen.cpu.common import declare
 from ingot.codegen.cpu.frame import LoopFrame, counted
+from ingot.codegen.cpu.lane_exchanges import transposed
 from ingot.codegen.cpu.lanes import accumulates_along, has_functions, lanes_of
+from ingot.codegen.cpu.masks import first_lanes, load_lanes, masks_are_quick, store_lanes
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.combining import combined
 from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_type
@@ -75,6 +78,8 @@ class VectorLoop:
         """Accumulators with a value per position, while several iterations add to them."""
         self.transposed: dict[int, list[Any]] = {}
         """Vectors that go across the rows of a scratch, one per iteration, to be written together."""
+        self.mask: Any = None
+        """Which lanes hold elements, while what is left over is read and written in place."""
         moving = [i for i in loop.body if isinstance(i, Load) and self._motion(i.buffer) is not Motion.STILL]
         loads = dict.fromkeys(i.buffer for i in moving if isinstance(i, Load))
         stores = [i.buffer for i in loop.body if isinstance(i, Store)]
@@ -110,11 +115,10 @@ class VectorLoop:
         if self.schedule.is_even:
             self._emit_full(begin, end)
             return
-        self.temporaries = {place: self._temporary(place) for place in (*self.loads, *self.stores)}
-        if self._is_short():
-            self._emit_twice(begin, end)
-        else:
-            self._emit_once(begin, end)
+        is_short, places = self._is_short(), (*self.loads, *self.stores)
+        is_masked = is_short and masks_are_quick()
+        self.temporaries = {p: self._temporary(p) for p in places if self._is_strided(p) or not is_masked}
+        (self._emit_twice if is_short else self._emit_once)(begin, end)
 
     def _is_short(self) -> bool:
         """Whether a second copy of the body is less work for the compiler than the choices one body needs."""
@@ -136,11 +140,13 @@ class VectorLoop:
         self.values = outside
         with builder.if_then(builder.icmp_signed("<", whole, end)):
             left = builder.sub(end, whole)
-            places = {place: self._pointer(place, whole) for place in self.temporaries}
+            places = {place: self._pointer(place, whole) for place in (*self.loads, *self.stores)}
             self._fill(places, left)
             strides = {place: WORD(self._dtype(place[1]).bytes) for place in places if self._is_strided(place)}
-            lanes = (ir.IntType(1)(0), self._first_lanes(left)) if self.accumulates else None
-            self._bodies(whole, self.temporaries, strides, lanes)
+            lanes = (ir.IntType(1)(0), first_lanes(self.instructions, left)) if self.accumulates else None
+            self.mask = first_lanes(self.instructions, left) if masks_are_quick() else None
+            self._bodies(whole, places | self.temporaries, strides, lanes)
+            self.mask = None
             self._spill(places, left)
 
     def _emit_once(self, begin: ir.Value, end: ir.Value) -> None:
@@ -161,7 +167,7 @@ class VectorLoop:
 
         builder.position_at_end(rest)
         self._fill(places, left)
-        lanes_left = self._first_lanes(left) if self.accumulates else None
+        lanes_left = first_lanes(self.instructions, left) if self.accumulates else None
         builder.branch(body)
 
         builder.position_at_end(body)
@@ -189,13 +195,15 @@ class VectorLoop:
 
     def _fill(self, places: dict[Place, Any], left: ir.Value) -> None:
         """Copy what is left over into the small arrays."""
-        for place in self.loads:
-            self._copy(place, "gather", self.temporaries[place], places[place], left)
+        for place, array in self.temporaries.items():
+            if place in self.loads:
+                self._copy(place, "gather", array, places[place], left)
 
     def _spill(self, places: dict[Place, Any], left: ir.Value) -> None:
         """Copy results from the small arrays to where they belong."""
-        for place in self.stores:
-            self._copy(place, "scatter", self.temporaries[place], places[place], left)
+        for place, array in self.temporaries.items():
+            if place in self.stores:
+                self._copy(place, "scatter", array, places[place], left)
 
     def _bodies(
         self,
@@ -273,17 +281,13 @@ class VectorLoop:
         function = declare(self.builder.module, f"{direction}{self._dtype(buffer).bits}")
         self.builder.call(function, [array, pointer, self._stride(buffer), count])
 
-    def _first_lanes(self, count: ir.Value) -> Any:
-        """Which lanes hold elements where only some are left."""
-        numbers = ir.VectorType(WORD, self.lanes)
-        return self.builder.icmp_signed(
-            "<", ir.Constant(numbers, list(range(self.lanes))), self.instructions.splat(count)
-        )
-
     def _load(self, buffer: int, pointer: ir.Value, stride: ir.Value | None) -> TypedValue:
         builder, dtype = self.builder, self._dtype(buffer)
         element = memory_type(dtype)
         if stride is None:
+            if self.mask is not None:
+                kind = self.instructions.wide(element)
+                return in_register(builder, load_lanes(builder, pointer, kind, self.mask), dtype)
             width = dtype.bytes * self.lanes
             if self.schedule.streaming and self.schedule.form is Form.FLAT and width < LINE_BYTES:
                 self._ask_for(builder.gep(pointer, WORD(BYTES_AHEAD)), width)
@@ -301,6 +305,9 @@ class VectorLoop:
         code = in_memory(self.instructions, value)
         if stride is not None:
             self._scatter(code, pointer, stride)
+            return
+        if self.mask is not None:
+            store_lanes(self.builder, code, pointer, self.mask)
             return
         typed = self.builder.bitcast(pointer, ir.PointerType(code.type))
         streams = self.schedule.streaming
@@ -417,24 +424,6 @@ class VectorLoop:
         place, dtype = memory.place(frame), self.nest.scratches[scratch].dtype
         typed = self.builder.bitcast(place, ir.PointerType(self.instructions.wide(memory_type(dtype))))
         return in_register(self.builder, self.builder.load(typed, align=ANY_ADDRESS), dtype)
-
-
-def transposed(builder: Any, vectors: list[Any]) -> list[Any]:
-    """Lane i of vector j becomes lane j of vector i, by exchanging ever smaller blocks between pairs of vectors."""
-    count = len(vectors)
-    rows = list(vectors)
-    step = count // 2
-    while step:
-        for first in range(count):
-            if first & step:
-                continue
-            second = first + step
-            keeps = [lane if not lane & step else count + lane - step for lane in range(count)]
-            takes = [lane + step if not lane & step else count + lane for lane in range(count)]
-            pair = rows[first], rows[second]
-            rows[first], rows[second] = (builder.shuffle_vector(*pair, lanes) for lanes in (keeps, takes))
-        step //= 2
-    return rows
 
 
 def load_single(frame: LoopFrame, buffer: int) -> TypedValue:

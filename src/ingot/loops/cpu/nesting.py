@@ -39,10 +39,8 @@ def build_nest(program: Program, schedule: Schedule) -> Nest:
     """The loops of a program under a schedule."""
     if schedule.one_pass:
         program = in_one_pass(program)
-    builder = {Form.COLUMNS: _CpuColumnsBuilder, Form.TILED: _CpuTilesBuilder}.get(schedule.form, _CpuRowsBuilder)(
-        program, schedule
-    )
-    return builder.build()
+    others = {Form.COLUMNS: _CpuColumnsBuilder, Form.SHORT: _CpuShortRowsBuilder, Form.TILED: _CpuTilesBuilder}
+    return others.get(schedule.form, _CpuRowsBuilder)(program, schedule).build()
 
 
 TRANSPOSED_AT_ONCE = 8
@@ -66,6 +64,11 @@ class _CpuRowsBuilder(_CpuBuilder):
             elements = Scope()
             self.write_pass(0, elements)
             vector = loop(LoopKind.VECTOR, self.row_axes[-1:], elements.body)
+            if self.schedule.groups_rows:
+                grouped = self.outer_axes[-1:]
+                rows = loop(LoopKind.SERIAL, grouped, [vector])
+                self.top.body.append(loop(LoopKind.PARALLEL, self.outer_axes, [rows], blocked=grouped))
+                return
             axes = (*self.outer_axes, *self.row_axes)
             self.top.body.append(loop(LoopKind.PARALLEL, axes, [vector], blocked=self.row_axes))
             return
@@ -146,6 +149,23 @@ class _CpuColumnsBuilder(_CpuBuilder):
         register = scope.registers[operand] = self.register(operand.dtype)
         scope.body.append(Recall(register, self._kept_at[operand]))
         return register
+
+
+class _CpuShortRowsBuilder(_CpuBuilder):
+    """Rows of a few elements: those of a block go side by side, and each pass over their elements is unrolled."""
+
+    def write_loops(self) -> None:
+        self.row = Scope()
+        axis = self.schedule.vector_axis
+        for stage in self.passes():
+            elements = Scope()
+            for index in self.reductions_of(stage):
+                self.begin(index, self.row, axis)
+            self.write_pass(stage, elements)
+            self.row.body.append(loop(LoopKind.SERIAL, self.row_axes, elements.body))
+        self.finish_row(self.row)
+        vector = loop(LoopKind.VECTOR, (axis,), self.row.body)
+        self.top.body.append(loop(LoopKind.PARALLEL, self.outer_axes, [vector], blocked=(axis,)))
 
 
 class _CpuTilesBuilder(_CpuBuilder):

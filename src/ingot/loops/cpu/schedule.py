@@ -4,6 +4,7 @@ flat      every element on its own; the last loop goes in vectors
 rows      one row after another, all passes over a row while it is in the cache
 split     few long rows: each pass over a row is split into blocks that run in parallel
 columns   strided rows: many side by side, one vector lane each
+short     rows of a few elements: many side by side, one vector lane each, all elements of a row in as many registers
 tiled     flat, where an input is dense along another axis than the others: small squares, transposed in scratch memory
 """
 
@@ -26,6 +27,7 @@ class Form(Enum):
     ROWS = "rows"
     SPLIT = "split"
     COLUMNS = "columns"
+    SHORT = "short"
     TILED = "tiled"
 
 
@@ -49,6 +51,12 @@ class Schedule:
     """The axis of each position the program asks for."""
     transposed: tuple[int, ...] = ()
     """Buffers that are dense along another axis than the others, in the tiled form."""
+    row_size: int = 0
+    """Elements of a row in the short form: its loop over them is fully unrolled."""
+    row_motions: tuple[Motion, ...] = ()
+    """How buffers move along these: to the next element only where rows follow each other without a gap."""
+    groups_rows: bool = False
+    """Whether the flat form takes blocks of neighbouring rows, each a whole vector loop, instead of blocks of a row."""
     is_even: bool = False
     """Whether all vectors are full and there is at least one, because sizes and blocks are multiples of MOST_LANES."""
     vector_bytes: int | None = None
@@ -64,11 +72,15 @@ class Schedule:
     @property
     def vector_axis(self) -> int:
         """The axis that goes in vectors."""
-        return self.outer - 1 if self.form is Form.COLUMNS else self.axes - 1
+        return self.outer - 1 if self.form in (Form.COLUMNS, Form.SHORT) else self.axes - 1
 
     def text(self, program: Program) -> str:
         names = [f"out{i}" for i in range(len(program.outputs))] + [f"in{i}" for i in range(len(program.inputs))]
         moves = ", ".join(f"{name} {motion.value}" for name, motion in zip(names, self.motions, strict=True))
+        if self.row_motions:
+            inside = ", ".join(f"{name} {m.value}" for name, m in zip(names, self.row_motions, strict=True))
+            moves += f"; along i{self.axes - 1} of {self.row_size}: {inside}"
+        moves += ", rows in groups" if self.groups_rows else ""
         extras = (", streaming stores" if self.streaming else "") + (", full vectors" if self.is_even else "")
         extras += "" if self.vector_bytes is None else f", vectors of {self.vector_bytes} bytes"
         return f"{self.form.value}: {self.outer} + {self.inner} axes; along i{self.vector_axis}: {moves}{extras}"

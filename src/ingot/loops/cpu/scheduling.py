@@ -15,9 +15,9 @@ from ingot.fusion.groups import Level
 from ingot.loops.cpu.schedule import MOST_LANES, Form, Schedule
 from ingot.loops.cpu.tuning import CpuTuning
 from ingot.loops.keeping import kept_statements
-from ingot.loops.motion import motion_of
+from ingot.loops.motion import Motion, motion_of
 from ingot.loops.one_pass import in_one_pass
-from ingot.loops.ordering import LoopAxis, LoopOrder
+from ingot.loops.ordering import FEWEST_SIDE_BY_SIDE, LoopAxis, LoopOrder
 from ingot.loops.program import Program
 
 ALIGNED = 64
@@ -73,6 +73,8 @@ class _CpuChoice(LoopOrder):
     # --- the form -----------------------------------------------------------------------------------------------------
 
     def call(self) -> CpuCall:
+        if self._has_short_rows():
+            return self._short()
         if not self.program.has_rows:
             transposed = self._transposed()
             return self._tiled(*transposed) if transposed else self._flat()
@@ -85,8 +87,11 @@ class _CpuChoice(LoopOrder):
 
     def _flat(self) -> CpuCall:
         blocks = self.sizes
+        groups_rows = bool(self.outer) and blocks[-1] <= self.tuning.grouped_row
+        if groups_rows:
+            blocks[-2] = max(self.tuning.flat_block // blocks[-1], 1)
         blocks[-1] = min(self.tuning.flat_block, self._rounded(blocks[-1]))
-        return self._made(Form.FLAT, self.inner[-1], blocks, 1, streams=self._streams())
+        return self._made(Form.FLAT, self.inner[-1], blocks, 1, streams=self._streams(), groups_rows=groups_rows)
 
     def _rows(self, length: int) -> CpuCall:
         rows = math.prod(loop.size for loop in self.outer)
@@ -130,6 +135,48 @@ class _CpuChoice(LoopOrder):
         grain = -(-units // self.tuning.most_partials) if self._has_totals else 1
         return self._made(Form.COLUMNS, self.outer[-1], blocks, grain)
 
+    def _has_short_rows(self) -> bool:
+        """Whether rows have so few elements, and so little is done with them, that each fits a vector's lane."""
+        tuning, size = self.tuning, self.inner[-1].size
+        functions = self.program.functions
+        operations = len(self.program.statements) + functions * (tuning.function_operations - 1)
+        return (
+            self.may_be_short
+            and 1 < size <= tuning.short_row
+            and self.outer[-1].size >= FEWEST_SIDE_BY_SIDE
+            and size * operations <= tuning.unrolled_operations
+        )
+
+    @property
+    def may_be_short(self) -> bool:
+        """Whether rows can go side by side with all their elements in registers: they lie along one axis, and neither
+        are they combined nor is one element of each picked."""
+        picks = any(statement.is_row_gather for statement in self.program.statements)
+        return bool(self.outer) and len(self.inner) == 1 and not picks and not self._has_totals
+
+    def _short(self) -> CpuCall:
+        row, rows = self.inner[-1], self.outer[-1]
+        blocks = self.sizes
+        blocks[-2] = self._rounded(min(max(self.tuning.flat_block // row.size, 1), rows.size))
+        return self._made(Form.SHORT, rows, blocks, 1, streams=self._streams_rows(blocks[-2]), row=row)
+
+    def _streams_rows(self, block: int) -> bool:
+        """The same as `_streams`, of rows that follow each other without a gap."""
+        size = self.inner[-1].size
+        return self._is_streamed() and all(
+            self._row_motion(buffer) is Motion.NEXT
+            and block * size * self.widths[buffer] % ALIGNED == 0
+            and all(loop.strides[buffer] % ALIGNED == 0 for loop in self.outer[:-1])
+            for buffer in self.outputs
+        )
+
+    def _row_motion(self, buffer: int) -> Motion:
+        """How a buffer moves inside a short row; to the next element only if the last one is followed by a row."""
+        near, far, width = self.inner[-1], self.outer[-1], self.widths[buffer]
+        found = motion_of(near.strides[buffer], width)
+        has_gap = far.strides[buffer] != near.size * width
+        return Motion.STRIDED if found is Motion.NEXT and has_gap else found
+
     def _transposed(self) -> tuple[int, list[int]] | None:
         """The loop along which some inputs are dense while the last loop strides through them, and those inputs."""
         last = self.inner[-1]
@@ -169,21 +216,21 @@ class _CpuChoice(LoopOrder):
     def _streams(self) -> bool:
         """Whether results are too large for the caches, and their rows begin where a vector may be streamed to."""
         loops = self.loops
-        total = sum(math.prod(loop.size for loop in loops) * self.widths[b] for b in self.outputs)
-        return (
-            self.is_aligned
-            and self.tuning.has_whole_blocks
-            and total > self.tuning.streaming_bytes
-            and all(
-                loops[-1].strides[b] == self.widths[b] and all(loop.strides[b] % ALIGNED == 0 for loop in loops[:-1])
-                for b in self.outputs
-            )
+        return self._is_streamed() and all(
+            loops[-1].strides[b] == self.widths[b] and all(loop.strides[b] % ALIGNED == 0 for loop in loops[:-1])
+            for b in self.outputs
         )
+
+    def _is_streamed(self) -> bool:
+        """Whether results do not fit the caches, and they and all blocks begin where vectors may be streamed to."""
+        total = sum(math.prod(loop.size for loop in self.loops) * self.widths[b] for b in self.outputs)
+        return self.is_aligned and self.tuning.has_whole_blocks and total > self.tuning.streaming_bytes
 
     def _comes_out_even(self, form: Form, blocks: list[int]) -> bool:
         """Whether every loop that takes several elements at once has some, with none left over."""
         sizes, last = self.sizes, len(blocks) - 1
-        axes = {Form.COLUMNS: (len(self.outer) - 1,), Form.TILED: (last - 1, last)}.get(form, (last,))
+        across = (len(self.outer) - 1,)
+        axes = {Form.COLUMNS: across, Form.SHORT: across, Form.TILED: (last - 1, last)}.get(form, (last,))
         beside = math.prod(loop.size for loop in self.inner) if form is Form.COLUMNS else 0
         is_multiple = all(sizes[axis] % MOST_LANES == blocks[axis] % MOST_LANES == 0 < sizes[axis] for axis in axes)
         return is_multiple and beside % self.tuning.side_by_side == 0
@@ -199,6 +246,8 @@ class _CpuChoice(LoopOrder):
         one_pass: bool = False,
         prefetches: bool = False,
         transposed: Sequence[int] = (),
+        row: LoopAxis | None = None,
+        groups_rows: bool = False,
     ) -> CpuCall:
         schedule = Schedule(
             form,
@@ -211,6 +260,9 @@ class _CpuChoice(LoopOrder):
             prefetches,
             self.index_axes,
             tuple(transposed),
+            0 if row is None else row.size,
+            () if row is None else tuple(map(self._row_motion, range(len(self.widths)))),
+            groups_rows,
             self._comes_out_even(form, blocks),
             self.tuning.vector_bytes,
             self.tuning.side_by_side,

@@ -21,6 +21,14 @@ class CpuTuning:
     long_row: int = 65_536
     """Rows of this many elements are worth splitting where there are fewer than `few_rows`."""
     few_rows: int = 8
+    grouped_row: int = 1024
+    """Up to so many elements the last loop of the flat form is too short to be handed to threads by itself."""
+    short_row: int = 15
+    """Rows of so many elements are held in as many registers."""
+    unrolled_operations: int = 256
+    """How much work fully unrolled rows may be to compile: operations of all their elements, functions counted
+    `function_operations` times."""
+    function_operations: int = 12
     kept_bytes: int = 192 << 10
     """How much of a row may be kept between passes: what a core's second cache holds besides the row itself."""
     cached_row_bytes: int = 512 << 10

@@ -10,7 +10,7 @@ from ingot.base.dtypes import BOOLEAN, FLOATS, INTEGERS, DataType
 from ingot.base.errors import ShapeError
 from ingot.ops import inference
 from ingot.ops.attributes import AxesAttributes
-from ingot.ops.parameters import Axes, Axis, Flag, Operand, Plain, Real, Type, several_axes
+from ingot.ops.parameters import Axes, Axis, Flag, Operand, Plain, Real, Type, one_axis, several_axes
 from ingot.ops.promotion import Dialect, Promotion
 from ingot.ops.record import Combination, Kind, lookup, operator
 from ingot.ops.samples import Domain, Tolerance, over_axes, several, with_keywords
@@ -154,13 +154,33 @@ def _arg_reduction(name: str):
 @_arg_reduction("argmax")
 def argmax(b: Any, x: Operand, axes: Axis | None = None, keepdim: Flag = False) -> Any:
     """Index of the first largest element along one axis, or in row-major order over all of them; NaN is largest."""
-    return _reduce(b, "argmax", x, axes, keepdim, needs_elements=True)
+    return _first_place(b, "argmax", b.amax, x, axes, keepdim)
 
 
 @_arg_reduction("argmin")
 def argmin(b: Any, x: Operand, axes: Axis | None = None, keepdim: Flag = False) -> Any:
     """Index of the first smallest element along one axis, or in row-major order over all of them; NaN is smallest."""
-    return _reduce(b, "argmin", x, axes, keepdim, needs_elements=True)
+    return _first_place(b, "argmin", b.amin, x, axes, keepdim)
+
+
+def _first_place(b: Any, name: str, extremum: Any, x: Any, axes: Any, keepdim: bool) -> Any:
+    """Along one axis the smallest index of what equals the extremum or, where that is NaN, of what is NaN: two passes
+    over a row, which fuse with what they read and with the extremum itself. The primitive counts in row-major order."""
+    shape = b.tensor_type(x).shape
+    if axes is None or not shape:
+        return _reduce(b, name, x, axes, keepdim, needs_elements=True)
+    axis = one_axis(axes, len(shape))
+    size = shape[axis]
+    best = extremum(x, axis, True)
+    is_best = b.eq(x, best)
+    if x.dtype.is_float:
+        is_best = b.logical_or(is_best, b.ne(x, x))
+    # As wide as the elements, so that as many go at once.
+    is_narrow = x.dtype.bytes <= DataType.Int32.bytes and isinstance(size, int) and size <= _highest(DataType.Int32)
+    counts = DataType.Int32 if is_narrow else DataType.Int
+    places = b.broadcast_in_dim(b.iota(size, dtype=counts), shape, [axis])
+    first = b.amin(b.where(is_best, places, b.constant(_highest(counts), counts)), axis, keepdim)
+    return b.cast(first, DataType.Int)
 
 
 # --- composites -------------------------------------------------------------------------------------------------------

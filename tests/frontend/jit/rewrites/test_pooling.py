@@ -53,6 +53,43 @@ def test_everything_else_stays(function: Any):
     assert "max_pool2d" in compiled.inspect("program")
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: functional.max_pool2d(torch.relu(x), 2),
+        lambda x: functional.avg_pool2d(torch.relu(x), 2),
+        lambda x: functional.avg_pool2d(x, (2, 3), (1, 2), divisor_override=5),
+        lambda x: functional.adaptive_avg_pool2d(torch.relu(x), 4),
+        lambda x: functional.adaptive_avg_pool2d(x, (2, 1)) * 2,
+    ],
+    ids=["max 2", "average 2", "average with a divisor", "adaptive 4", "adaptive (2, 1)"],
+)
+def test_windows_are_generated_in_both_layouts(function: Any, layout: torch.memory_format):
+    compiled = check(function, lambda: [torch.randn(2, 5, 12, 8).to(memory_format=layout)])
+    assert "pool2d" not in compiled.inspect("program")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: functional.avg_pool2d(x, 3, padding=1),
+        lambda x: functional.avg_pool2d(x, 2, ceil_mode=True),
+        lambda x: functional.avg_pool2d(x, 7),
+        lambda x: functional.adaptive_avg_pool2d(x, 7),
+    ],
+    ids=["padded", "ceil_mode", "large windows", "windows that overlap"],
+)
+def test_other_averages_stay(function: Any):
+    compiled = check(function, lambda: [torch.randn(2, 3, 15, 15)])
+    assert "avg_pool2d" in compiled.inspect("program")
+
+
+def test_averages_have_no_negative_zeros_and_keep_what_is_no_number():
+    check(lambda x: functional.avg_pool2d(x, 2), lambda: [images(2, 3, 12, 12)])
+    check(lambda x: 1 / functional.avg_pool2d(x, 2), lambda: [torch.full((1, 1, 4, 4), -0.0)])
+
+
 def test_whole_numbers_are_pooled():
     check(lambda x: functional.max_pool2d(x, 3, 2, 1), lambda: [torch.randint(-9, 9, (2, 3, 8, 8))])
 

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 from ingot.base.sizes import SizeExpression
+from ingot.frontend.jit.lowering.rolling import rolled
+from ingot.frontend.jit.lowering.row_lookups import looked_up
 from ingot.frontend.jit.rewrites.product_strategies import PACKED_PRODUCT, linear, packed_product
 from ingot.frontend.jit.trace.indexing import part_of_axis
 from ingot.frontend.jit.trace.ssa import Operation, Version
@@ -43,6 +45,8 @@ DIRECT: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     _aten.convolution.default: torch.convolution,
     _aten.cat.default: torch.cat,
     _aten.embedding.default: torch.embedding,
+    _aten.index.Tensor: looked_up,
+    _aten.roll.default: rolled,
     _aten.bernoulli_.float: bernoulli_,
     ADAM_STEP: adam_step,
     SGD_STEP: sgd_step,
@@ -52,7 +56,7 @@ DIRECT: dict[torch._ops.OpOverload, Callable[..., Any]] = {
 INTO_MEMORY = frozenset(
     {
         *(_aten.mm.default, _aten.bmm.default, _aten.addmm.default, _aten.baddbmm.default, _aten.linear.default),
-        PACKED_PRODUCT,
+        *(PACKED_PRODUCT, _aten.index.Tensor, _aten.roll.default),
     }
 )
 """Operators that take `out=` and write there without a copy."""

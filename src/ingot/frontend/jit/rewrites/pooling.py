@@ -22,6 +22,9 @@ from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue, stride_or
 _aten: Any = torch.ops.aten
 _POOLING = _aten.max_pool2d_with_indices.default
 
+LARGEST_WINDOW_OF_CHANNELS = 9
+"""The most elements of a window where channels lie last, so that PyTorch compares vectors, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class SimplifyPooling:
@@ -39,12 +42,15 @@ class SimplifyPooling:
 
 
 def _is_plain(trace: Trace, event: TraceOp) -> bool:
-    """Whether generated code is quicker at it: PyTorch's own is quick where channels lie last."""
-    _, kernel, _, _, _, ceil_mode = _arguments(event)
+    """Whether generated code can do it, and is quicker at it: where channels lie last a padded copy costs too much."""
+    _, kernel, _, padding, _, ceil_mode = _arguments(event)
     note = trace.note(event.arguments[0])
     area = math.prod(kernel) if len(kernel) > 1 else kernel[0] ** 2
-    is_slow = stride_order(note) is None and note.dtype.is_floating_point and note.device.type == "cpu"
-    return not trace.symbols and is_slow and area <= LARGEST_WINDOW and not ceil_mode
+    channels_are_last = stride_order(note) is not None
+    if channels_are_last and (any(padding) or area > LARGEST_WINDOW_OF_CHANNELS):
+        return False
+    is_plain = note.dtype.is_floating_point and note.device.type == "cpu" and not trace.symbols
+    return is_plain and area <= LARGEST_WINDOW and not ceil_mode
 
 
 def _simplified(rewriter: TraceRewriter, event: TraceOp) -> list[TraceOp]:

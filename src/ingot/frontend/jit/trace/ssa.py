@@ -49,6 +49,8 @@ from ingot.ops import Kind
 _JOINING = frozenset({"cat", "stack"})
 _WITH_WORKSPACE = frozenset({"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"})
 """Operators with a further joined result that only their derivatives read."""
+_WITH_PLACES = frozenset({"argmax", "argmin", "max", "min"})
+"""Operators that compare their elements' positions, which kernels know: nothing is counted for them."""
 
 
 _LOOKING_AROUND = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
@@ -407,6 +409,7 @@ def _generated(
         return None
     may_join = target.overloadpacket.__name__ in _JOINING | _WITH_WORKSPACE
     free = {"cat"} if may_join else set()
+    free |= {"counter"} if target.overloadpacket.__name__ in _WITH_PLACES else set()
     free |= {"full"} if device == "cpu" else set()  # kernels take it for a number
     is_generated = all(_is_generated(node) or node.op.name in free for node in found.nodes)
     return found if is_generated else None
