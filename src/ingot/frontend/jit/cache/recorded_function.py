@@ -56,6 +56,11 @@ class RecordedFunction(NativeCallable):
         """Whether recordings go on where Python asks for the value of a tensor."""
         return False
 
+    @property
+    def proves_hooks(self) -> bool:
+        """Whether nothing stands in for Python without a proof, which looks into hooks of modules."""
+        return False
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -416,6 +421,7 @@ class RecordedFunction(NativeCallable):
             self._find_environment(),
             self.reads_attributes,
             self.allows_questions,
+            self.proves_hooks,
         )
         self._payoff.seconds += made.record_seconds
         made.checks_overlap = self.checks_overlap

@@ -194,6 +194,8 @@ class Recording:
         """The marked numbers that the function of torch which runs now was given."""
         self._constant: set[TraceValue] = set()
         """Registers that hold the same at every call like this: nothing that they are made of was passed or found."""
+        self.ran: frozenset[types.CodeType] | None = None
+        """The code that the call has run; None where that is not known."""
         self.training = TrainingCalls(self)
         """Backward passes and steps of optimizers within the call."""
         for position, tensor in enumerate(arguments):
@@ -249,6 +251,7 @@ class Recording:
             result = function(*args, **kwargs)
             if is_alone:
                 monitor.conclude()
+            self.ran = monitor.ran
             return result
 
         return self._attached(monitor, run)

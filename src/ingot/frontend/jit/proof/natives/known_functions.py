@@ -26,6 +26,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     known,
 )
 from ingot.frontend.jit.proof.domain.place_guards import is_plain
+from ingot.frontend.jit.proof.domain.result_caches import KeepingFunction
 from ingot.frontend.jit.proof.natives import (
     builtin_functions,
     introspection,
@@ -49,7 +50,7 @@ def handler_of(called: Any) -> Handler | None:
         return entry[1]
     if isinstance(called, types.FunctionType):
         return training_functions.handler_of(called)
-    if type(called) is kept_results.KeepingFunction:
+    if type(called) is KeepingFunction:
         return kept_results.handler_of(called)
     if isinstance(called, types.MethodDescriptorType | types.WrapperDescriptorType | types.ClassMethodDescriptorType):
         return methods.handler_of(called)
