@@ -194,7 +194,7 @@ def _clear_cache(state: Globals, number: int) -> None:
 def _use_cache(state: Globals, number: int) -> None:
     """Fills the two places of a cache with other keys: its result for 1 is gone, or made anew."""
     state["source"][0] = number
-    for key in range(2, 3 + number % 3):
+    for key in (2, 3):
         state["limited"](key)
     if number % 2:
         state["limited"](1)

@@ -56,6 +56,10 @@ def _what_a_proof_lacks(proof: Proof, made: Specialisation) -> str | None:
     recorded = [] if trace is None or trace.training is None else trace.training.schedules
     if list(map(id, proof.schedules)) != list(map(id, recorded)):
         return "it calls steps of schedules that were not seen while it was recorded"
+    if trace is not None and trace.assumes_constants and not proof.calls_script:
+        return "a tensor is used that was made outside PyTorch's operators"
+    if proof.calls_script and made.needs_gradients:
+        return "it calls TorchScript functions, and its result needs gradients"
     if proof.kept_calls and ran is None:
         return "it calls functions that keep their results, and was profiled while it was recorded"
     if ran is not None and any(call.cache.function.__code__ in ran for call in proof.kept_calls):
@@ -127,7 +131,7 @@ class CompiledFunction(BranchingFunction):
         return ('python="run" was asked for', "") if self.options.python == "run" else None
 
     @property
-    def proves_hooks(self) -> bool:
+    def is_proven(self) -> bool:
         return self.needs_proof and self.options.python != "skip"
 
     @property

@@ -57,8 +57,8 @@ class RecordedFunction(NativeCallable):
         return False
 
     @property
-    def proves_hooks(self) -> bool:
-        """Whether nothing stands in for Python without a proof, which looks into hooks of modules."""
+    def is_proven(self) -> bool:
+        """Whether nothing stands in for Python without a proof."""
         return False
 
     def __init__(
@@ -421,7 +421,7 @@ class RecordedFunction(NativeCallable):
             self._find_environment(),
             self.reads_attributes,
             self.allows_questions,
-            self.proves_hooks,
+            self.is_proven,
         )
         self._payoff.seconds += made.record_seconds
         made.checks_overlap = self.checks_overlap

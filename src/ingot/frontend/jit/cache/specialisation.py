@@ -266,21 +266,22 @@ def record(
     environment: Environment | None = None,
     reads_attributes: bool = True,
     allows_questions: bool = False,
-    allows_hooks: bool = False,
+    is_proven: bool = False,
 ) -> tuple[Any, Specialisation]:
     """Call a function eagerly and note down what it does: its result, and the specialisation for calls like this.
 
     `environment` is what the function can reach besides its arguments; left out, it is looked for. Code that reads
     attributes which user code has given tensors is not recorded where there are any. Where questions are allowed, the
-    recording may be that of one path among several. Hooks of modules are allowed where a proof looks into them.
+    recording may be that of one path among several. Where nothing stands in for Python unless it
+    `is_proven`, hooks of modules are left to the proof, and whether tensors of unknown origin are constants.
     """
     start = time.perf_counter()
     if environment is None:
         with collecting_later():
             environment = environment_of(function, described.objects)
     made = Specialisation(environment, described.objects, passed=len(described.tensors))
-    hooked = None if allows_hooks else environment.hooked(outermost)
-    recording = Recording(described.tensors, environment, strict, reads_attributes, allows_questions)
+    hooked = None if is_proven else environment.hooked(outermost)
+    recording = Recording(described.tensors, environment, strict, reads_attributes, allows_questions, is_proven)
     if hooked is not None:
         recording.stop(f"{hooked} has hooks, which are Python code")
     result = recording.run(function, args, kwargs)

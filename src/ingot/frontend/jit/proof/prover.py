@@ -71,6 +71,8 @@ class Proof:
     """What the result is nested like, with a ReadNumber for each number in it that was read; None if none was."""
     kept_calls: list[KeptCall] = field(default_factory=list)
     """Calls of functions that keep their results, in order: each found the one that its guard expects."""
+    calls_script: bool = False
+    """Whether TorchScript functions are called, which make tensors of numbers that no recording sees being made."""
     goes_through_sets: bool = False
     """Whether it depends on the order of sets, which differs from process to process."""
 
@@ -110,8 +112,8 @@ def prove(
         return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
     guards, sizes = walker.guards, walker.sizes.facts()
     found = list(guards.values()), arguments, list(walker.absent), returned, sizes, list(guards)
-    schedules_, kept, through_sets = walker.schedules, walker.kept_calls, walker.goes_through_sets
-    return Proof(*found, walker.answers.decisions, schedules_, outline, kept, through_sets)
+    more = walker.kept_calls, walker.calls_script, walker.goes_through_sets
+    return Proof(*found, walker.answers.decisions, walker.schedules, outline, *more)
 
 
 def _walk(

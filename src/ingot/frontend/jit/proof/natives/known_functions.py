@@ -32,6 +32,7 @@ from ingot.frontend.jit.proof.natives import (
     introspection,
     kept_results,
     methods,
+    script_functions,
     state_functions,
     training_functions,
 )
@@ -52,6 +53,8 @@ def handler_of(called: Any) -> Handler | None:
         return training_functions.handler_of(called)
     if type(called) is KeepingFunction:
         return kept_results.handler_of(called)
+    if type(called) is script_functions.ScriptFunction:
+        return script_functions.handler_of(called)
     if isinstance(called, types.MethodDescriptorType | types.WrapperDescriptorType | types.ClassMethodDescriptorType):
         return methods.handler_of(called)
     if isinstance(called, types.BuiltinMethodType) and is_plain(called.__self__) and called.__self__ is not None:

@@ -73,6 +73,8 @@ class Walker:
         """Schedules of learning rates that have taken a step, in order."""
         self.kept_calls: list[KeptCall] = []
         """Calls of functions that keep their results, in order."""
+        self.calls_script = False
+        """Whether it calls TorchScript functions, which make tensors of numbers that no recording sees being made."""
         self.mutations = 0
         """Changes of what was made during the call: generators are walked ahead of time, and must not notice."""
         self.sources: dict[int, Any] = {}
