@@ -345,12 +345,12 @@ def calls_a_network(x):
 
 def _hooked(factor: float) -> nn.Module:
     module = nn.Linear(4, 4)
-    module.register_forward_hook(lambda module, args, result: result * factor)
+    module.register_forward_hook(lambda module, args, result: result * factor)  # pyright: ignore[reportOperatorIssue]
     module.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
     return module
 
 
-HOOKED = _hooked(2.0)
+HOOKED: Any = _hooked(2.0)
 (AFTER,), (BEFORE,) = HOOKED._forward_hooks, HOOKED._forward_pre_hooks
 
 

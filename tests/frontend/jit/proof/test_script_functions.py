@@ -65,7 +65,7 @@ with warnings.catch_warnings():
     def makes_a_constant(x: torch.Tensor):
         return x * torch.tensor([2.0 * 3])
 
-    @torch.jit.ignore
+    @torch.jit.ignore(drop=False)
     def _in_python(x):
         return x * len(HELD)
 
