@@ -45,6 +45,7 @@ from ingot.runtime.torch_state import state_of_torch
 Tier = Literal["new", "skipping", "following", "eager"]
 _FOR_GOOD = 1 << 62
 """A number of calls that is never reached."""
+_FILLS = "it has filled the cache of a function that keeps its results"
 _NO_TRAP = "this version of PyTorch does not allow it: the self-check of the trap failed"
 
 
@@ -63,7 +64,7 @@ def _what_a_proof_lacks(proof: Proof, made: Specialisation) -> str | None:
     if proof.kept_calls and ran is None:
         return "it calls functions that keep their results, and was profiled while it was recorded"
     if ran is not None and any(call.cache.function.__code__ in ran for call in proof.kept_calls):
-        return "it has filled the cache of a function that keeps its results"
+        return _FILLS
     return None
 
 
@@ -218,7 +219,7 @@ class CompiledFunction(BranchingFunction):
             proof = Refusal(reason, "")
         elif is_promised and not questions and not trains:
             return
-        made.trace, made.broken = None, Broken(proof.reason, proof.place)
+        made.trace, made.broken = None, Broken(proof.reason, proof.place, is_for_now=proof.reason is _FILLS)
 
     def _find_kept(self, key: tuple[Hashable, Hashable], described: CallKey) -> Specialisation | None:
         if not self._keeps_recordings:
