@@ -110,7 +110,9 @@ def test_several_words_and_none(monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
 def test_unknown_words_are_refused_with_those_there_are(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ConfigError, match=r"INGOT_DUMP cannot name nest; it knows (?=.*nests)(?=.*sink_cat).*find_linears"):
+    with pytest.raises(
+        ConfigError, match=r"INGOT_DUMP cannot name nest; it knows (?=.*nests)(?=.*sink_cat).*find_linears"
+    ):
         dumped("nest", lambda: environment(), monkeypatch, capfd)
 
 

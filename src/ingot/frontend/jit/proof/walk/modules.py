@@ -52,9 +52,10 @@ def call_module(
     before, after = (_hooks(walker, _table(walker, module, name)) for name in (_BEFORE, _AFTER))
     for name in _REFUSED if before or after else _REFUSED[:2]:
         _require_none(walker, _table(walker, module, name))
+    forward = attribute_lookup.attribute(walker, module, "forward")  # before a hook can put another one in its place
     for hook in before:
         args = _after_hook_before(walker, walker.call(hook, [module, tuple_of(args)]), args)
-    result = walker.call(attribute_lookup.attribute(walker, module, "forward"), args, kwargs)
+    result = walker.call(forward, args, kwargs)
     for hook in after:
         replaced = walker.call(hook, [module, tuple_of(args), result])
         result = result if _is_none(walker, replaced) else replaced
