@@ -204,7 +204,7 @@ class CompiledFunction(BranchingFunction):
         if questions:
             self.refused_paths = 0 if isinstance(proof, Proof) else self.refused_paths + 1
         if isinstance(proof, Proof):
-            reason, made.ran = _what_a_proof_lacks(proof, made), None
+            reason = _what_a_proof_lacks(proof, made)
             if reason is None:
                 if made.trace is not None and made.trace.training is not None:
                     gradients = GradientGuard.of(made.trace, made.trace.training)

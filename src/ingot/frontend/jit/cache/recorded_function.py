@@ -433,6 +433,7 @@ class RecordedFunction(NativeCallable):
         if made.broken is None:
             with collecting_later():
                 self._approve(made, args, kwargs)
+        made.ran = None
         if made.broken is None and made.needs_gradients:
             made.differentiate(self.compiler, self.name)
         if made.broken is not None and made.gradients is None:
