@@ -68,7 +68,7 @@ def handler_of(called: Any) -> Callable[[Any, list[AbstractValue], Arguments], A
         try:
             real_args = [call.real(value) for value in args]
             real_kwargs = {key: call.real(value) for key, value in kwargs.items()}
-        except operations.Unknown:
+        except operations.UnknownArgument:
             walker.refuse(f"calls {name} with tensors whose sizes are not known here")
         twin = torch._C._create_function_from_graph("twin", graph.copy())  # which notes no calls in the user's function
         return call.value_of(_without_memory(call.run(twin, real_args, real_kwargs)))

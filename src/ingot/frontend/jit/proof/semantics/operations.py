@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ABSENT",
     "OperationCall",
-    "Unknown",
+    "UnknownArgument",
     "constant_of",
     "index",
     "is_operation",
@@ -54,7 +54,7 @@ __all__ = [
 LARGEST_CONSTANT = 1 << 20
 
 
-class Unknown(Exception):
+class UnknownArgument(Exception):
     """An argument is not known well enough to try an operation."""
 
 
@@ -154,7 +154,7 @@ def operate(
     try:
         real_args = [call.real(value) for value in args]
         real_kwargs = {key: call.real(value) for key, value in kwargs.items()}
-    except Unknown:
+    except UnknownArgument:
         open_sizes.pin(walker, *args, *kwargs.values())
         return call.unknown(short)
     call.place_on_meta(real_args, real_kwargs)
@@ -191,7 +191,7 @@ class OperationCall:
                 self.devices.add(value.device)
                 self.has_dtype = self.has_dtype and value.has_dtype
                 if value.meta is None:
-                    raise Unknown
+                    raise UnknownArgument
                 self.metas.append(value.meta)
                 return value.meta
             case Tuple() if value.cls is slice:
@@ -203,7 +203,7 @@ class OperationCall:
             made = [self.real(item) for item in items]
             return made if self.walker.class_of(value) is list else tuple(made)
         if self.walker.class_of(value) is None or not isinstance(value, Known | Fresh):
-            raise Unknown
+            raise UnknownArgument
         return self.walker.refuse(f"calls {self.name} with an object that is not understood")
 
     def hand(self, value: Open) -> int:
@@ -342,7 +342,7 @@ def _filled(call: OperationCall, value: AbstractValue) -> Any:
         return slice(*(_filled(call, item) for item in value.items))
     items = call.walker.sequence(value)
     if items is None:
-        raise Unknown
+        raise UnknownArgument
     filled = [_filled(call, item) for item in items]
     return filled if isinstance(value, Fresh) else tuple(filled)
 
