@@ -6,7 +6,7 @@ import torch
 
 import ingot
 from ingot.frontend.jit.settings.switch import EVERYTHING
-from tests.frontend.jit.comparing import same, why_followed
+from tests.frontend.jit.comparing import same
 from tests.frontend.jit.records import (
     ENOUGH,
     Block,
@@ -127,7 +127,7 @@ def _swap(module):
         lambda module: module.steps.append(3.0),
         lambda module: module.steps.__setitem__(0, 5.0),
         lambda module: setattr(module, "drop", torch.nn.Identity()),
-        lambda module: module.drop.register_forward_hook(lambda *_: None),
+        lambda module: module.drop.register_forward_hook(lambda _, given, result: result * 2),
         lambda module: module.register_buffer("shift", torch.randn(6)),
     ],
     ids=[
@@ -152,8 +152,6 @@ def test_changes_of_a_module(change):
     x = torch.randn(4, 6)
     same(function(x).detach(), module(x).detach())
     assert answered(function) == before
-    if module.drop._forward_hooks:
-        assert "hooks" in why_followed(function)
 
 
 def test_values_of_weights_are_read_at_every_call():

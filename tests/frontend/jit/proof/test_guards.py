@@ -343,6 +343,32 @@ def calls_a_network(x):
     return NETWORK(x)
 
 
+def _hooked(factor: float) -> nn.Module:
+    module = nn.Linear(4, 4)
+    module.register_forward_hook(lambda module, args, result: result * factor)  # pyright: ignore[reportOperatorIssue]
+    module.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    return module
+
+
+HOOKED: Any = _hooked(2.0)
+(AFTER,), (BEFORE,) = HOOKED._forward_hooks, HOOKED._forward_pre_hooks
+
+
+@with_changes(
+    closure=attribute(HOOKED._forward_hooks[AFTER].__closure__[0], "cell_contents", 3.0),
+    after=entry(HOOKED._forward_hooks, AFTER, lambda *_: None),
+    before=entry(HOOKED._forward_pre_hooks, BEFORE, lambda *_: None),
+    another=entry(HOOKED._forward_hooks, AFTER + 1_000_000, lambda *_: None),
+    with_keywords=entry(HOOKED._forward_hooks_with_kwargs, AFTER, True),
+    before_with_keywords=entry(HOOKED._forward_pre_hooks_with_kwargs, BEFORE, True),
+    with_keywords_everywhere=entry(nn.modules.module._global_forward_hooks_with_kwargs, AFTER, True),
+    always=entry(HOOKED._forward_hooks_always_called, AFTER, True),
+    backward=entry(HOOKED._backward_hooks, 1, lambda *_: None),
+)
+def calls_a_module_with_hooks(x):
+    return HOOKED(x)
+
+
 @with_changes(whole=global_is("WEIGHT", torch.zeros(4)), hung=attribute(WEIGHT, "scale", 3.0))
 def reads_a_tensor(x):
     return x * WEIGHT * getattr(WEIGHT, "scale", 2.0)

@@ -28,7 +28,8 @@ class Teller:
 
 TELLER = Teller()
 _square = functools.cache(lambda number: number * number)
-_limited = functools.lru_cache(lambda number: number * number)
+_limited = functools.lru_cache(maxsize=1)(lambda number: number * SCALES[0])
+SCALES = [2.0]
 _typed = functools.lru_cache(None, typed=True)(lambda number: number * number)
 _tensor = functools.cache(lambda number: torch.ones(4) * number)
 
@@ -52,13 +53,49 @@ def test_what_is_kept_is_proven_and_guarded():
         assert proof.holds()
 
 
+class Named:
+    pass
+
+
+NAMED = Named()
+
+
+def _named(x: Any) -> Any:
+    return x * (2.0 if _names(NAMED, NAMED) else 3.0)
+
+
+_names = functools.cache(lambda one, other: one is other)
+
+
+def test_what_is_kept_by_keywords_and_objects_and_what_is_a_tensor_is_proven(monkeypatch: pytest.MonkeyPatch):
+    for function in (lambda x: x * _square(number=4), lambda x: x * _tensor(4), _named):
+        function(tensor(4))
+        assert isinstance(prove(function, (tensor(4),), {}), Proof)
+    proof = prove(_named, (tensor(4),), {})
+    monkeypatch.setattr(Named, "__eq__", lambda self, other: False, raising=False)
+    assert isinstance(proof, Proof) and not proof.holds()  # whether a key is found is up to that now
+
+
+def test_a_link_that_holds_another_result_is_noticed():
+    """A full cache uses its links again: here for the same key in the end."""
+    function = lambda x: x * _limited(4)
+    function(tensor(4))
+    proof = prove(function, (tensor(4),), {})
+    assert isinstance(proof, Proof) and proof.holds()
+    SCALES[0] = 3.0
+    assert _limited(5) == 15 and not proof.holds()
+    assert _limited(4) == 12 and not proof.holds()
+    SCALES[0] = 2.0
+    _limited.cache_clear()
+
+
 _REFUSED: dict[str, Callable[[Any], Any]] = {
-    "a limited number": lambda x: x * _limited(4),
     "by types": lambda x: x * _typed(4),
-    "a keyword": lambda x: x * _square(number=4),
-    "tensors": lambda x: x * _tensor(4),
     "NaN": lambda x: x * _square(float("nan")),
+    "a tensor as key": lambda x: x * _rows(x),
+    "perhaps": lambda x: x * _limited(4) if x.stride() else x,
 }
+_rows = functools.lru_cache(lambda given: given.shape[0])
 
 
 @pytest.mark.parametrize("name", _REFUSED)
@@ -66,6 +103,55 @@ def test_other_caches_are_refused(name: str):
     x = tensor(4)
     _REFUSED[name](x)
     assert "lru_cache" in _refusal(_REFUSED[name], x)
+
+
+def test_a_limited_cache_keeps_and_counts_as_in_eager(no_eager_comparison: None):
+    """Calls without Python are calls of the cache: what is used stays, what is not goes."""
+
+    def made() -> tuple[Any, Callable[[Any], Any]]:
+        called: list[int] = []
+        scale = functools.lru_cache(maxsize=2)(lambda key: called.append(key) or key / 2)
+        return scale, lambda x: x * scale(4) + called.count(7)
+
+    (ours, plain), (eagers, function) = made(), made()
+    compiled: Any = ingot.jit(plain)
+    x, results = tensor(3), []
+    for key in (None, None, None, 7, 8, 4, 7, None, None, None, 8, 8, 7, None, None):
+        for scale, one in ((ours, compiled), (eagers, function)):
+            result = one(x)
+            if key is not None:
+                scale(key)
+            results.append(result)
+        assert torch.equal(*results[-2:])
+        assert ours.cache_info() == eagers.cache_info()
+
+
+def test_native_code_compares_and_repeats_calls_of_a_limited_cache(no_eager_comparison: None):
+    scales = [2.0]
+    scale = functools.lru_cache(maxsize=1)(lambda key: scales[0] + key)
+    compiled: Any = ingot.jit(lambda x: x * scale(1) * scale(1))
+    for _ in range(40):
+        result = compiled(tensor(3))
+    assert compiled.tier == "skipping" and scale.cache_info()[:2] == (79, 1)
+    scales[0] = 3.0
+    assert scale(2) == 5.0 and scale(1) == 4.0  # the link of the first result, with another one
+    for _ in range(3):
+        result = compiled(tensor(3))
+        assert torch.equal(result, tensor(3) * 4.0 * 4.0)
+
+
+def test_a_call_that_fills_a_cache_is_not_what_later_calls_do(no_eager_comparison: None):
+    """The first call draws a random number, for a result that is kept."""
+    drawn = functools.cache(lambda key: torch.rand(1).add(key))
+    compiled: Any = ingot.jit(lambda x: x * drawn(2))
+    torch.manual_seed(3)
+    results = [compiled(tensor(3)) for _ in range(6)]
+    after = torch.rand(1)
+    torch.manual_seed(3)
+    assert torch.equal(results[0], tensor(3) * torch.rand(1).add(2)) and torch.equal(after, torch.rand(1))
+    assert all(torch.equal(result, results[0]) for result in results) and compiled.tier == "skipping"
+    drawn(2).fill_(1)  # a tensor that is kept may be written
+    assert torch.equal(compiled(tensor(3)), tensor(3))
 
 
 def test_a_result_that_is_not_kept_is_refused():

@@ -105,6 +105,21 @@ SETTINGS, AFFINE, SHIFTED, SLOTTED, MODE = Settings(), Affine(2.0), Shifted(3.0)
 
 
 @provable()
+def gives_entries_other_values_while_it_iterates(x):
+    table = {"a": 1, "b": 2}
+    for key in table:
+        table[key] = table[key] + 1
+        x = x * table[key]
+    return x
+
+
+@provable()
+def consumes_iterators_in_comprehensions(x):
+    items = enumerate([3, 4])
+    return x * sum(len(pair) for pair in [(1, 2), (3,)]) + [index for index, _ in items][1] + len(list(items))
+
+
+@provable()
 def drops_entries_of_an_ordered_dictionary(x):
     made = Named(kept=x, unwanted=x, other=x * 2)
     del made["other"]

@@ -37,6 +37,7 @@ from tests.frontend.jit.proof.cases import Case, Cases, check_refused, tensor
 
 refused = Cases()
 SEEN: list[Any] = []
+SCALE = 2.0
 COUNTS = {"calls": 0}
 MEMBERS: set[int] = set()
 COUNTER = 0
@@ -285,13 +286,13 @@ def reads_a_default_dictionary(x):
 
 
 @functools.lru_cache
-def _cached() -> float:
-    return 2.0
+def _cached() -> object:
+    return object()
 
 
 @refused(reason="lru_cache")
 def reads_a_cache(x):
-    return x * _cached()
+    return x * 2 if _cached() else x
 
 
 @refused(reason="generator")
@@ -387,13 +388,83 @@ def makes_a_class(x):
     return x * Inner.scale
 
 
-@refused(reason="hooks")
-def calls_a_module_with_hooks(x):
-    return HOOKED(x)
+@refused(reason="while it iterates")
+def rewrites_a_dictionary_that_it_shows(x):
+    table = {"a": 1, "b": 2}
+    for _, value in table.items():
+        table["b"] = 10
+        x = x * (SCALE if value == 10 else 2)
+    return x
 
 
-HOOKED = nn.Linear(4, 4)
-HOOKED.register_forward_hook(lambda module, args, result: None)
+@refused(reason="while it iterates")
+def enters_a_key_again_that_it_iterates_over(x):
+    table = {"a": 1}
+    for key in table:
+        if len(table) > 1:
+            break
+        del table[key]
+        table[key] = 2
+        x = x + table.setdefault("b", 3)
+    return x
+
+
+@refused(reason="something has changed")
+def rewrites_what_is_enumerated(x):
+    values, table = [1, 2], {"a": 1, "b": 2}
+    for _, (one, (_, other)) in enumerate(zip(values, table.items(), strict=True)):
+        table["b"] = 10
+        x = x * one * other
+    return x
+
+
+@refused(reason="something has changed")
+def goes_on_with_a_list_that_has_grown(x):
+    values = [1]
+    items = iter(values)
+    x = x * next(items)
+    values.append(2)
+    return x * next(items, 7)
+
+
+@refused(reason="depend on something")
+def takes_items_from_under_a_comprehension(x):
+    items = iter([1, 2, 3])
+    return x * len([(item, next(items, 5)) for item in items])
+
+
+@refused(reason="while it iterates")
+def shortens_a_list_in_a_comprehension(x):
+    values = [1, 2, 3]
+    return x * len([values.pop() for _ in values])
+
+
+@refused(reason="while it iterates")
+def shortens_a_list_that_is_reduced(x):
+    values = [1, 2, 3]
+    return x * functools.reduce(lambda total, value: total + value + values.pop(), values, 0)
+
+
+def _hooked(register: str, *args: Any, **options: Any) -> nn.Module:
+    module = nn.Linear(4, 4)
+    getattr(module, register)(*args, **options)
+    return module
+
+
+HOOKED = {
+    "backward": _hooked("register_full_backward_hook", lambda *_: None),
+    "with_kwargs": _hooked("register_forward_hook", lambda *_: None, with_kwargs=True),
+    "before_with_kwargs": _hooked("register_forward_pre_hook", lambda *_: None, with_kwargs=True),
+    "always": _hooked("register_forward_hook", lambda *_: None, always_call=True),
+    "noting": _hooked("register_forward_hook", lambda *_: NOTES.append(1)),
+}
+NOTES: list[int] = []
+
+
+@pytest.mark.parametrize("kind", HOOKED)
+def test_hooks_that_are_not_understood_are_refused(kind: str):
+    found = prove(lambda x: HOOKED[kind](x), (tensor(3, 4),), {})
+    assert isinstance(found, Refusal) and ("hooks" in found.reason or "did not make" in found.reason), found
 
 
 @refused(reason="of an object that it did not make")

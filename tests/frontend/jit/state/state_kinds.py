@@ -166,6 +166,7 @@ def _library() -> Globals:
         "partial": functools.partial(lambda number: number, number=1),
         "source": (source := [1]),
         "cached": functools.lru_cache(lambda: types.SimpleNamespace(scale=source[0])),
+        "limited": functools.lru_cache(maxsize=2)(lambda key: source[0] + key),
         "local": local,
         "context": contextvars.ContextVar("context", default=1),
         "module": _Module(),
@@ -188,6 +189,15 @@ def _code_of(number: int) -> Any:
 def _clear_cache(state: Globals, number: int) -> None:
     state["source"][0] = number
     state["cached"].cache_clear()
+
+
+def _use_cache(state: Globals, number: int) -> None:
+    """Fills the two places of a cache with other keys: its result for 1 is gone, or made anew."""
+    state["source"][0] = number
+    for key in (2, 3):
+        state["limited"](key)
+    if number % 2:
+        state["limited"](1)
 
 
 def _drop(state: Globals, number: int) -> None:
@@ -248,6 +258,7 @@ KINDS: dict[str, Kind] = {
     "partial": Kind("partial()", lambda state, number: state["partial"].keywords.update(number=number)),
     "lru_cache": Kind("cached().scale", lambda state, number: setattr(state["cached"](), "scale", number)),
     "lru_cache cleared": Kind("cached().scale", _clear_cache),
+    "limited lru_cache": Kind("limited(1)", _use_cache),
     "thread local": Kind('getattr(local, "scale", 2)', _assign("local", "scale")),
     "context": Kind("context.get()", lambda state, number: state["context"].set(number)),
     "environment": Kind(f'int(os.environ["{VARIABLE}"])', lambda _, number: os.environ.update({VARIABLE: str(number)})),

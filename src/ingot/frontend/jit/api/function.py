@@ -38,7 +38,6 @@ from ingot.frontend.jit.settings.switch import is_off
 from ingot.frontend.jit.trace.comparing import Difference
 from ingot.frontend.jit.trace.questions import decided, told_apart
 from ingot.frontend.jit.trace.recorder import Broken
-from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.disk_cache.process import process_store
 from ingot.runtime.torch_state import state_of_torch
@@ -46,16 +45,26 @@ from ingot.runtime.torch_state import state_of_torch
 Tier = Literal["new", "skipping", "following", "eager"]
 _FOR_GOOD = 1 << 62
 """A number of calls that is never reached."""
+_FILLS = "it has filled the cache of a function that keeps its results"
 _NO_TRAP = "this version of PyTorch does not allow it: the self-check of the trap failed"
 
 
-def _what_a_proof_lacks(proof: Proof, trace: Trace | None) -> str | None:
+def _what_a_proof_lacks(proof: Proof, made: Specialisation) -> str | None:
     """Why a proven recording may still not stand in for Python; None if it may."""
+    trace, ran = made.trace, made.ran
     if proof.returned:
         return "it returns an object that exists before the call"
     recorded = [] if trace is None or trace.training is None else trace.training.schedules
     if list(map(id, proof.schedules)) != list(map(id, recorded)):
         return "it calls steps of schedules that were not seen while it was recorded"
+    if trace is not None and trace.assumes_constants and not proof.calls_script:
+        return "a tensor is used that was made outside PyTorch's operators"
+    if proof.calls_script and made.needs_gradients:
+        return "it calls TorchScript functions, and its result needs gradients"
+    if proof.kept_calls and ran is None:
+        return "it calls functions that keep their results, and was profiled while it was recorded"
+    if ran is not None and any(call.cache.function.__code__ in ran for call in proof.kept_calls):
+        return _FILLS
     return None
 
 
@@ -121,6 +130,10 @@ class CompiledFunction(BranchingFunction):
 
     def _asked_for(self) -> tuple[str, str] | None:
         return ('python="run" was asked for', "") if self.options.python == "run" else None
+
+    @property
+    def is_proven(self) -> bool:
+        return self.needs_proof and self.options.python != "skip"
 
     @property
     def tier(self) -> Tier:
@@ -191,13 +204,14 @@ class CompiledFunction(BranchingFunction):
         if questions:
             self.refused_paths = 0 if isinstance(proof, Proof) else self.refused_paths + 1
         if isinstance(proof, Proof):
-            reason = _what_a_proof_lacks(proof, made.trace)
+            reason = _what_a_proof_lacks(proof, made)
             if reason is None:
                 if made.trace is not None and made.trace.training is not None:
                     gradients = GradientGuard.of(made.trace, made.trace.training)
                     proof.guards.append(gradients)
                     proof.keys.append(gradients.key)
                 made.environment.guards = ProvenGuards(proof=proof)
+                made.repeat([call for call in proof.kept_calls if call.cache.is_limited])
                 made.allow_open_sizes(proof.sizes)
                 return
             if is_promised and not trains:
@@ -205,7 +219,7 @@ class CompiledFunction(BranchingFunction):
             proof = Refusal(reason, "")
         elif is_promised and not questions and not trains:
             return
-        made.trace, made.broken = None, Broken(proof.reason, proof.place)
+        made.trace, made.broken = None, Broken(proof.reason, proof.place, is_for_now=proof.reason is _FILLS)
 
     def _find_kept(self, key: tuple[Hashable, Hashable], described: CallKey) -> Specialisation | None:
         if not self._keeps_recordings:

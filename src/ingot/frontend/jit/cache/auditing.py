@@ -49,7 +49,7 @@ def audit(
     assert trace is not None and audits is not None
     around = KnownTensors(tensors={id(tensor): tensor for tensor in trace.environment_tensors})
     asks = bool(trace.questions) or (trace.training is not None and bool(trace.training.read))
-    recording = Recording(described.tensors, around, allows_questions=asks)
+    recording = Recording(described.tensors, around, allows_questions=asks, allows_constants=trace.assumes_constants)
     try:
         result = recording.run(function, args, kwargs, is_alone=False)
         difference = _difference(function, recorded, trace, recording, result, numbers)

@@ -72,6 +72,8 @@ def _convention(found: Specialisation, program: RecordedProgram) -> Convention |
     shape, results = found.result_shape, program.steps.versions.trace.results
     if not program.is_single_region or not isinstance(program.steps.steps[0], Region) or shape is None:
         return None
+    if found.repeated:
+        return None
     if results == [None] and shape.kind is None and not program.steps.steps[0].outputs:
         return Convention.NOTHING
     versions, homes = program.steps.versions, program.steps.homes

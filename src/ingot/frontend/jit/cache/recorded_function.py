@@ -56,6 +56,11 @@ class RecordedFunction(NativeCallable):
         """Whether recordings go on where Python asks for the value of a tensor."""
         return False
 
+    @property
+    def is_proven(self) -> bool:
+        """Whether nothing stands in for Python without a proof."""
+        return False
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -416,6 +421,7 @@ class RecordedFunction(NativeCallable):
             self._find_environment(),
             self.reads_attributes,
             self.allows_questions,
+            self.is_proven,
         )
         self._payoff.seconds += made.record_seconds
         made.checks_overlap = self.checks_overlap
@@ -427,6 +433,7 @@ class RecordedFunction(NativeCallable):
         if made.broken is None:
             with collecting_later():
                 self._approve(made, args, kwargs)
+        made.ran = None
         if made.broken is None and made.needs_gradients:
             made.differentiate(self.compiler, self.name)
         if made.broken is not None and made.gradients is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,7 @@ from ingot.frontend.jit.gradients.whole_steps import as_whole_step, needs_more_g
 from ingot.frontend.jit.guards.environment import Environment, environment_of
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
 from ingot.frontend.jit.proof import SizeFacts
+from ingot.frontend.jit.proof.domain.result_caches import KeptCall
 from ingot.frontend.jit.trace.questions import effect_before_questions
 from ingot.frontend.jit.trace.recorder import Broken, Recording
 from ingot.frontend.jit.trace.results import take_results
@@ -83,6 +85,11 @@ class Specialisation:
     """Whether it is on disk, for later processes or from an earlier one, or cannot be."""
     is_taken_up: bool = False
     """Whether it comes from the disk: an earlier process has recorded it, or another function of this one."""
+    ran: frozenset[types.CodeType] | None = None
+    """The code that the recorded call has run, until it is known whether the recording stands in for it; None where it
+    is not known."""
+    repeated: Sequence[KeptCall] = ()
+    """Calls of functions that keep a limited number of results, which are repeated when a program has answered."""
     called: frozenset[int] = frozenset()
     """Events that regions are known to leave to PyTorch, before the program is written."""
 
@@ -95,6 +102,19 @@ class Specialisation:
             (one.dtype, one.shape, one.stride(), one.device, grad_mode and one.requires_grad)
             for one in (self.trace.environment_tensors if self.trace is not None else ())
         ]
+
+    def repeat(self, calls: Sequence[KeptCall]) -> None:
+        """Have some calls made again whenever a program has answered."""
+        build = self.build_result
+        assert build is not None and not self.repeated
+
+        def built(results: Sequence[Any]) -> Any:
+            for call in calls:
+                call.repeat()
+            return build(results)
+
+        if calls:
+            self.repeated, self.build_result = calls, built
 
     def allow_open_sizes(self, facts: SizeFacts | None) -> None:
         """Take note of what is proven of sizes, if it is about the very reads that were recorded."""
@@ -246,20 +266,22 @@ def record(
     environment: Environment | None = None,
     reads_attributes: bool = True,
     allows_questions: bool = False,
+    is_proven: bool = False,
 ) -> tuple[Any, Specialisation]:
     """Call a function eagerly and note down what it does: its result, and the specialisation for calls like this.
 
     `environment` is what the function can reach besides its arguments; left out, it is looked for. Code that reads
     attributes which user code has given tensors is not recorded where there are any. Where questions are allowed, the
-    recording may be that of one path among several.
+    recording may be that of one path among several. Where nothing stands in for Python unless it
+    `is_proven`, hooks of modules are left to the proof, and whether tensors of unknown origin are constants.
     """
     start = time.perf_counter()
     if environment is None:
         with collecting_later():
             environment = environment_of(function, described.objects)
     made = Specialisation(environment, described.objects, passed=len(described.tensors))
-    hooked = environment.hooked(outermost)
-    recording = Recording(described.tensors, environment, strict, reads_attributes, allows_questions)
+    hooked = None if is_proven else environment.hooked(outermost)
+    recording = Recording(described.tensors, environment, strict, reads_attributes, allows_questions, is_proven)
     if hooked is not None:
         recording.stop(f"{hooked} has hooks, which are Python code")
     result = recording.run(function, args, kwargs)
@@ -287,5 +309,6 @@ def record(
     if made.broken is None:
         made.trace = recording.trace
     made.note_results(shape)
+    made.ran = recording.ran
     made.record_seconds = time.perf_counter() - start
     return result, made

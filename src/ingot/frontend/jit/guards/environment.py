@@ -29,6 +29,7 @@ from torch.nn.modules import module as torch_modules
 
 from ingot.frontend.jit.guards.guards import NOTHING, SIMPLE, Guards, Identities, Items, ObjectSlots, contents
 from ingot.frontend.jit.guards.library_code import assigned_names, global_names, is_librarys, methods, with_inner
+from ingot.frontend.jit.proof.domain.result_caches import KeepingFunction, ResultCache
 
 _DEEPEST = 60
 _MOST_PLACES = 100_000
@@ -190,6 +191,8 @@ class Environment:
         elif _is_users_object(value):
             self._visit_attributes(value, name, depth)
         elif (wrapped := _wrapped(value)) is not None:
+            if type(value) is KeepingFunction:
+                self._visit_results(value, name, depth)
             self.visit(wrapped, name, depth + 1)
         elif isinstance(value, _STATEFUL):
             self.unguardable = f"{name} is a {type(value).__name__}, which changes without ingot seeing it"
@@ -274,6 +277,13 @@ class Environment:
             self.guards.entries += [(items, i, v, f"{name}[{i}]") for i, v in enumerate(values)]
         for index, value in enumerate(values):
             self.visit(value, f"{name}[{index}]", depth + 1)
+
+    def _visit_results(self, value: KeepingFunction[Any], name: str, depth: int) -> None:
+        """The tensors among the results that a function has kept."""
+        cache = ResultCache.of(value)
+        for result in () if cache is None else cache.results():
+            if isinstance(result, torch.Tensor) or type(result) is tuple:
+                self.visit(result, name, depth + 1)
 
     def _visit_table(self, table: Any, name: str, depth: int) -> None:
         if not all(map(_is_plain_key, dict.keys(table))):

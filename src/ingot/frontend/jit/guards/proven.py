@@ -18,6 +18,7 @@ from ingot.base.once import once
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.frontend.jit.proof import Proof
 from ingot.frontend.jit.proof.domain import place_guards as proven
+from ingot.frontend.jit.proof.domain.result_caches import LimitedResult, result_address
 from ingot.runtime.native.abi.object_layout import INLINE_RANK, TYPE_WORD, tensor_layout
 from ingot.runtime.native.assembler.addresses import REQUIRES_GRAD, torch_function
 from ingot.runtime.native.dispatch.conditions import Places
@@ -48,6 +49,10 @@ def _add(places: Places, guard: proven.Guard, versions: dict[type, list[int]], c
     match guard:
         case proven.DictEntry():
             return _add_entry(places, guard)
+        case LimitedResult():
+            places.dictionary_holds(guard.table, guard.key, guard.link)
+            places.keep(guard.expected)
+            places.word_is(result_address(guard.link), id(guard.expected))
         case proven.DictItems() if type(guard.dictionary) is dict or len(guard.dictionary) < 2:
             places.dictionary_is(guard.dictionary)
         case proven.DictItems() if not isinstance(guard.dictionary, OrderedDict):

@@ -35,6 +35,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
 from ingot.frontend.jit.proof.domain.answers import Answers, Asked
 from ingot.frontend.jit.proof.domain.open_sizes import SizeFacts
 from ingot.frontend.jit.proof.domain.place_guards import Guard, is_plain
+from ingot.frontend.jit.proof.domain.result_caches import KeptCall
 from ingot.frontend.jit.proof.natives import schedules
 from ingot.frontend.jit.proof.semantics import attribute_lookup, operations
 from ingot.frontend.jit.proof.walk.walker import Walker
@@ -68,6 +69,10 @@ class Proof:
     """Schedules of learning rates that take a step, in order."""
     outline: Any = None
     """What the result is nested like, with a ReadNumber for each number in it that was read; None if none was."""
+    kept_calls: list[KeptCall] = field(default_factory=list)
+    """Calls of functions that keep their results, in order: each found the one that its guard expects."""
+    calls_script: bool = False
+    """Whether TorchScript functions are called, which make tensors of numbers that no recording sees being made."""
     goes_through_sets: bool = False
     """Whether it depends on the order of sets, which differs from process to process."""
 
@@ -107,7 +112,8 @@ def prove(
         return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
     guards, sizes = walker.guards, walker.sizes.facts()
     found = list(guards.values()), arguments, list(walker.absent), returned, sizes, list(guards)
-    return Proof(*found, walker.answers.decisions, walker.schedules, outline, walker.goes_through_sets)
+    more = walker.kept_calls, walker.calls_script, walker.goes_through_sets
+    return Proof(*found, walker.answers.decisions, walker.schedules, outline, *more)
 
 
 def _walk(

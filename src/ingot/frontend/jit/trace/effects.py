@@ -123,6 +123,11 @@ class EffectMonitor:
             if _state_of_numpys_numbers() != self._numbers:
                 self._on_effect("it draws numpy's random numbers")
 
+    @property
+    def ran(self) -> frozenset[types.CodeType] | None:
+        """All code that has begun to run; None where that is not known."""
+        return frozenset(self._seen) if self._is_watching else None
+
     def paused(self) -> _Paused:
         """A block that is not watched: the recording itself, or an operation with everything inside it. Most of what
         Python does while a call is recorded is the recording."""

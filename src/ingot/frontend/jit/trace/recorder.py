@@ -171,16 +171,21 @@ class Recording:
         strict: bool = False,
         reads_attributes: bool = True,
         allows_questions: bool = False,
+        allows_constants: bool = False,
     ):
         """`arguments` are the tensors passed. A strict recording raises an error where others stop. Generated code
         reads no attributes that user code has given tensors. Where questions are allowed, a recording goes on after
-        Python has decided by a tensor's value: it is then the recording of one path of several."""
+        Python has decided by a tensor's value: it is then the recording of one path of several. Where constants are
+        allowed, a small tensor that comes out of nowhere and is gone after the call is taken for one."""
         self.trace = Trace(casts=torch._C._is_any_autocast_enabled())
         self.broken: Broken | None = None
         self._environment = environment
         self._strict = strict
         self._reads_attributes = reads_attributes
         self._allows_questions = allows_questions
+        self._allows_constants = allows_constants
+        self._assumed: list[tuple[weakref.ref[Any], str]] = []
+        """Tensors that were taken for constants, and the line where they were used."""
         self.asked_by = ""
         """The name of the function of torch that runs now."""
         self._registers: dict[int, tuple[weakref.ref[Any], TraceValue]] = {}
@@ -194,6 +199,8 @@ class Recording:
         """The marked numbers that the function of torch which runs now was given."""
         self._constant: set[TraceValue] = set()
         """Registers that hold the same at every call like this: nothing that they are made of was passed or found."""
+        self.ran: frozenset[types.CodeType] | None = None
+        """The code that the call has run; None where that is not known."""
         self.training = TrainingCalls(self)
         """Backward passes and steps of optimizers within the call."""
         for position, tensor in enumerate(arguments):
@@ -213,6 +220,8 @@ class Recording:
         if mode_counts() != modes_before:
             self.stop("it enters or leaves a mode of PyTorch that stays so after the call")
         self._definition = definition_of(function)
+        if any(tensor() is not None for tensor, _ in self._assumed):
+            self.stop(_FROM_NOWHERE)
         left_set = self._environment.sets_context()
         if left_set is not None:
             self.stop(f"it sets the context variable {left_set}")
@@ -249,6 +258,7 @@ class Recording:
             result = function(*args, **kwargs)
             if is_alone:
                 monitor.conclude()
+            self.ran = monitor.ran
             return result
 
         return self._attached(monitor, run)
@@ -461,11 +471,19 @@ class Recording:
 
     def _operand(self, tensor: torch.Tensor) -> TraceValue | None:
         found = self.value_of(tensor)
+        if found is None and self._may_be_constant(tensor):
+            self._assumed.append((weakref.ref(tensor), user_place()))
+            self.trace.assumes_constants = True
+            self._lift(tensor)
+            found = self._find(tensor)
         if found is None:
-            self.stop(
-                "a tensor is used that was made outside PyTorch's operators, or is held where ingot cannot see it"
-            )
+            self.stop(_FROM_NOWHERE)
         return found
+
+    def _may_be_constant(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor that is not known may be one that TorchScript made of a number; only a proof can tell."""
+        is_usual = type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.device.type == "cpu"
+        return self._allows_constants and is_usual and tensor.dim() == 0 and not tensor.requires_grad
 
     def _operands(self, values: Any) -> list[tuple[torch.Tensor, TraceValue]]:
         found = [(tensor, self._find(tensor)) for tensor in all_of(torch.Tensor, values)]
@@ -539,6 +557,7 @@ def _with_device(keywords: dict[str, Any], result: Any) -> dict[str, Any]:
     return keywords | {"device": result.device}
 
 
+_FROM_NOWHERE = "a tensor is used that was made outside PyTorch's operators, or is held where ingot cannot see it"
 _LIFTS = frozenset({"aten::lift", "aten::lift_fresh", "aten::lift_fresh_copy"})
 
 

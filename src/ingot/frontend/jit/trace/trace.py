@@ -259,6 +259,8 @@ class Trace:
     """Whether Python read the value of a tensor that is the same at every call like this, but not at others."""
     casts: bool = False
     """Whether autocast was on around the call: what it cast are events, and nothing is to be cast again."""
+    assumes_constants: bool = False
+    """Whether tensors that no recording sees being made were taken for constants: TorchScript makes them of numbers."""
     slices: list[SliceBounds] = field(default_factory=list)
     """Parts that Python took of tensors, in order."""
     questions: list[Question] = field(default_factory=list)

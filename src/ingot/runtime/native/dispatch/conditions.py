@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import ctypes
 import types
+from collections.abc import Hashable
 from typing import Any
 
 from ingot.runtime.native.abi import object_layout
@@ -119,7 +120,8 @@ class Places(Placed):
         kinds = (self._words, self._items, self._entries, self._contexts, self._orders, self._answers, self._flags)
         return sum(map(len, kinds))
 
-    def dictionary_holds(self, table: dict[Any, Any], key: str | int, value: Any) -> None:
+    def dictionary_holds(self, table: dict[Any, Any], key: Hashable, value: Any) -> None:
+        """Comparing the key with others of its hash must run no code of the user's."""
         self.keep(table, key, value)
         self._entries.append(EntryPlace(dictionary=id(table), key=id(key), expected=id(value)))
 

@@ -139,6 +139,11 @@ class Answers:
         finally:
             self._unasked -= 1
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether the call has run the code that is walked, once and at this place in the order of things."""
+        return not self._unasked and self._lost is None
+
     def lose(self, reason: str) -> None:
         """Note that the walk goes on in code that the call may not have run."""
         self._lost = self._lost or reason

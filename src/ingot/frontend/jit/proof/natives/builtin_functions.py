@@ -232,7 +232,7 @@ def _open_extreme(walker: Walker, function: Callable[..., Any], items: Sequence[
 
 def sum_(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
     total = args[1] if len(args) > 1 else kwargs.get("start", Known(0))
-    for item in containers.iterate(walker, args[0]):
+    for item in containers.each_item(walker, args[0]):
         total = python_operators.binary(walker, python_operators.NODES[operator.add], total, item)
     return total
 
@@ -245,12 +245,11 @@ def absolute(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> Ab
 
 
 def reduce(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
-    items = containers.iterate(walker, args[1])
-    if not items and len(args) < 3:
+    total = args[2] if len(args) > 2 else None
+    for item in containers.each_item(walker, args[1]):
+        total = item if total is None else walker.call(args[0], [total, item])
+    if total is None:
         raise Raised(TypeError, "reduce() of empty iterable with no initial value")
-    total = args[2] if len(args) > 2 else items.pop(0)
-    for item in items:
-        total = walker.call(args[0], [total, item])
     return total
 
 

@@ -26,11 +26,13 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     known,
 )
 from ingot.frontend.jit.proof.domain.place_guards import is_plain
+from ingot.frontend.jit.proof.domain.result_caches import KeepingFunction
 from ingot.frontend.jit.proof.natives import (
     builtin_functions,
     introspection,
     kept_results,
     methods,
+    script_functions,
     state_functions,
     training_functions,
 )
@@ -49,8 +51,10 @@ def handler_of(called: Any) -> Handler | None:
         return entry[1]
     if isinstance(called, types.FunctionType):
         return training_functions.handler_of(called)
-    if type(called) is kept_results.KeepingFunction:
+    if type(called) is KeepingFunction:
         return kept_results.handler_of(called)
+    if type(called) is script_functions.ScriptFunction:
+        return script_functions.handler_of(called)
     if isinstance(called, types.MethodDescriptorType | types.WrapperDescriptorType | types.ClassMethodDescriptorType):
         return methods.handler_of(called)
     if isinstance(called, types.BuiltinMethodType) and is_plain(called.__self__) and called.__self__ is not None:

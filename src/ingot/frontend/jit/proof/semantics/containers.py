@@ -1,4 +1,4 @@
-"""Containers: items, sizes, membership and iteration of abstract values.
+"""Containers: items, sizes and iteration of abstract values.
 
 In: a container and a key. Out: a value. What always holds: reading a container that is known adds a guard on what was
 read; only containers that were made during the call are written.
@@ -6,11 +6,9 @@ read; only containers that were made during the call are written.
 
 from __future__ import annotations
 
-import ast
-import operator
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -33,13 +31,12 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     View,
     computed,
     is_tensor,
-    is_undetermined,
     known,
     open_items,
     plain,
     tuple_of,
 )
-from ingot.frontend.jit.proof.domain.place_guards import ListItems, SetItems, SetMember, is_compared_as_usual, is_plain
+from ingot.frontend.jit.proof.domain.place_guards import ListItems, SetItems, is_plain
 from ingot.frontend.jit.proof.semantics import operations
 
 if TYPE_CHECKING:
@@ -145,22 +142,53 @@ def new_iterator(
 ) -> AbstractValue:
     """An iterator over items that are taken ahead of time; what they were taken from must not change until then."""
     iterator = walker.new(Iterator, tuple(items))
-    held = [(one, walker.state.items.get(one.identity)) for one in sources if isinstance(one, Fresh)]
-    held = [(one, found) for one, found in held if one.cls is not Iterator]
+    held: list[Any] = []
+    for one in map(shown, sources):
+        if isinstance(one, Fresh) and one.cls is Iterator:
+            inner = walker.sources.get(one.identity, [])
+            is_lazy = is_lazy or isinstance(inner, int)
+            held += [] if isinstance(inner, int) else inner
+        elif isinstance(one, Fresh):
+            held.append((one, walker.state.items.get(one.identity)))
     walker.sources[iterator.identity] = walker.mutations if is_lazy else held
     return iterator
 
 
+def shown(value: AbstractValue) -> AbstractValue:
+    """The dictionary that a view shows; any other value itself."""
+    return value.mapping if isinstance(value, View) else value
+
+
 def remaining(walker: Walker, iterator: Fresh) -> tuple[AbstractValue, ...]:
     held = contents(walker, iterator)
-    sources = walker.sources.get(iterator.identity, [])
+    _require_same(walker, walker.sources.get(iterator.identity, []))
+    return held
+
+
+def _require_same(walker: Walker, sources: Any) -> None:
+    """Refuse if what an iterator depends on has changed: there may be other items, or more, than were foreseen."""
     if isinstance(sources, int):
         changed = sources != walker.mutations
     else:
         changed = any(walker.state.items.get(one.identity) is not found for one, found in sources)
-    if held and changed:
+    if changed:
         walker.refuse("goes on with an iterator after something has changed that it may depend on")
-    return held
+
+
+def each_item(walker: Walker, value: AbstractValue) -> Generator[AbstractValue]:
+    """The items of a value, for code that handles one after the other: it must not change what they are taken from."""
+    container = shown(value)
+    identity = container.identity if isinstance(container, Fresh) else None
+    is_iterator = isinstance(container, Fresh) and container.cls is Iterator
+    items = hand_over(walker, value)
+    before, sources = walker.state.items.get(identity), walker.sources.get(identity, [])  # type: ignore[arg-type]
+    for item in items:
+        yield item
+        _require_same(walker, sources)
+        if identity is not None and walker.state.items.get(identity) is not before:
+            walker.refuse("changes a container while it iterates over it")
+    if identity is not None and is_iterator:
+        walker.state.items[identity] = ()
 
 
 def advance(walker: Walker, iterator: Fresh) -> AbstractValue | None:
@@ -274,7 +302,7 @@ def size(walker: Walker, value: AbstractValue) -> int | None:
     cls = walker.class_of(value)
     if cls is None or not issubclass(cls, list | tuple | dict | set | frozenset | str | range | bytes):
         return None
-    if isinstance(value, Determined) or not _is_own(walker, cls, "__len__"):
+    if isinstance(value, Determined) or not is_own(walker, cls, "__len__"):
         return None
     if issubclass(cls, dict):
         return len(mapping(walker, value))
@@ -288,7 +316,7 @@ def size(walker: Walker, value: AbstractValue) -> int | None:
     return None if held is None else len(held)
 
 
-def _is_own(walker: Walker, cls: type, name: str) -> bool:
+def is_own(walker: Walker, cls: type, name: str) -> bool:
     """Whether a special method of a class is the one of Python's own container."""
     own = next(base for base in cls.__mro__ if base.__module__ in ("builtins", "collections", "torch"))
     return walker.type_attribute(cls, name) is getattr(own, name, None)
@@ -313,7 +341,7 @@ def item(walker: Walker, value: AbstractValue, key: AbstractValue) -> AbstractVa
     cls = walker.class_of(value)
     if isinstance(value, Determined):
         return walker.determined(int if cls is torch.Size and walker.class_of(key) is int else None)
-    if cls is not None and issubclass(cls, list | tuple | dict) and _is_own(walker, cls, "__getitem__"):
+    if cls is not None and issubclass(cls, list | tuple | dict) and is_own(walker, cls, "__getitem__"):
         return own_item(walker, value, key)
     if isinstance(value, Known) and isinstance(value.value, type):
         if value.value not in (list, dict, tuple, set) or not isinstance(key, Known):
@@ -373,7 +401,7 @@ def store_item(walker: Walker, value: AbstractValue, key: AbstractValue, new: Ab
         return
     if not isinstance(value, Fresh) or value.is_callers:
         walker.refuse("sets an item of an object that it did not make")
-    if not _is_own(walker, value.cls, "__setitem__") if issubclass(value.cls, list | dict) else True:
+    if not is_own(walker, value.cls, "__setitem__") if issubclass(value.cls, list | dict) else True:
         method = walker.method(value, "__setitem__")
         if method is None:
             walker.refuse("sets an item of an object that has none")
@@ -385,7 +413,11 @@ def store_item(walker: Walker, value: AbstractValue, key: AbstractValue, new: Ab
 def own_store(walker: Walker, value: Fresh, key: AbstractValue, new: AbstractValue) -> None:
     held = contents(walker, value)
     if isinstance(held, dict):
-        write(walker, value, held | {hashed(walker, key): new})
+        own = hashed(walker, key)
+        changed = held | {own: new}
+        if own in held:
+            walker.same_keys[id(changed)] = changed, walker.same_keys.get(id(held), (None, held))[1]
+        write(walker, value, changed)
         return
     if not (isinstance(key, Known) and type(key.value) is int):
         walker.refuse("sets an item at a position that is not known here")
@@ -397,10 +429,16 @@ def own_store(walker: Walker, value: Fresh, key: AbstractValue, new: AbstractVal
     write(walker, value, tuple(items))
 
 
+def has_kept_keys(walker: Walker, before: Any, now: Any) -> bool:
+    """Whether entries of a dictionary have been given other values since, and nothing else has happened to it."""
+    first, last = (walker.same_keys.get(id(held), (None, held))[1] for held in (before, now))
+    return isinstance(before, dict) and first is last
+
+
 def delete_item(walker: Walker, value: AbstractValue, key: AbstractValue) -> None:
     if not isinstance(value, Fresh) or value.is_callers or not issubclass(value.cls, dict | list):
         walker.refuse("deletes an item of an object that it did not make")
-    if _is_own(walker, value.cls, "__delitem__"):
+    if is_own(walker, value.cls, "__delitem__"):
         own_delete(walker, value, key)
         return
     method = walker.method(value, "__delitem__")
@@ -421,92 +459,3 @@ def own_delete(walker: Walker, value: Fresh, key: AbstractValue) -> None:
     items = list(held)
     del items[key.value]
     write(walker, value, tuple(items))
-
-
-# --- operators --------------------------------------------------------------------------------------------------------
-
-
-def contains(walker: Walker, value: AbstractValue, key: AbstractValue) -> bool | None:
-    """Whether a container holds something; None if that is not known."""
-    if isinstance(value, View) and value.kind == "keys":
-        value = value.mapping
-    if isinstance(key, Open) and type(value) is Known and isinstance(value.value, tuple):
-        return any(equal_numbers(walker, key, known(one)) for one in value.value)
-    if plain(value) and plain(key):
-        return bool(computed(lambda held, one: one in held, value.value, key.value).value)  # type: ignore[attr-defined]
-    cls = walker.class_of(value)
-    if isinstance(value, Determined) or (plain(value) and isinstance(key, Determined)):
-        open_sizes.pin(walker, value, key)
-        return None
-    if cls is not None and issubclass(cls, dict) and _is_own(walker, cls, "__contains__"):
-        return lookup(walker, value, hashed(walker, key)) is not None
-    if cls in (set, frozenset):
-        if isinstance(value, Fresh):
-            return hashed(walker, key) in contents(walker, value)
-        return _is_member(walker, value, hashed(walker, key))  # type: ignore[arg-type]
-    if cls in (list, tuple, Iterator) or isinstance(value, View):
-        outcomes = [_is_equal(walker, one, key) for one in hand_over(walker, value)]
-        return True if True in outcomes else (None if None in outcomes else False)
-    method = walker.method(value, "__contains__")
-    if method is None:
-        walker.refuse("asks whether an object that is not understood contains something")
-    return walker.truth(walker.call(method, [key]))
-
-
-def _is_member(walker: Walker, value: Known, member: Any) -> bool:
-    held = value.value
-    if type(held) is set and all(map(is_compared_as_usual, (member, *held))):
-        found = member in held
-        walker.guard((SetMember, id(held), member), lambda: SetMember(held, member, found, value.name))
-        return found
-    iterate(walker, value)
-    return member in held
-
-
-def equal_numbers(walker: Walker, one: AbstractValue, other: AbstractValue) -> bool:
-    """Whether two plain values are equal, one of them an open integer."""
-    if open_sizes.are_open(one, other):
-        return walker.sizes.is_equal(one, other)
-    return bool(one.value == other.value)  # type: ignore[attr-defined]
-
-
-def _is_equal(walker: Walker, one: AbstractValue, other: AbstractValue) -> bool | None:
-    if is_tensor(one) or is_tensor(other):
-        walker.refuse("looks for a tensor in a container, which compares its values")
-    outcome = walker.equal(one, other)
-    if outcome is None and not (is_undetermined(one) or is_undetermined(other)):
-        return walker.truth(walker.compare(ast.Eq, one, other))
-    return outcome
-
-
-def sequence_operator(walker: Walker, node: type, left: AbstractValue, right: AbstractValue) -> AbstractValue | None:
-    """Sums and products of lists and tuples, and unions of dictionaries; None for other operands."""
-    if node is ast.BitOr and is_dict(walker, left) and is_dict(walker, right):
-        return walker.new(dict, mapping(walker, left) | mapping(walker, right))
-    if node in _SET_OPERATORS and {walker.class_of(left), walker.class_of(right)} <= {set, frozenset}:
-        sides = [{hashed(walker, one) for one in iterate(walker, side)} for side in (left, right)]
-        return new_set(walker, set, [known(one) for one in _SET_OPERATORS[node](*sides)])
-    ours = sequence(walker, left)
-    if node is ast.Add and ours is not None:
-        theirs = sequence(walker, right)
-        if theirs is None or walker.class_of(left) is not walker.class_of(right):
-            return None
-        return _like(walker, left, [*ours, *theirs])
-    if node is ast.Mult:
-        if ours is None:
-            left, right, ours = right, left, sequence(walker, right)
-        if ours is not None and isinstance(right, Known) and type(right.value) is int and right.value < 10_000:
-            return _like(walker, left, [*ours] * right.value)
-    return None
-
-
-_SET_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
-    ast.BitOr: operator.or_,
-    ast.BitAnd: operator.and_,
-    ast.Sub: operator.sub,
-    ast.BitXor: operator.xor,
-}
-
-
-def _like(walker: Walker, value: AbstractValue, items: list[AbstractValue]) -> AbstractValue:
-    return walker.new_list(items) if walker.class_of(value) is list else tuple_of(items)

@@ -37,12 +37,24 @@ from ingot.frontend.jit.proof.semantics import indices, result_shapes, torch_nam
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walk.walker import Walker
 
-__all__ = ["ABSENT", "constant_of", "index", "is_operation", "meta_of", "metadata", "opaque", "operate", "store"]
+__all__ = [
+    "ABSENT",
+    "OperationCall",
+    "UnknownArgument",
+    "constant_of",
+    "index",
+    "is_operation",
+    "meta_of",
+    "metadata",
+    "opaque",
+    "operate",
+    "store",
+]
 
 LARGEST_CONSTANT = 1 << 20
 
 
-class _Unknown(Exception):
+class UnknownArgument(Exception):
     """An argument is not known well enough to try an operation."""
 
 
@@ -135,14 +147,14 @@ def operate(
         found = indices.sizes_of(walker, short, args, kwargs)
         if found is not None:
             return found
-    call = _Call(walker, name, short)
+    call = OperationCall(walker, name, short)
     constant = call.computed(function, args, kwargs)
     if constant is not None:
         return constant
     try:
         real_args = [call.real(value) for value in args]
         real_kwargs = {key: call.real(value) for key, value in kwargs.items()}
-    except _Unknown:
+    except UnknownArgument:
         open_sizes.pin(walker, *args, *kwargs.values())
         return call.unknown(short)
     call.place_on_meta(real_args, real_kwargs)
@@ -153,7 +165,7 @@ def _is_in_place(name: str) -> bool:
     return (name.endswith("_") and not name.endswith("__")) or name == "__setitem__"
 
 
-class _Call:
+class OperationCall:
     """One operation: what its arguments say of its results."""
 
     def __init__(self, walker: Walker, name: str, short: str):
@@ -179,7 +191,7 @@ class _Call:
                 self.devices.add(value.device)
                 self.has_dtype = self.has_dtype and value.has_dtype
                 if value.meta is None:
-                    raise _Unknown
+                    raise UnknownArgument
                 self.metas.append(value.meta)
                 return value.meta
             case Tuple() if value.cls is slice:
@@ -191,7 +203,7 @@ class _Call:
             made = [self.real(item) for item in items]
             return made if self.walker.class_of(value) is list else tuple(made)
         if self.walker.class_of(value) is None or not isinstance(value, Known | Fresh):
-            raise _Unknown
+            raise UnknownArgument
         return self.walker.refuse(f"calls {self.name} with an object that is not understood")
 
     def hand(self, value: Open) -> int:
@@ -315,7 +327,7 @@ def _flat(walker: Walker, values: list[AbstractValue]) -> list[AbstractValue]:
     return found
 
 
-def _filled(call: _Call, value: AbstractValue) -> Any:
+def _filled(call: OperationCall, value: AbstractValue) -> Any:
     """An argument with its values."""
     if isinstance(value, Open):
         return call.hand(value)
@@ -330,7 +342,7 @@ def _filled(call: _Call, value: AbstractValue) -> Any:
         return slice(*(_filled(call, item) for item in value.items))
     items = call.walker.sequence(value)
     if items is None:
-        raise _Unknown
+        raise UnknownArgument
     filled = [_filled(call, item) for item in items]
     return filled if isinstance(value, Fresh) else tuple(filled)
 

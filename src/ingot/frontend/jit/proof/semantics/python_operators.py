@@ -40,7 +40,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     tuple_of,
 )
 from ingot.frontend.jit.proof.domain.place_guards import is_plain
-from ingot.frontend.jit.proof.semantics import containers, operations
+from ingot.frontend.jit.proof.semantics import container_operators, containers, operations
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walk.walker import Walker
@@ -104,7 +104,7 @@ def binary(walker: Walker, node: type, left: AbstractValue, right: AbstractValue
     if (is_tensor(left) or is_tensor(right)) and _is_operand(left) and _is_operand(right):
         operations.guard_methods(walker, (left, right), f"__{name}__", f"__r{name}__")
         return operations.operate(walker, function, [left, right], {}, f"the operator {name}")
-    sequence = containers.sequence_operator(walker, node, left, right)
+    sequence = container_operators.sequence_operator(walker, node, left, right)
     if sequence is not None:
         return sequence
     if _is_simple(left) and _is_simple(right):
@@ -242,7 +242,7 @@ def compare(walker: Walker, node: type, left: AbstractValue, right: AbstractValu
             return walker.determined(bool)
         return Known(outcome is (node is ast.Is))
     if node in (ast.In, ast.NotIn):
-        outcome = containers.contains(walker, right, left)
+        outcome = container_operators.contains(walker, right, left)
         if outcome is None:
             return walker.determined(bool)
         return Known(outcome is (node is ast.In))

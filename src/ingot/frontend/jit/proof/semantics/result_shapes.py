@@ -35,6 +35,8 @@ def result_of(name: str, args: list[Any], kwargs: dict[str, Any]) -> torch.Tenso
         return None
     if name in _LIKE_FIRST and all(kwargs.get(key) is None for key in ("dtype", "out", "half_to_float")):
         return _like_first(name, args, kwargs)
+    if name == "_grouped_mm":
+        return _grouped(args, kwargs)
     if any(value is not None for key, value in kwargs.items() if key != "dim"):
         return None
     if name in ("cat", "stack"):
@@ -66,6 +68,17 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = N
     if weight.dim() != 2 or x.dim() == 0 or len({one.dtype for one in parts}) != 1:
         return None
     return _made((*x.shape[:-1], weight.shape[0]), x.dtype)
+
+
+def _grouped(args: list[Any], kwargs: dict[str, Any]) -> torch.Tensor | None:
+    """Groups of rows by a matrix each. Without memory PyTorch takes bfloat16 alone."""
+    given = dict(zip(("mat_a", "mat_b", "offs"), args, strict=False))
+    given |= {key: value for key, value in kwargs.items() if value is not None}
+    rows, matrices = given.pop("mat_a", None), given.pop("mat_b", None)
+    is_usual = isinstance(rows, torch.Tensor) and isinstance(matrices, torch.Tensor) and given.keys() <= {"offs"}
+    if not is_usual or (rows.dim(), matrices.dim()) != (2, 3) or rows.dtype != matrices.dtype:
+        return None
+    return _made((rows.shape[0], matrices.shape[-1]), rows.dtype)
 
 
 def _joined(name: str, tensors: Any, dim: Any = 0) -> torch.Tensor | None:

@@ -31,9 +31,10 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     merge,
     tuple_of,
 )
-from ingot.frontend.jit.proof.domain.place_guards import ABSENT, PartialCall
+from ingot.frontend.jit.proof.domain.place_guards import PartialCall
 from ingot.frontend.jit.proof.natives import known_functions
-from ingot.frontend.jit.proof.semantics import attribute_lookup, containers, operations
+from ingot.frontend.jit.proof.semantics import containers, operations
+from ingot.frontend.jit.proof.walk import modules
 from ingot.frontend.jit.proof.walk.source import Source, dataclass_initialiser, source_of
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def _call_known(walker: Walker, function: Known, args: list[AbstractValue], kwar
         return operations.operate(walker, called, args, kwargs, function.name or getattr(called, "__name__", "?"))
     if isinstance(called, types.BuiltinFunctionType | types.MethodDescriptorType | types.WrapperDescriptorType):
         walker.refuse(f"calls the native function {_named(called)}, which is not known to be free of effects")
-    if isinstance(called, torch.nn.Module) and walker.type_attribute(type(called), "__call__") is _MODULE_CALL:
-        return _call_module(walker, function, args, kwargs)
+    if isinstance(called, torch.nn.Module) and walker.type_attribute(type(called), "__call__") is modules.MODULE_CALL:
+        return modules.call_module(walker, function, args, kwargs)
     method = walker.method(function, "__call__")
     if method is None or not isinstance(method, Bound):
         walker.refuse(f"calls an object of the class {type(called).__qualname__}, which is not understood")
@@ -211,36 +212,6 @@ def bind_arguments(
     if parameters.kwarg is not None:
         names[parameters.kwarg.arg] = walker.new(dict, rest)
     return names
-
-
-# --- modules ----------------------------------------------------------------------------------------------------------
-
-_MODULE_CALL = torch.nn.Module.__call__
-_MODULE_IMPLEMENTATION = torch.nn.Module._call_impl
-_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
-_GLOBAL_HOOKS = tuple(f"_global{name}" for name in _HOOKS)
-
-
-def _call_module(walker: Walker, module: Known, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
-    """A module without hooks calls its `forward`, and does nothing else."""
-    walker.guard_function(_MODULE_CALL)  # type: ignore[arg-type]
-    walker.guard_function(_MODULE_IMPLEMENTATION)
-    compiled = attribute_lookup.attribute(walker, module, "_compiled_call_impl")
-    inner = attribute_lookup.attribute(walker, module, "_call_impl")
-    is_own = isinstance(inner, Bound) and isinstance(inner.function, Known)
-    if not is_own or inner.function.value is not _MODULE_IMPLEMENTATION:  # type: ignore[union-attr]
-        walker.refuse("calls a module whose _call_impl is replaced")
-    if not isinstance(compiled, Known) or compiled.value is not None:
-        walker.refuse("calls a module that is compiled")
-    tables = [attribute_lookup.attribute(walker, module, name) for name in _HOOKS]
-    names = torch.nn.modules.module.__dict__
-    tables += [known(walker.entry(names, name, ABSENT, name), name) for name in _GLOBAL_HOOKS]
-    for table in tables:
-        if not isinstance(table, Known) or not isinstance(table.value, dict):
-            walker.refuse("calls a module whose hooks are not understood")
-        if walker.entries(table.value, table.name):
-            walker.refuse("calls a module that has hooks")
-    return call(walker, attribute_lookup.attribute(walker, module, "forward"), args, kwargs)
 
 
 # --- classes ----------------------------------------------------------------------------------------------------------

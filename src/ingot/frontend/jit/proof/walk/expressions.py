@@ -323,21 +323,22 @@ def _comprehension(walker: Walker, node: Any, element: Callable[[], None]) -> No
         if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     )
     around = walker.frame
-    first = walker.iterate(evaluate(walker, node.generators[0].iter))
+    first = evaluate(walker, node.generators[0].iter)
     frame = Frame(
         node, around.globals, around.builtins, walker.new(Iterator).identity, around.file, names,
         frozenset(), around.class_name, parent=around, first=around.first,
     )  # fmt: skip
     walker.state.frames[frame.identity] = {}
 
-    def generate(index: int, items: list[AbstractValue] | None) -> None:
+    def generate(index: int, given: AbstractValue | None) -> None:
         if index == len(node.generators):
             element()
             return
         part = node.generators[index]
         if part.is_async:
             walker.refuse("iterates asynchronously")
-        for item in walker.iterate(evaluate(walker, part.iter)) if items is None else items:
+        source = evaluate(walker, part.iter) if given is None else given
+        for item in containers.each_item(walker, source):
             walker.assign(part.target, item)
             _filtered(walker, part.ifs, functools.partial(generate, index + 1, None))
 

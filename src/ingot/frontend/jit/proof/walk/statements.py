@@ -23,6 +23,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     Iterator,
     Known,
     Raised,
+    View,
     WalkState,
     is_undetermined,
     known,
@@ -190,11 +191,13 @@ def _for(walker: Walker, node: ast.For) -> bool:
     source = walker.evaluate(node.iter)
     if isinstance(source, Fresh) and source.cls is Iterator:
         return _loop(walker, node, lambda _: containers.advance(walker, source))
-    items = walker.iterate(source)
-    before = walker.state.items.get(source.identity) if isinstance(source, Fresh) else None
+    items, container = walker.iterate(source), containers.shown(source)
+    before = walker.state.items.get(container.identity) if isinstance(container, Fresh) else None
+    gives_keys = not isinstance(source, View) or source.kind == "keys"
 
     def following(count: int) -> AbstractValue | None:
-        if isinstance(source, Fresh) and walker.state.items.get(source.identity) is not before:
+        now = walker.state.items.get(container.identity) if isinstance(container, Fresh) else None
+        if now is not before and not (gives_keys and containers.has_kept_keys(walker, before, now)):
             walker.refuse("changes a container while it iterates over it")
         return items[count] if count < len(items) else None
 

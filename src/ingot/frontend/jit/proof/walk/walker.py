@@ -47,6 +47,7 @@ from ingot.frontend.jit.proof.domain.place_guards import (
     dict_items,
     type_lookup,
 )
+from ingot.frontend.jit.proof.domain.result_caches import KeptCall
 from ingot.frontend.jit.proof.semantics import attribute_lookup, containers, python_operators
 from ingot.frontend.jit.proof.walk import calls, expressions, statements
 from ingot.frontend.jit.proof.walk.source import Source
@@ -70,10 +71,17 @@ class Walker:
         """Writes into tensors with known values: each makes all values that were known before unknown."""
         self.schedules: list[Any] = []
         """Schedules of learning rates that have taken a step, in order."""
+        self.kept_calls: list[KeptCall] = []
+        """Calls of functions that keep their results, in order."""
+        self.calls_script = False
+        """Whether it calls TorchScript functions, which make tensors of numbers that no recording sees being made."""
         self.mutations = 0
         """Changes of what was made during the call: generators are walked ahead of time, and must not notice."""
         self.sources: dict[int, Any] = {}
         """For each iterator: what must not have changed when it is used."""
+        self.same_keys: dict[int, tuple[Any, Any]] = {}
+        """For the contents of a dictionary that have come about by giving entries other values, by identity: these
+        contents, and those before the first of such changes."""
         self.writers: dict[tuple[int, str | None], str] = {}
         """Where places of known objects were written."""
         self.written_at = "?:0"
