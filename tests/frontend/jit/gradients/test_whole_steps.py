@@ -234,13 +234,6 @@ def test_other_steps(write: Write):
     Pair(write=write).run(7)
 
 
-@pytest.mark.parametrize("optimizer", [torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.NAdam])
-def test_other_optimizers(optimizer: Any):
-    pair = Pair(optimize=lambda model: optimizer(model.parameters(), lr=1e-2))
-    pair.run(6)
-    assert not pair.is_compiled
-
-
 def test_hooks_and_anomalies_are_left_to_eager():
     pair = Pair()
     pair.run(5)
