@@ -273,6 +273,28 @@ def test_weights_that_are_shared():
     assert pair.is_compiled
 
 
+class _Embedded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.inner = nn.Embedding(11, 6), nn.Linear(36, 3)
+
+    def forward(self, x):
+        return self.inner(self.embedding(x.abs().long()).flatten(1))
+
+
+def test_gradients_are_given_up_before_anything_is_computed():
+    """A call that fails in its forward pass leaves none, as in eager, where the step begins with zero_grad."""
+    pair = Pair(_Embedded)
+    pair.run(4)
+    assert pair.is_compiled
+    for step in pair._steps:
+        with pytest.raises(IndexError):
+            step(torch.full((5, 6), 50.0), torch.zeros(5, 3))
+    pair.compare()
+    assert all(one.grad is None for one in pair.models[0].parameters())
+    pair.run(2)
+
+
 def _to_classes(model: Any, optimizer: Any) -> Step:
     def step(x, y):
         optimizer.zero_grad()

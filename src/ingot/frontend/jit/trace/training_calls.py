@@ -55,6 +55,8 @@ class TrainingCalls:
         """Those gradients, by identity: the tensors that have them."""
         self._cleared: set[int] = set()
         """Tensors whose gradients were set to None before anything was accumulated."""
+        self._cleared_first: set[int] = set()
+        """Those of them for which that was so before any operation ran."""
         self._read: set[int] = set()
         """Tensors whose gradients a step has looked at."""
         self._roots: list[Any] = []
@@ -176,6 +178,8 @@ class TrainingCalls:
             if to_none:
                 if not self._roots and id(parameter) not in self._read:
                     self._cleared.add(id(parameter))
+                    if not recording.trace.events:
+                        self._cleared_first.add(id(parameter))
             elif gradient is not None:
                 value = recording.value_of(gradient)
                 if value is None or gradient.grad_fn is not None:
@@ -209,6 +213,8 @@ class TrainingCalls:
                     recording.stop("a tensor accumulates gradients that ingot cannot see, or an argument does")
                 continue
             is_read = position in used or id(tensor) in self._read
+            if id(tensor) in self._cleared_first and not is_read:
+                training.cleared.append(position)
             if is_read or (after is not before and not is_cleared):
                 expected = None if before is None else recording.note_of(before)
                 if before is not None and expected is None:
