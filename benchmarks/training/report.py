@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.capture.contests import Row
 from benchmarks.report import Sheet, mean_ratio, milliseconds, times
-from benchmarks.training.steps import COMPILE, EAGER, FUSED, JIT_MODEL, JIT_STEP, WARM_STEPS
+from benchmarks.training.steps import COMPILE, EAGER, FLOOR, FUSED, JIT_MODEL, JIT_STEP, WARM_STEPS
 
 _TOLD = ("equal", "tier", "recordings")
 
 
 def sheets(about: Mapping[str, str], sections: Mapping[str, Sequence[Row]], quick: bool) -> list[Sheet]:
     """All tables, in the order they are read; the machine is told below the last one."""
-    found = [_SHEETS[name](rows) for name, rows in sections.items() if rows]
+    found = [make(rows) for name, rows in sections.items() if rows for make in _SHEETS[name]]
     rounds = ("The rounds of a quick run are too few for these figures.",) if quick else ()
     machine = ", ".join(f"{name} {value}" for name, value in about.items())
     if found:
@@ -59,7 +59,40 @@ def optimizers_sheet(rows: Sequence[Row]) -> Sheet:
     return _sheet("The optimizer alone", ("", "torch, fused ms", "ingot.jit ms", "over fused"), cells, rows)
 
 
-_SHEETS = {"steps": steps_sheet, "optimizers": optimizers_sheet}
+def bounds_sheet(rows: Sequence[Row]) -> Sheet:
+    """How far steps are from their floors, and what they need of memory."""
+    cells = []
+    for row in rows:
+        peaks, saved = (getattr(row, name, {}) for name in ("peaks", "saved"))
+        closed = getattr(row, "closed", None)
+        cells.append(
+            (
+                row.name,
+                *(milliseconds(row.seconds.get(name)) for name in (FUSED, FLOOR, JIT_STEP)),
+                "" if closed is None else f"{closed:.0%}",
+                *(_megabytes(peaks.get(name)) for name in (FUSED, JIT_MODEL, JIT_STEP)),
+                _share(peaks.get(JIT_STEP), peaks.get(FUSED)),
+                *(_megabytes(saved.get(name)) for name in (FUSED, JIT_MODEL)),
+                _share(saved.get(JIT_MODEL), saved.get(FUSED)),
+            )
+        )
+    columns = (
+        *("", "fused ms", "products alone ms", "jit(step) ms", "of the distance closed"),
+        *("a step's peak: eager MB", "jit(model) MB", "jit(step) MB", "jit(step) of eager"),
+        *("saved for backward: eager MB", "jit(model) MB", "of eager"),
+    )
+    return Sheet("Floors and memory of training steps", columns, tuple(cells))
+
+
+def _megabytes(nbytes: int | None) -> str:
+    return "" if nbytes is None else f"{nbytes / 1e6:.1f}"
+
+
+def _share(ours: int | None, other: int | None) -> str:
+    return f"{ours / other:.2f}x" if ours is not None and other else ""
+
+
+_SHEETS = {"steps": (steps_sheet, bounds_sheet), "optimizers": (optimizers_sheet,)}
 
 
 def _sheet(title: str, columns: tuple[str, ...], cells: Sequence[tuple[str, ...]], rows: Sequence[Row]) -> Sheet:

@@ -19,10 +19,14 @@ from benchmarks.capture.telling import recordings_of, tier_of, why_python_runs
 from benchmarks.contestants import JIT_CALLS, fresh_compile
 from benchmarks.measuring import Call, Effort, seconds
 from benchmarks.training.cases import CASES, Batch, TrainingCase, whole_step
+from benchmarks.training.floors import products_of
+from benchmarks.training.memory import peak_of, saved_by_eager
 
 EAGER, FUSED = "eager", "eager, fused"
 COMPILE, JIT_MODEL, JIT_STEP = "torch.compile, fused", "ingot.jit(model), fused", "ingot.jit(step)"
 """Who trains; fused is torch's own AdamW as one kernel."""
+FLOOR = "products alone"
+"""What no one can be quicker than who leaves products to PyTorch."""
 TOLERANCE = 1e-3
 """Of losses: roundings grow with every step."""
 RATE = 1e-3
@@ -45,6 +49,18 @@ class TrainingRow(Row):
     """Seconds until the second step is done, by contestant."""
     warm_steps: Mapping[str, float] = field(default_factory=dict)
     """Seconds until all steps are done that nothing was measured in."""
+    peaks: Mapping[str, int | None] = field(default_factory=dict)
+    """Bytes that a step needs at its highest, by contestant, where the system tells."""
+    saved: Mapping[str, int | None] = field(default_factory=dict)
+    """Bytes kept of the model's call for its backward pass, by contestant, where that is known."""
+
+    @property
+    def closed(self) -> float | None:
+        """How much of the distance between eager and the products alone the whole step closes."""
+        if not {FUSED, JIT_STEP, FLOOR} <= self.seconds.keys():
+            return None
+        distance = self.seconds[FUSED] - self.seconds[FLOOR]
+        return (self.seconds[FUSED] - self.seconds[JIT_STEP]) / distance if distance > 0 else None
 
 
 @dataclass
@@ -75,7 +91,9 @@ def measure_step(case: TrainingCase, settings: Settings) -> TrainingRow:
             _warm_up(one, batch)
         remarks = _add_compiled(case, settings, trainers, batch) if settings.with_compile else ()
         calls: dict[str, Call] = {name: partial(one.step, batch) for name, one in trainers.items()}
-        found = medians(calls, settings.effort)
+        peaks = {name: peak_of(calls[name]) for name in (FUSED, JIT_MODEL, JIT_STEP)}
+        saved = {FUSED: saved_by_eager(case, settings.is_small), JIT_MODEL: _saved_by(trainers[JIT_MODEL].jitted)}
+        found = medians({**calls, FLOOR: products_of(calls[FUSED])}, settings.effort)
     differs = (_differs(trainers[name], trainers[FUSED], name) for name in (JIT_MODEL, JIT_STEP))
     jitted = trainers[JIT_STEP].jitted
     return TrainingRow(
@@ -83,7 +101,14 @@ def measure_step(case: TrainingCase, settings: Settings) -> TrainingRow:
         remarks=(*remarks, *(f"{case.name}: {reason}" for reason in why_python_runs(jitted))),
         second_step={name: sum(one.spent[:2]) for name, one in trainers.items()},
         warm_steps={name: sum(one.spent) for name, one in trainers.items()},
+        peaks=peaks,
+        saved=saved,
     )
+
+
+def _saved_by(jitted: Any) -> int | None:
+    """What a compiled model keeps for its backward pass; None if its calls are left to eager."""
+    return None if jitted is None else jitted.stats().saved_bytes
 
 
 def trainer(case: TrainingCase, is_small: bool, name: str) -> Trainer:
@@ -91,14 +116,15 @@ def trainer(case: TrainingCase, is_small: bool, name: str) -> Trainer:
     module, _ = case.make(is_small)
     optimizer = torch.optim.AdamW(module.parameters(), RATE, fused=True if name != EAGER else None)
     if name == JIT_STEP:
-        jitted: Any = ingot.jit(whole_step(module, optimizer, case.loss))
-        return Trainer(jitted, jitted)
+        whole: Any = ingot.jit(whole_step(module, optimizer, case.loss))
+        return Trainer(whole, whole)
     called: Any = module
+    jitted: Any = None
     if name == JIT_MODEL:
-        called = ingot.jit(module)
+        called = jitted = ingot.jit(module)
     elif name == COMPILE:
         called = fresh_compile(module)
-    return Trainer(whole_step(called, optimizer, case.loss))
+    return Trainer(whole_step(called, optimizer, case.loss), jitted)
 
 
 def _warm_up(one: Trainer, batch: Batch) -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+import torch.utils.flop_counter
 from benchmarks.capture.contests import Job, Row
 from benchmarks.measuring import Effort
 from benchmarks.training import __main__ as command
 from benchmarks.training import optimizers, steps
 from benchmarks.training.cases import CASES, Batch, TrainingCase
-from benchmarks.training.steps import EAGER, FUSED, JIT_MODEL, JIT_STEP, Settings, TrainingRow, measure_step
+from benchmarks.training.floors import products_of
+from benchmarks.training.memory import peak_of, saved_by_eager
+from benchmarks.training.steps import EAGER, FLOOR, FUSED, JIT_MODEL, JIT_STEP, Settings, TrainingRow, measure_step
+
+import ingot
 
 SETTINGS = Settings(Effort(1, 0.0), is_small=True, with_compile=False)
 QUICK = ["--quick", "--repeats", "1", "--size", "small"]
@@ -31,8 +37,45 @@ def on_one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_steps_are_compared_and_measured(name: str):
     row = measure_step(next(case for case in CASES if case.name == name), SETTINGS)
     assert row.is_equal, row.difference
-    assert set(row.seconds) == set(row.second_step) == set(row.warm_steps) == {EAGER, FUSED, JIT_MODEL, JIT_STEP}
+    assert set(row.second_step) == set(row.warm_steps) == {EAGER, FUSED, JIT_MODEL, JIT_STEP}
+    assert set(row.seconds) == {*row.second_step, FLOOR} and set(row.peaks) == {FUSED, JIT_MODEL, JIT_STEP}
+    assert row.saved[FUSED] and set(row.saved) == {FUSED, JIT_MODEL}
     assert all(row.warm_steps[who] > spent for who, spent in row.second_step.items())
+
+
+def test_the_floor_is_made_of_products():
+    weight = torch.nn.Parameter(torch.randn(4, 4))
+    again = products_of(lambda: (torch.randn(4, 4) @ weight).sigmoid().sum().backward())
+    with torch.utils.flop_counter.FlopCounterMode(display=False) as counted:
+        again()
+    assert counted.get_total_flops() == 2 * (2 * 4**3)
+
+
+def test_the_share_of_the_distance_that_is_closed():
+    assert TrainingRow("a", {FUSED: 4.0, JIT_STEP: 3.0, FLOOR: 2.0}).closed == 0.5
+    assert TrainingRow("a", {FUSED: 1.0, JIT_STEP: 1.0, FLOOR: 2.0}).closed is None
+
+
+@pytest.mark.skipif(peak_of(lambda: None) is None, reason="the system does not tell how much memory was resident")
+def test_a_steps_peak_counts_all_memory():
+    """Whoever asks for it: PyTorch, and ingot's pool."""
+    nbytes = 64 << 20
+    added: Any = ingot.jit(lambda x: x + 1)
+    x = torch.ones(nbytes // 4)
+    for _ in range(3):
+        added(x)
+    for step in (lambda: torch.ones(nbytes // 4), lambda: added(x)):
+        peak = peak_of(step)
+        assert peak is not None and 0.9 * nbytes < peak < 1.5 * nbytes
+
+
+def test_what_eager_saves_is_counted_once_and_without_parameters():
+    def build(is_small: bool) -> tuple[torch.nn.Module, Batch]:
+        layers = torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)
+        return torch.nn.Sequential(*layers), {"x": torch.ones(3, 4)}
+
+    case = TrainingCase("a", build, lambda module, batch: module(batch["x"]).sum())
+    assert saved_by_eager(case, True) == 3 * 8 * 4  # what tanh gives, which the second layer reads as well
 
 
 def test_wrong_losses_are_told():

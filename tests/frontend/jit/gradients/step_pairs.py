@@ -56,6 +56,8 @@ class Pair:
     models: list[Any] = field(default_factory=list)
     optimizers: list[Any] = field(default_factory=list)
     number: int = 0
+    factor: float = 1.0
+    """What targets are multiplied by."""
     compare_values: Callable[[Any, Any], None] = same
 
     def __post_init__(self) -> None:
@@ -72,7 +74,7 @@ class Pair:
         for _ in range(calls):
             self.number += 1
             torch.manual_seed(self.number)
-            given = torch.randn(5, 6), torch.randn(5, 3)
+            given = torch.randn(5, 6), torch.randn(5, 3) * self.factor
             results = []
             for step in self._steps:
                 torch.manual_seed(1000 + self.number)

@@ -20,6 +20,7 @@ def split_of(function: Any, *args: Any) -> Split:
         result.sum().backward()
     (calls,) = calls_of(compiled)
     assert calls.refused is None and calls.programs is not None
+    assert compiled.stats().saved_bytes == calls.programs.split.bytes_kept
     return calls.programs.split
 
 

@@ -213,8 +213,10 @@ def _explain_gradients(gradients: GradientCalls) -> Iterator[str]:
         yield "with gradients; recorded with its backward pass once that comes, and compiled at the next call like it"
         return
     parts = programs.split
-    share = f", {parts.bytes_kept / parts.bytes_eager:.0%} of the {byte_count(parts.bytes_eager)} that eager keeps"
-    yield f"keeps {byte_count(parts.bytes_kept)} for the backward pass{share if parts.bytes_eager else ''}"
+    share = ""
+    if parts.bytes_eager:
+        share = f", {parts.bytes_kept / parts.bytes_eager:.0%} of the {byte_count(parts.bytes_eager)} that eager keeps"
+    yield f"keeps {byte_count(parts.bytes_kept)} for the backward pass{share}"
     names = Counter(event.target.overloadpacket.__name__ for event in parts.recomputed)
     if names:
         shown = ", ".join(f"{name} x{count}" if count > 1 else name for name, count in names.items())

@@ -44,6 +44,9 @@ class FunctionStatistics:
     """By name; under `enable_profiling` with times, the most expensive first, and with all calls of PyTorch's."""
     tuned: tuple[TunedKernel, ...] = ()
     """What tuning has found, where kernels are tuned."""
+    saved_bytes: int | None = None
+    """What the latest kind of calls that was compiled with gradients keeps for its backward pass, apart from arguments
+    and tensors around the function; None if there is none."""
 
     @property
     def bandwidth(self) -> float | None:
@@ -122,8 +125,15 @@ def statistics_of(compiled: CompiledFunction) -> FunctionStatistics:
         seconds=sum(stats.total_time_us for stats in found) / 1e6 + sum(call.seconds or 0.0 for call in called),
         is_profiled=compiled.options.config["enable_profiling"],
         kernels=tuple(sorted(kernels.values(), key=lambda kernel: (-(kernel.seconds or 0.0), kernel.name))),
+        saved_bytes=_saved_bytes(compiled),
         tuned=() if compiled.compiler.tuner is None else tuple(compiled.compiler.tuner.findings()),
     )
+
+
+def _saved_bytes(compiled: CompiledFunction) -> int | None:
+    kinds = [kind.gradients for kind in kinds_of(compiled) if kind.gradients is not None]
+    found = [one.programs.split.bytes_kept for one in kinds if one.programs is not None]
+    return found[-1] if found else None
 
 
 def _modules(compiled: CompiledFunction) -> list[CompiledModule]:

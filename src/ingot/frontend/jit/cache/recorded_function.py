@@ -134,7 +134,7 @@ class RecordedFunction(NativeCallable):
             other = self._set_aside(key, found)
             if other is not None:
                 return self._run(key, other, args, kwargs, described)
-            self._payoff.note_gone(calls)
+            self._payoff.note_gone(calls, found.broken is not None and found.broken.is_for_now)
             return self._record(key, args, kwargs, described, f"{changed} has changed")
         general = self._families.find(described, key[1]) or self._foretell(described, key[1])
         if general is not None and not described.needs_gradients:

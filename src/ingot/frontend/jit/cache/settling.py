@@ -82,12 +82,13 @@ class Payoff:
     rest: int = _FIRST_REST
     look: int = _FIRST_LOOK
 
-    def note_gone(self, calls: int) -> None:
-        """A recording does not hold any more, or had to make room; it has answered so many calls."""
-        if calls >= PAID:
+    def note_gone(self, calls: int, is_for_now: bool = False) -> None:
+        """A recording does not hold any more, or had to make room; it has answered so many calls. One that could not be
+        made for now, such as that of a step in which an optimizer makes its state, counts for less."""
+        if calls >= PAID and not is_for_now:
             self.unpaid = 0
         else:
-            self.unpaid += 1 if calls else _WEIGHT_UNUSED
+            self.unpaid += 1 if calls or is_for_now else _WEIGHT_UNUSED
 
     @property
     def is_unstable(self) -> bool:

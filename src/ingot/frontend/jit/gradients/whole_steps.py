@@ -56,6 +56,7 @@ class _WholeStep:
         self._function = program.function
         self._settings = training.settings
         self._schedules = training.schedules
+        self._cleared = training.cleared
         self._results = results
         self._spent = training.spent if is_differentiated else ()
         places = itertools.count(results)
@@ -67,6 +68,8 @@ class _WholeStep:
 
     def __call__(self, tensors: Sequence[Any], environment_tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         settings = [float(setting.read()) for setting in self._settings]
+        for position in self._cleared:  # so that their memory is free during the step
+            environment_tensors[position].grad = None
         results = without_gradients(self._function, tensors, environment_tensors, settings)
         for position, place in self._updates:
             gradient = None if place is None else results[place]

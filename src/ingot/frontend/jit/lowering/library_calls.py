@@ -21,7 +21,8 @@ from ingot.frontend.jit.trace.ssa import Operation, Version
 from ingot.frontend.jit.trace.trace import all_of
 from ingot.runtime.cpu.random_numbers import bernoulli_
 from ingot.runtime.native.memory.pool import empty
-from ingot.runtime.optimizers import ADAM_STEP, SGD_STEP, adam_step, sgd_step
+from ingot.runtime.optimizers.steps import ADAM_STEP, SGD_STEP, UNSCALE_STEP, adam_step, sgd_step, unscale_step
+from ingot.runtime.optimizers.torch_steps import TORCH_STEP, torch_step
 
 _aten: Any = torch.ops.aten
 
@@ -50,6 +51,8 @@ DIRECT: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     _aten.bernoulli_.float: bernoulli_,
     ADAM_STEP: adam_step,
     SGD_STEP: sgd_step,
+    TORCH_STEP: torch_step,
+    UNSCALE_STEP: unscale_step,
 }
 """Functions that take the same arguments in the same order."""
 

@@ -41,7 +41,7 @@ from ingot.frontend.jit.trace.trace import (
 from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.compiler import CompiledModule, JitCompiler
 from ingot.runtime.native.abi.prototypes import DTYPES
-from ingot.runtime.optimizers import adam_step
+from ingot.runtime.optimizers.steps import adam_step
 
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 _AUTOCAST |= torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)

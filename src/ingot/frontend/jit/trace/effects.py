@@ -63,9 +63,8 @@ class KnownCalls(Protocol):
 
     def end_known(self) -> None: ...
 
-    @property
-    def on_every_code(self) -> Callable[[types.FrameType], None] | None:
-        """What to call when any code begins to run, also code that has run before; None most of the time."""
+    def see(self, frame: types.FrameType) -> None:
+        """Any other code begins to run, also code that has run before."""
         ...
 
 
@@ -163,8 +162,7 @@ class EffectMonitor:
             self._known_frame = frame
             self._known.begin_known(frame)
             return
-        if self._known.on_every_code is not None:
-            self._known.on_every_code(frame)
+        self._known.see(frame)
         if frame.f_code not in self._seen:
             self._seen.add(frame.f_code)
             self._on_code(frame)

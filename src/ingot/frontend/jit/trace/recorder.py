@@ -445,6 +445,10 @@ class Recording:
         self._environment.tensors.setdefault(id(tensor), tensor)
         return self.value_of(tensor)
 
+    def has_touched(self, tensor: torch.Tensor) -> bool:
+        """Whether the call has used the memory of a tensor that was there before."""
+        return _storage(tensor) in self._leaf_storages
+
     def position_of(self, tensor: torch.Tensor) -> int | None:
         """The position of a tensor among those of the environment that are used; None if it is none of these."""
         register = self._find(tensor)

@@ -216,6 +216,8 @@ class Training:
     settings: list[SettingNumber] = field(default_factory=list)
     """Numbers that are read at every call, which the variables of the trace stand for."""
     updates: list[GradientUpdate] = field(default_factory=list)
+    cleared: list[int] = field(default_factory=list)
+    """Tensors whose gradients are set to None before anything else is done, by their position."""
     expected: list[tuple[int, TensorMeta | None]] = field(default_factory=list)
     """What `.grad` must hold when the call begins, where that matters: the tensor, by its position, and what its
     gradient is like; None if it must have none."""
@@ -236,7 +238,8 @@ class Training:
         updates = [GradientUpdate(places[update.position], update.value) for update in self.updates]
         expected = [(places[position], note) for position, note in self.expected]
         inputs = tuple(places[one] for one in self.inputs)
-        return dataclasses.replace(self, updates=updates, expected=expected, inputs=inputs)
+        cleared = [places[one] for one in self.cleared]
+        return dataclasses.replace(self, updates=updates, expected=expected, inputs=inputs, cleared=cleared)
 
 
 @dataclass(slots=True)

@@ -2,8 +2,8 @@
 
 In: a recording in progress, and the calls of these functions as Python's profiling hook and the function mode see them.
 Out: events and a `Training` in the trace. A backward pass is recorded operation by operation, as PyTorch runs it. Steps
-of optimizers and `zero_grad` are known calls: what they do inside is not recorded, one operation of ingot's own stands
-for it (runtime/optimizers.py). What always holds: a call that is not understood in every detail ends the recording.
+of optimizers and `zero_grad` are known calls: what they do inside is not recorded (optimizer_calls.py). What always
+holds: a call that is not understood in every detail ends the recording.
 """
 
 from __future__ import annotations
@@ -15,23 +15,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim import SGD, AdamW, Optimizer
 
 from ingot.frontend import optimizers
 from ingot.frontend.jit.guards.library_code import is_librarys
+from ingot.frontend.jit.trace.optimizer_calls import OptimizerCalls
 from ingot.frontend.jit.trace.places import user_place
 from ingot.frontend.jit.trace.trace import (
     GradientOf,
     GradientUpdate,
-    SettingNumber,
     TraceOp,
-    TraceValue,
     Training,
-    Variable,
     tags_of,
     written_arguments,
 )
-from ingot.runtime.optimizers import ADAM_STEP, SGD_STEP
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.trace.recorder import Recording
@@ -39,17 +35,6 @@ if TYPE_CHECKING:
 
 _ARGUMENTS = ("gradient", "retain_graph", "create_graph", "inputs")
 """Arguments of backward that are not compiled."""
-_MAKES_STATE = "makes its state in this call"
-"""What the first step of an optimizer does, and no other one."""
-
-
-class _NotedGroup:
-    """The tensors of a group of parameters before a step: parameters, gradients, and what is kept for them."""
-
-    def __init__(self, group: dict[str, Any], columns: list[list[torch.Tensor]]):
-        self.group, self.columns = group, columns
-        self.versions = [column[0]._version for column in columns]
-        """How often the first tensor of each column has been written; a step writes all of a column as often."""
 
 
 class TrainingCalls:
@@ -70,6 +55,8 @@ class TrainingCalls:
         """Those gradients, by identity: the tensors that have them."""
         self._cleared: set[int] = set()
         """Tensors whose gradients were set to None before anything was accumulated."""
+        self._cleared_first: set[int] = set()
+        """Those of them for which that was so before any operation ran."""
         self._read: set[int] = set()
         """Tensors whose gradients a step has looked at."""
         self._roots: list[Any] = []
@@ -81,6 +68,7 @@ class TrainingCalls:
         self._scheduled_at: int | None = None
         """How many operations came before the first step of a schedule."""
         self._finish: Callable[[], None] | None = None
+        self._optimizers = OptimizerCalls(self._recording, weakref.proxy(self), self._training)
 
     def begin(self, tensors: Sequence[torch.Tensor]) -> None:
         """Note the gradients that tensors have before the call."""
@@ -95,7 +83,7 @@ class TrainingCalls:
             if tensor.grad is not None:
                 self._gradients[id(tensor.grad)] = tensor
 
-    def _know(self, parameter: torch.Tensor) -> bool:
+    def know(self, parameter: torch.Tensor) -> bool:
         """Take note of a parameter of an optimizer or a module; whether it can be one of the trace's tensors."""
         self._note_before(parameter)
         return self._recording.add_found(parameter) is not None
@@ -141,13 +129,11 @@ class TrainingCalls:
     def end_backward(self) -> None:
         self._is_backward = False
 
-    @property
-    def on_every_code(self) -> Callable[[types.FrameType], None] | None:
-        return self._refuse_users_code if self._is_backward else None
-
-    def _refuse_users_code(self, frame: types.FrameType) -> None:
-        """Python code begins to run while a backward pass runs."""
-        if not is_librarys(frame.f_globals.get("__name__")):
+    def see(self, frame: types.FrameType) -> None:
+        """Python code begins to run."""
+        if frame.f_code in optimizers.SCALER_CODES:
+            self._optimizers.see_scaler(frame)
+        elif self._is_backward and not is_librarys(frame.f_globals.get("__name__")):
             self._recording.stop("its backward pass runs Python code: a hook, a Function of one's own or a checkpoint")
 
     # --- known calls --------------------------------------------------------------------------------------------------
@@ -159,7 +145,9 @@ class TrainingCalls:
         self._is_active = self.is_within = True
         if frame.f_code is optimizers.STEP_CODE:
             given, keywords = frame.f_locals["args"], frame.f_locals["kwargs"]
-            self._finish = self._begin_step(given, keywords)
+            self._finish = self._optimizers.begin_step(given, keywords)
+        elif frame.f_code is optimizers.SCALED_STEP:
+            self._finish = self._optimizers.begin_unless_skipped(frame)
         elif frame.f_code in optimizers.SCHEDULE_CODES:
             self._begin_schedule(frame.f_locals["self"], frame.f_locals["epoch"])
         else:
@@ -184,90 +172,20 @@ class TrainingCalls:
         recording = self._recording
         for parameter in parameters:
             gradient = parameter.grad
-            if not self._know(parameter):
+            if not self.know(parameter):
                 recording.stop("it sets gradients of a tensor that is not understood")
                 return
             if to_none:
                 if not self._roots and id(parameter) not in self._read:
                     self._cleared.add(id(parameter))
+                    if not recording.trace.events:
+                        self._cleared_first.add(id(parameter))
             elif gradient is not None:
                 value = recording.value_of(gradient)
                 if value is None or gradient.grad_fn is not None:
                     recording.stop("it sets a gradient to zero that was made where ingot cannot see it")
                     return
                 self._add(torch.ops.aten.zero_.default, (value,), value)
-
-    def _begin_step(self, given: Sequence[Any], keywords: dict[str, Any]) -> Callable[[], None] | None:
-        """Note what a step will read; the events come after it, since eager's own step is what runs."""
-        recording, optimizer = self._recording, given[0] if given else None
-        if len(given) != 1 or keywords.get("closure") is not None:
-            recording.stop("it calls step with a closure")
-            return None
-        refused = optimizers.why_not(optimizer)
-        if refused is not None:
-            recording.stop(refused)
-            return None
-        assert isinstance(optimizer, Optimizer)
-        noted: list[_NotedGroup] = []
-        for group in optimizer.param_groups:
-            reason = self._note_group(optimizer, group, noted)
-            if reason is not None:
-                recording.stop(reason, is_for_now=reason.endswith(_MAKES_STATE))
-                return None
-        return lambda: recording.trace.events.extend(self._event(optimizer, one) for one in noted)
-
-    def _note_group(self, optimizer: Optimizer, group: dict[str, Any], noted: list[_NotedGroup]) -> str | None:
-        """Note the tensors of one group of parameters, by their type; why that cannot be done, if it cannot."""
-        name, is_sgd = type(optimizer).__name__, isinstance(optimizer, SGD)
-        kept = optimizers.kept_state(optimizer, group)
-        by_type: dict[torch.dtype, list[list[torch.Tensor]]] = {}
-        for parameter in group["params"]:
-            if not self._know(parameter):
-                return f"{name} has a parameter that is not understood"
-            self.reads_gradient(parameter)
-            gradient = parameter.grad
-            if gradient is None:
-                continue
-            state = dict.get(optimizer.state, parameter, {})
-            tensors = [gradient, *(state.get(key) for key in kept)]
-            if any(one is None for one in tensors) or (not is_sgd and "step" not in state):
-                return f"{name} {_MAKES_STATE}"
-            if not all(optimizers.is_plain(one, parameter) for one in (parameter, *tensors)):
-                return f"a parameter of {name}, its gradient or its state is not dense, or not of one type"
-            if not is_sgd and not optimizers.is_step_count(state["step"]):
-                return f"the step count of {name} is not the usual one"
-            if self._recording.value_of(gradient) is None:
-                return f"{name} uses a gradient that ingot cannot see"
-            row = [parameter, *tensors, *(() if is_sgd else (state["step"],))]
-            by_type.setdefault(parameter.dtype, []).append(row)
-        for rows in by_type.values():
-            noted.append(_NotedGroup(group, [list(column) for column in zip(*rows, strict=True)]))
-        return None
-
-    def _event(self, optimizer: Optimizer, noted: _NotedGroup) -> TraceOp:
-        """The operation that stands for what a step has done to the tensors of a group."""
-        group, (parameters, gradients, *state) = noted.group, map(self._values, noted.columns)
-        setting = lambda key, index=None: self._setting(group, key, index)
-        moves = [column[0]._version - before for column, before in zip(noted.columns, noted.versions, strict=True)]
-        if isinstance(optimizer, SGD):
-            numbers = [setting(key) for key in ("lr", "momentum", "dampening", "weight_decay")]
-            flags = bool(group["nesterov"]), bool(group["maximize"])
-            given = (parameters, gradients, state[0] if state else [], *numbers, *flags, moves)
-            return TraceOp(SGD_STEP, given, {}, None, user_place())
-        is_decoupled = bool(group.get("decoupled_weight_decay", isinstance(optimizer, AdamW)))
-        numbers = [setting("lr"), setting("betas", 0), setting("betas", 1), setting("weight_decay"), setting("eps")]
-        given = (parameters, gradients, *state, *numbers, is_decoupled, bool(group["maximize"]), moves)
-        return TraceOp(ADAM_STEP, given, {}, None, user_place())
-
-    def _values(self, tensors: Sequence[torch.Tensor]) -> list[TraceValue]:
-        """The values of gradients, and of what counts as found around the function: parameters and their state."""
-        values = [self._recording.value_of(one) or self._recording.add_found(one) for one in tensors]
-        return [one for one in values if one is not None]
-
-    def _setting(self, group: dict[str, Any], key: str, index: int | None = None) -> Variable:
-        settings = self._training.settings
-        settings.append(SettingNumber(group, key, index))
-        return Variable(len(settings) - 1, float)
 
     def _add(self, target: Any, arguments: tuple[Any, ...], results: Any) -> None:
         self._recording.trace.events.append(TraceOp(target, arguments, {}, results, user_place()))
@@ -281,6 +199,7 @@ class TrainingCalls:
         if not self._is_active or recording.broken is not None:
             return
         trace, training = recording.trace, self._training
+        self._optimizers.conclude()
         if trace.device.type != "cpu":
             recording.stop("whole training steps are compiled for the CPU alone")
             return
@@ -294,6 +213,8 @@ class TrainingCalls:
                     recording.stop("a tensor accumulates gradients that ingot cannot see, or an argument does")
                 continue
             is_read = position in used or id(tensor) in self._read
+            if id(tensor) in self._cleared_first and not is_read:
+                training.cleared.append(position)
             if is_read or (after is not before and not is_cleared):
                 expected = None if before is None else recording.note_of(before)
                 if before is not None and expected is None:

@@ -1,4 +1,4 @@
-"""Schedules of learning rates that take a step within a training step, and gradient scalers that are switched off."""
+"""Schedules of learning rates that take a step within a training step."""
 
 from __future__ import annotations
 
@@ -207,38 +207,4 @@ _SEEN: list[int] = []
 )
 def test_other_schedules_are_left_to_Python(make: Callable[[Any], Any]):
     pair = _trained(_Scheduled(make))
-    assert not pair.is_compiled
-
-
-# --- scalers ----------------------------------------------------------------------------------------------------------
-
-
-def _scaled(is_enabled: bool) -> Callable[[Any, Any], Step]:
-    def write(model: Any, optimizer: Any) -> Step:
-        scaler = torch.amp.GradScaler("cpu", 1024.0, enabled=is_enabled)
-
-        def step(x, y):
-            optimizer.zero_grad()
-            loss = F.mse_loss(model(x), y)
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            scaler.step(optimizer)
-            scaler.update()
-            return loss.detach()
-
-        return step
-
-    return write
-
-
-def test_a_scaler_that_is_switched_off_does_nothing():
-    pair = Pair(write=_scaled(False))
-    pair.run(8)
-    assert pair.is_compiled
-
-
-def test_a_scaler_that_is_switched_on_is_left_to_Python():
-    pair = Pair(write=_scaled(True))
-    pair.run(8)
     assert not pair.is_compiled

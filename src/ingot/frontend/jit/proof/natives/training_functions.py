@@ -7,11 +7,9 @@ from settings that are read at every step, and gradients, which the recording it
 
 from __future__ import annotations
 
-import inspect
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,8 +24,8 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     Known,
     known,
 )
-from ingot.frontend.jit.proof.domain.place_guards import ABSENT, ListItems
-from ingot.frontend.jit.proof.natives import backward_passes, schedules
+from ingot.frontend.jit.proof.domain.place_guards import ABSENT
+from ingot.frontend.jit.proof.natives import averages, backward_passes, optimizer_guards, scalers, schedules
 from ingot.frontend.jit.proof.semantics import attribute_lookup, containers
 
 if TYPE_CHECKING:
@@ -37,8 +35,6 @@ Arguments = dict[str, AbstractValue]
 Handler = Callable[[Any, list[AbstractValue], Arguments], AbstractValue]
 _SCHEDULED = "_wrapped_by_lr_sched"
 """The mark of the function that a schedule of learning rates puts around an optimizer's `step`."""
-_STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-_GLOBAL_HOOKS = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 
 
 def handler_of(called: types.FunctionType) -> Handler | None:
@@ -53,10 +49,15 @@ def handler_of(called: types.FunctionType) -> Handler | None:
         return _parameters
     if called is clip_grad_norm_:
         return _clip
+    if called is averages.UPDATE:
+        return averages.update
     if called.__code__ in optimizers.SCHEDULE_CODES:
         return lambda walker, args, kwargs: schedules.step(walker, called, args, kwargs)
     if called.__code__ is optimizers.STEP_CODE:
         return lambda walker, args, kwargs: _step(walker, called, args, kwargs)
+    scaling = scalers.handler_of(called)
+    if scaling is not None:
+        return scaling
     inner = called.__dict__.get("__wrapped__")
     if called.__dict__.get(_SCHEDULED) is True and isinstance(inner, types.FunctionType):
         return lambda walker, args, kwargs: _scheduled_step(walker, called, inner, args, kwargs)
@@ -69,9 +70,9 @@ def _zero_grad(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> 
         walker.refuse("calls zero_grad with arguments that are not understood")
     owner = args[0]
     if isinstance(owner, Known) and isinstance(owner.value, Optimizer):
-        _guard_groups(walker, owner)
+        optimizer_guards.guard_groups(walker, owner)
     elif isinstance(owner, Known) and isinstance(owner.value, torch.nn.Module):
-        _guard_parameters(walker, owner)
+        optimizer_guards.guard_parameters(walker, owner)
     else:
         walker.refuse("calls zero_grad of an object that is not known")
     for function in (Optimizer.zero_grad, torch.nn.Module.zero_grad, *optimizers.ZEROING):
@@ -87,7 +88,7 @@ def _parameters(walker: Walker, args: list[AbstractValue], kwargs: Arguments) ->
         walker.refuse("calls parameters with arguments, or of a module that is not known")
     for function in (torch.nn.Module.parameters, torch.nn.Module.named_parameters, torch.nn.Module.named_modules):
         walker.guard_function(function)
-    _guard_parameters(walker, module)
+    optimizer_guards.guard_parameters(walker, module)
     return containers.new_iterator(walker, [known(one) for one in module.value.parameters()])
 
 
@@ -150,86 +151,8 @@ def _step(walker: Walker, called: types.FunctionType, args: list[AbstractValue],
     while wrapped is not None:
         walker.guard_function(wrapped)
         wrapped = wrapped.__dict__.get("__wrapped__")
-    _guard_groups(walker, args[0])
-    _guard_computing(walker, args[0])
-    _guard_state(walker, args[0])
+    optimizer_guards.guard_groups(walker, args[0])
+    optimizer_guards.guard_computing(walker, args[0])
+    optimizer_guards.guard_state(walker, args[0])
     walker.may_raise()
     return NONE
-
-
-def _guard_groups(walker: Walker, value: Known) -> None:
-    """Which parameters an optimizer has, in which groups."""
-    attribute_lookup.guard_class(walker, value, type(value.value))
-    groups = attribute_lookup.instance_entry(walker, value, "param_groups")
-    if not isinstance(groups, Known) or type(groups.value) is not list:
-        walker.refuse("uses an optimizer without a list of groups")
-    _guard_list(walker, groups.value, f"{value.name}.param_groups")
-    for group in groups.value:
-        if type(group) is not dict or type(group.get("params")) is not list:
-            walker.refuse("uses an optimizer with groups that are not understood")
-        _guard_list(walker, walker.entry(group, "params", ABSENT, f"{value.name}.params"), f"{value.name}.params")
-
-
-def _guard_computing(walker: Walker, value: Known) -> None:
-    """What a step computes: its switches, that settings are numbers, and that no hooks and no other code take part."""
-    optimizer, name = value.value, value.name
-    for group in optimizer.param_groups:
-        for key in optimizers.SWITCHES:
-            walker.entry(group, key, ABSENT, f"{name}.{key}")
-        walker.guard((PlainSettings, id(group)), lambda group=group: PlainSettings.of(optimizer, group, name))
-    tables = [attribute_lookup.instance_entry(walker, value, hooks) for hooks in _STEP_HOOKS]
-    around = sys.modules[Optimizer.__module__].__dict__
-    tables += [known(walker.entry(around, hooks, ABSENT, hooks), hooks) for hooks in _GLOBAL_HOOKS]
-    for table in tables:
-        if not isinstance(table, Known) or not isinstance(table.value, dict) or walker.entries(table.value, name):
-            walker.refuse("calls a step that has hooks")
-    walker.type_attribute(type(optimizer), "_init_group")
-    module = vars(sys.modules[inspect.unwrap(type(optimizer).step).__module__])
-    for key, function in list(module.items()):
-        if isinstance(function, types.FunctionType) and function.__module__ == module["__name__"]:
-            walker.entry(module, key, ABSENT, key)
-
-
-def _guard_state(walker: Walker, value: Known) -> None:
-    """Which tensors an optimizer keeps; what they hold is read at every call."""
-    state = attribute_lookup.instance_entry(walker, value, "state")
-    if not isinstance(state, Known) or not isinstance(state.value, dict):
-        walker.refuse("uses an optimizer whose state is not understood")
-    for _, kept in walker.entries(state.value, f"{value.name}.state"):
-        if type(kept) is not dict:
-            walker.refuse("uses an optimizer whose state is not understood")
-        walker.entries(kept, f"{value.name}.state")
-
-
-def _guard_parameters(walker: Walker, value: Known) -> None:
-    """Which parameters a module and those in it have."""
-    for table in ("_parameters", "_modules"):
-        held = attribute_lookup.instance_entry(walker, value, table)
-        if not isinstance(held, Known) or not isinstance(held.value, dict):
-            walker.refuse("uses a module whose parameters are not understood")
-        for name, inner in walker.entries(held.value, f"{value.name}.{table}"):
-            if isinstance(inner, torch.nn.Module):
-                _guard_parameters(walker, known(inner, f"{value.name}.{name}"))
-
-
-def _guard_list(walker: Walker, items: list[Any], text: str) -> None:
-    walker.guard((ListItems, id(items)), lambda: ListItems(items, tuple(items), text))
-
-
-@dataclass(frozen=True, eq=False)
-class PlainSettings:
-    """That the settings of a group are numbers, and that its parameters keep the same kinds of state."""
-
-    optimizer: Optimizer
-    group: dict[str, Any]
-    kept: tuple[str, ...]
-    text: str
-
-    @staticmethod
-    def of(optimizer: Optimizer, group: dict[str, Any], name: str) -> PlainSettings:
-        return PlainSettings(optimizer, group, optimizers.kept_state(optimizer, group), f"{name}.param_groups")
-
-    def holds(self) -> bool:
-        return (
-            optimizers.has_plain_settings(self.group) and optimizers.kept_state(self.optimizer, self.group) == self.kept
-        )

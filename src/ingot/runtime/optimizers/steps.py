@@ -28,14 +28,17 @@ _library = torch.library.Library("ingot", "FRAGMENT")
 _library.define(
     "adam_step(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] averages, Tensor(c!)[] squares, "
     "Tensor(d!)[] counts, float rate, float beta1, float beta2, float weight_decay, float eps, "
-    "bool is_decoupled, bool maximize, int[] moves) -> ()"
+    "bool is_decoupled, bool maximize, int[] moves, Tensor? found_inf, bool counts_skipped) -> ()"
 )
 _library.define(
     "sgd_step(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] buffers, float rate, float momentum, "
-    "float dampening, float weight_decay, bool nesterov, bool maximize, int[] moves) -> ()"
+    "float dampening, float weight_decay, bool nesterov, bool maximize, int[] moves, Tensor? found_inf, "
+    "bool counts_skipped) -> ()"
 )
+_library.define("unscale_step(Tensor(a!)[] gradients, Tensor scale, Tensor? found_inf) -> ()")
 ADAM_STEP: torch._ops.OpOverload = torch.ops.ingot.adam_step.default
 SGD_STEP: torch._ops.OpOverload = torch.ops.ingot.sgd_step.default
+UNSCALE_STEP: torch._ops.OpOverload = torch.ops.ingot.unscale_step.default
 
 
 def adam_step(
@@ -52,8 +55,19 @@ def adam_step(
     is_decoupled: bool,
     maximize: bool,
     moves: list[int],
+    found_inf: torch.Tensor | None,
+    counts_skipped: bool,
 ) -> None:
-    """A step of Adam, or of AdamW where weights decay apart from the gradients."""
+    """A step of Adam, or of AdamW where weights decay apart from the gradients.
+
+    Where a scaler has found infinities in the gradients, nothing is computed; `counts_skipped` says whether writes are
+    counted all the same, as they are by PyTorch's fused steps.
+    """
+    columns = (parameters, gradients, averages, squares, counts)
+    if is_skipped(found_inf):
+        if counts_skipped:
+            move_versions(columns, moves)
+        return
     with kernel_range("adam_step"):
         if parameters[0].dtype is torch.float32:
             shrinking, decay = (1 - rate * weight_decay, 0.0) if is_decoupled else (1.0, weight_decay)
@@ -66,7 +80,7 @@ def adam_step(
             settings: Any = {"lr": rate, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay, "eps": eps}
             flags: Any = {"amsgrad": False, "maximize": maximize}
             step(parameters, gradients, averages, squares, [], counts, **settings, **flags)
-    _move_versions((parameters, gradients, averages, squares, counts), moves)
+    move_versions(columns, moves)
 
 
 def _generated_step(
@@ -133,8 +147,14 @@ def sgd_step(
     nesterov: bool,
     maximize: bool,
     moves: list[int],
+    found_inf: torch.Tensor | None,
+    counts_skipped: bool,
 ) -> None:
-    """A step of SGD; there are no buffers where there is no momentum."""
+    """A step of SGD; there are no buffers where there is no momentum. What is skipped is as for Adam."""
+    if is_skipped(found_inf):
+        if counts_skipped:
+            move_versions((parameters, gradients, buffers), moves)
+        return
     torch._fused_sgd_(
         parameters,
         gradients,
@@ -147,10 +167,22 @@ def sgd_step(
         maximize=maximize,
         is_first_step=False,
     )
-    _move_versions((parameters, gradients, buffers), moves)
+    move_versions((parameters, gradients, buffers), moves)
 
 
-def _move_versions(columns: Sequence[list[torch.Tensor]], moves: Sequence[int]) -> None:
+def unscale_step(gradients: list[torch.Tensor], scale: torch.Tensor, found_inf: torch.Tensor | None) -> None:
+    """Divide gradients by the scale of their loss, as fused steps do before anything else unless they are skipped; the
+    step itself counts these writes."""
+    if not is_skipped(found_inf):
+        torch._foreach_div_([one.data for one in gradients], scale)
+
+
+def is_skipped(found_inf: torch.Tensor | None) -> bool:
+    """Whether a scaler has found infinities, so that a step is left out."""
+    return found_inf is not None and bool(found_inf.item())
+
+
+def move_versions(columns: Sequence[list[torch.Tensor]], moves: Sequence[int]) -> None:
     """Count writes as the optimizer would that a step stands for: graphs that need what was there before see them."""
     for tensors, count in zip(columns, moves, strict=False):
         for _ in range(count):
