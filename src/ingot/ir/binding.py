@@ -103,6 +103,7 @@ def _check_scalar(position: int, dtype: DataType, value: Any) -> None:
             f"input {position} is declared as a number ({dtype.text}); pass tensor.item() or declare a tensor"
         )
     accepted = bool if dtype is DataType.Bool else int if dtype.is_integer else (int, float)
+    accepted = (int, float, complex) if dtype.is_complex else accepted
     if not isinstance(value, accepted):
         raise InputError(f"input {position} must be a number of type {dtype.text}, not {value!r}")
     if dtype.is_integer:
