@@ -40,10 +40,7 @@ def compared(op: Op, shape: tuple[int, ...], turn: int, compiler: JitCompiler | 
                 continue
             assert not isinstance(expected, Refusal), f"eager refuses: {expected.error} {about}"
             tensors = generation.found_in(ours, torch.Tensor)
-            if compiler is None:
-                actual = generation.run_graph(graph, ours)
-            else:
-                actual = compiler.compile(graph).execute(tensors)
+            actual = generation.run_graph(graph, ours) if compiler is None else compiler.compile(graph).execute(tensors)
             for one, other in zip(actual, expected, strict=True):
                 generation.assert_matches(one, other, tolerance, about=about)
             count += 1

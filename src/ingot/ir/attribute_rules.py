@@ -11,7 +11,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from ingot.base.dtypes import HELD, DataType
+from ingot.base.dtypes import HELD
 from ingot.base.errors import VerificationError
 from ingot.base.sizes import SizeExpression
 from ingot.base.types import TensorType, ValueType

@@ -76,7 +76,7 @@ def _raised(result: DataType, higher: DataType, is_number: bool, default_float: 
     """What a type of tensors becomes by operands of lower rank and a higher category."""
     if higher.is_complex and result.is_float:
         return complex_type(result)  # as precise as the floats are
-    # A Python float met by integers takes the default floating-point type, not double; so do the parts of a complex one.
+    # A Python float met by integers takes the default floating-point type, not double; parts of complex numbers, too.
     if is_number and higher in (DataType.Double, DataType.ComplexDouble):
         return complex_type(default_float) if higher.is_complex else default_float
     return promote(result, higher)

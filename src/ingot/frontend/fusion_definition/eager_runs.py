@@ -119,8 +119,9 @@ class PreciseRun(EagerRun):
         self._unrounded: dict[int, Any] = {}
 
     def _input(self, value: torch.Tensor) -> torch.Tensor:
-        precise = torch.complex128 if value.is_complex() else torch.float64 if value.is_floating_point() else value.dtype
-        return value.to(precise, copy=True)
+        if value.is_complex():
+            return value.to(torch.complex128, copy=True)
+        return value.double() if value.is_floating_point() else value.clone()
 
     def _argument(self, statement: Apply, parameter: Parameter) -> Any:
         given, own_type = statement.arguments[parameter.name], _is_of_its_type(statement)

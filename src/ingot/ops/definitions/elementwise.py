@@ -162,7 +162,7 @@ def as_element(b: Any, value: Any, dtype: DataType) -> Any:
     """A fill value as an element of a type; what PyTorch may refuse to convert is refused."""
     number = value.constant_value()
     if number is None:
-        is_held = dtype.is_complex or not value.dtype.is_complex and (dtype.is_float or not value.dtype.is_float)
+        is_held = dtype.is_complex or (not value.dtype.is_complex and (dtype.is_float or not value.dtype.is_float))
     else:
         is_held = (
             dtype.is_complex or dtype.is_float or (math.isfinite(number) and convert_number(number, dtype) == number)

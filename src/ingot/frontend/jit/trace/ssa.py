@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from ingot.base.dtypes import COMPUTED
+from ingot.base.dtypes import HELD
 from ingot.base.numbers import number_type
 from ingot.base.types import ScalarType, TensorType
 from ingot.codegen.llvm.support import supports
@@ -51,6 +51,8 @@ _WITH_WORKSPACE = frozenset({"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"})
 """Operators with a further joined result that only their derivatives read."""
 
 
+_OF_PARTS = frozenset({"view_as_real", "view_as_complex"})
+"""Views whose elements are parts of those of the tensor, or made of several of them."""
 _LOOKING_AROUND = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
 """Operators whose result may hold elements of the tensor's memory that the tensor itself does not have."""
 
@@ -262,13 +264,14 @@ def _mutated(event: TraceOp) -> list[TraceValue]:
 
 
 def _is_view(trace: Trace, event: TraceOp) -> bool:
-    """Whether an event gives another name to memory."""
+    """Whether an event gives another name to memory, whose elements it may also take apart into their parts."""
     operands, products = event.operands, event.products
     if len(operands) != 1 or not products or operands[0] in products:
         return False
     storage = trace.note(operands[0]).storage
     shares = all(trace.note(product).storage == storage for product in products)
-    return shares and all(trace.note(product).dtype is trace.note(operands[0]).dtype for product in products)
+    keeps_type = all(trace.note(product).dtype is trace.note(operands[0]).dtype for product in products)
+    return shares and (keeps_type or event.target.overloadpacket.__name__ in _OF_PARTS)
 
 
 def _is_fresh(trace: Trace, event: TraceOp) -> bool:
@@ -385,7 +388,7 @@ def _graph_of(trace: Trace, called: _Called, numerics: str) -> Graph | None:
         return None
     made = [trace.note(register) for register in values_in(called.results)]
     read = [trace.note(register) for register in values_in((called.arguments, called.keywords))]
-    if not _is_on_one_device(made, read) or any(from_torch(note.dtype) not in COMPUTED for note in (*made, *read)):
+    if not _is_on_one_device(made, read) or any(from_torch(note.dtype) not in HELD for note in (*made, *read)):
         return None
     arguments = replace_values(called.arguments, lambda register: type_of(trace.note(register)))
     keywords = replace_values(called.keywords, lambda register: type_of(trace.note(register)))
@@ -406,6 +409,7 @@ def _generated(
     if found is None or [output.type for output in found.outputs] != expected:
         return None
     may_join = target.overloadpacket.__name__ in _JOINING | _WITH_WORKSPACE
+    may_join = may_join or target.overloadpacket.__name__ in _OF_PARTS  # of what is pending; else they are views
     free = {"cat"} if may_join else set()
     free |= {"full"} if device == "cpu" else set()  # kernels take it for a number
     is_generated = all(_is_generated(node) or node.op.name in free for node in found.nodes)
