@@ -60,7 +60,6 @@ def cases() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     add("special_sinc log_sigmoid relu6 selu contiguous conj detach_copy lift_fresh_copy zero mT adjoint", FLOATS)
     add("arccosh special_gammaln", ABOVE_ONE)
     add("_conj conj_physical _conj_physical view_as_real view_as_real_copy", PAIRS)
-    add("view_as_complex view_as_complex_copy", FLOATS.mT.contiguous())
     add("complex polar", FLOATS, OTHERS)
     add("_neg_view", FLOATS)
     add("special_logit", FLOATS.abs())

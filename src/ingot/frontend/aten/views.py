@@ -40,7 +40,6 @@ for operator, names in {
 as_operator("conj", "_conj.default", "conj.default", "conj_physical.default", "_conj_physical.default")
 as_operator("neg", "_neg_view.default")
 as_operator("view_as_real", "view_as_real.default", "view_as_real_copy.default")
-as_operator("view_as_complex", "view_as_complex.default", "view_as_complex_copy.default")
 
 END = 2**63 - 1
 """What PyTorch writes for the end of a slice that has none."""

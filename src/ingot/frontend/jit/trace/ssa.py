@@ -51,8 +51,10 @@ _WITH_WORKSPACE = frozenset({"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"})
 """Operators with a further joined result that only their derivatives read."""
 
 
-_OF_PARTS = frozenset({"view_as_real", "view_as_complex"})
-"""Views whose elements are parts of those of the tensor, or made of several of them."""
+_OF_PARTS = "view_as_real"
+"""The view whose elements are parts of those of the tensor. Generated code takes single parts: `z.real`. Where both are
+read or written side by side, memory has them so already, and a view is a matter of PyTorch's; so is one of pairs as
+complex numbers."""
 _LOOKING_AROUND = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
 """Operators whose result may hold elements of the tensor's memory that the tensor itself does not have."""
 
@@ -264,14 +266,22 @@ def _mutated(event: TraceOp) -> list[TraceValue]:
 
 
 def _is_view(trace: Trace, event: TraceOp) -> bool:
-    """Whether an event gives another name to memory, whose elements it may also take apart into their parts."""
+    """Whether an event gives another name to memory, of which it may also be one part of each complex number."""
     operands, products = event.operands, event.products
     if len(operands) != 1 or not products or operands[0] in products:
         return False
     storage = trace.note(operands[0]).storage
     shares = all(trace.note(product).storage == storage for product in products)
     keeps_type = all(trace.note(product).dtype is trace.note(operands[0]).dtype for product in products)
-    return shares and (keeps_type or event.target.overloadpacket.__name__ in _OF_PARTS)
+    return shares and (keeps_type or _takes_single_parts(trace, event))
+
+
+def _takes_single_parts(trace: Trace, event: TraceOp) -> bool:
+    """Whether all that comes of the parts of complex numbers is one of both."""
+    is_of_parts = event.target.overloadpacket.__name__ == _OF_PARTS
+    (product,) = event.products[:1]
+    readers = (other for other in trace.events if product in other.operands)
+    return is_of_parts and all(reader.target.overloadpacket.__name__ == "select" for reader in readers)
 
 
 def _is_fresh(trace: Trace, event: TraceOp) -> bool:
@@ -409,7 +419,7 @@ def _generated(
     if found is None or [output.type for output in found.outputs] != expected:
         return None
     may_join = target.overloadpacket.__name__ in _JOINING | _WITH_WORKSPACE
-    may_join = may_join or target.overloadpacket.__name__ in _OF_PARTS  # of what is pending; else they are views
+    may_join = may_join or target.overloadpacket.__name__ == _OF_PARTS  # the join is taken apart again
     free = {"cat"} if may_join else set()
     free |= {"full"} if device == "cpu" else set()  # kernels take it for a number
     is_generated = all(_is_generated(node) or node.op.name in free for node in found.nodes)
