@@ -38,6 +38,7 @@ def join(b: Any, x: Operand, y: Operand) -> Any:
     infer=inference.part_of_complex,
     reference=lambda torch, x: torch.real(x),
     eager=lambda torch, x: torch.real(x).clone(),
+    dtypes=COMPLEX,
     emit=lambda e, x: e.real(x),
     samples=operands(ANYWHERE),
 )
