@@ -1,6 +1,6 @@
 """Data types: one enumeration with the names of both PyTorch and nvFuser.
 
-Every type carries a short text (`f32`), used wherever a graph is printed. Types outside `COMPUTED` exist so that the
+Every type carries a short text (`f32`), used wherever a graph is printed. Types outside `HELD` exist so that the
 result of a library call can be described; no operator of the table computes with them.
 """
 
