@@ -115,7 +115,7 @@ same_of_complex("view_as_real")
 @composite(
     None,
     FLOATS,
-    lambda torch, x: torch.view_as_complex(x.contiguous()),
+    lambda torch, x: torch.view_as_complex(x.clone(memory_format=torch.contiguous_format)),
     lambda shape: [Sample((SampleOperand((*shape, 2)),))],
     operand_dtypes=FLOATS,
 )
