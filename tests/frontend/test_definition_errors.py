@@ -109,7 +109,7 @@ def in_definition(statement):
         (DefinitionError, "a size must be -1", lambda fd: fd.define_tensor([-2])),
         (ArgumentError, "one of shape", lambda fd: fd.define_tensor()),
         (ArgumentError, "needs strides too", lambda fd: fd.define_tensor(sizes=[2, 3])),
-        (DTypeError, "c64", lambda fd: fd.define_tensor(1, dtype=DataType.ComplexFloat)),
+        (DTypeError, "f8e5m2", lambda fd: fd.define_tensor(1, dtype=DataType.Float8_e5m2)),
         (ArgumentError, "is not a data type", lambda fd: fd.ops.cast(fd.define_tensor(1), "float")),
         (DefinitionError, "only a tensor input", lambda fd: _alias_of_computed(fd)),
         (DefinitionError, "cannot be written into the input", lambda fd: _alias_of_other_type(fd)),

@@ -17,7 +17,8 @@ from torch.utils._pytree import tree_map_only
 PUBLISHED = ("float32", "float64", "bfloat16", "int64", "bool")
 """The dtypes that a page has; the others have to be asked for."""
 DTYPES = {
-    name: getattr(torch, name) for name in (*PUBLISHED, "float16", "int32", "int16", "int8", "uint8", "complex64")
+    name: getattr(torch, name)
+    for name in (*PUBLISHED, "float16", "int32", "int16", "int8", "uint8", "complex64", "complex128")
 }
 FUNCTION, IN_PLACE, OUT = "function", "in place", "out="
 

@@ -7,6 +7,7 @@ what PyTorch answers to the same call. Every draw comes from a generator the cal
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 
 from ingot import DataType, GraphBuilder
-from ingot.base.dtypes import COMPUTED, HALVES, in_order
+from ingot.base.dtypes import COMPUTED, HALVES, in_order, part_type
 from ingot.ir.graph import Graph
 from ingot.ir.handles import Handle, Vector
 from ingot.ir.interpreter import Interpreter
@@ -48,7 +49,9 @@ def make_tensor(
 
 
 def draw(shape: tuple[int, ...], domain: Domain, dtype: DataType, generator: torch.Generator) -> torch.Tensor:
-    """Random values from a domain, with special values strewn in where it allows them."""
+    """Random values from a domain, with special values strewn in where it allows them; complex ones part by part."""
+    if dtype.is_complex:
+        return torch.complex(*(draw(shape, domain, part_type(dtype), generator) for _ in range(2)))
     if dtype.is_float:
         values = torch.rand(shape, generator=generator, dtype=torch.float64) * (domain.high - domain.low) + domain.low
         values = values.to(to_torch(dtype))
@@ -229,6 +232,9 @@ def assert_matches(
     assert isinstance(actual, torch.Tensor), f"{actual!r} is no tensor {about}"
     assert actual.dtype is expected.dtype, f"{actual.dtype} instead of {expected.dtype} {about}"
     assert actual.shape == expected.shape, f"{list(actual.shape)} instead of {list(expected.shape)} {about}"
+    if expected.is_complex():
+        _assert_parts_match(actual, expected, tolerance, about)
+        return
     agree = (actual == expected) | ((actual != actual) & (expected != expected))
     if expected.is_floating_point():
         if tolerance != EXACT:
@@ -237,6 +243,22 @@ def assert_matches(
             agree &= (torch.signbit(actual) == torch.signbit(expected)) | (expected != expected)
     if not agree.all():
         first = tuple((~agree).nonzero()[0].tolist())
+        raise AssertionError(f"{actual[first].item()!r} instead of {expected[first].item()!r} at {first} {about}")
+
+
+ROUNDING_OF_PARTS = 16
+"""Ulps of the magnitude by which parts of a complex number may differ, however exact the operations on them are:
+PyTorch rounds products once or twice, depending on where in memory a number lies."""
+
+
+def _assert_parts_match(actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance, about: str) -> None:
+    """The same NaN and infinities in both parts, and finite parts within a tolerance of the magnitude."""
+    ours, theirs = torch.view_as_real(actual), torch.view_as_real(expected)
+    size = theirs.double().abs().nan_to_num(posinf=math.inf).amax(-1, keepdim=True).clamp(min=tolerance.scale)
+    allowed = size * (torch.finfo(theirs.dtype).eps * max(tolerance.ulps, ROUNDING_OF_PARTS))
+    agree = (ours == theirs) | ((ours != ours) & (theirs != theirs)) | (_distances(ours, theirs) <= allowed)
+    if not agree.all():
+        first = tuple((~agree).nonzero()[0].tolist())[:-1]
         raise AssertionError(f"{actual[first].item()!r} instead of {expected[first].item()!r} at {first} {about}")
 
 

@@ -34,6 +34,8 @@ def check(op: Op, sample: Sample, about: str) -> None:
         allowed = isinstance(actual, Refusal) or expected.is_missing_kernel
         assert allowed, f"eager refuses: {expected.error} {about}"
         return
+    if any(isinstance(value, torch.Tensor) and value.dtype is torch.complex32 for value in expected):
+        return  # complex numbers of half types are a type that ingot does not have
     if isinstance(actual, Refusal):
         # Eager looks for a kernel only when there is something to compute, and so takes any dtype of no elements.
         if isinstance(actual.error, DTypeError) and not any(tensor.numel() for tensor in tensors_of(sample)[:1]):

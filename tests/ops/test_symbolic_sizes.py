@@ -25,7 +25,8 @@ REGULAR = (Kind.POINTWISE, Kind.REDUCTION, Kind.SCAN)
 
 def dtype_for(op: Op) -> DataType:
     """A dtype in which the operator certainly computes."""
-    return DataType.Float if DataType.Float in op.dtypes else DataType.Int
+    wanted = (DataType.Float, DataType.ComplexFloat, DataType.Int)
+    return next(dtype for dtype in wanted if dtype in op.dtypes)
 
 
 def plain_arguments(sample: Sample) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import torch
 
-from ingot.base.dtypes import DataType
+from ingot.base.dtypes import DataType, part_type
 from ingot.base.numbers import Number
 from ingot.ir.torch_types import to_torch
 from ingot.ops.samples import ANYWHERE, Domain
@@ -23,6 +23,8 @@ _SMALL_FLOATS = [0.0, -0.0, 0.5, 1.0, -1.0, 1.5, 2.0, -2.5, 3.0, 4.0]
 
 def draw_tensor(random: Random, shape: Sequence[int], dtype: DataType, domain: Domain = ANYWHERE) -> torch.Tensor:
     """A tensor from a domain; where the domain allows it, special values are among its elements."""
+    if dtype.is_complex:
+        return torch.complex(*(draw_tensor(random, shape, part_type(dtype), domain) for _ in range(2)))
     source = numpy.random.default_rng(random.getrandbits(32))
     if dtype is DataType.Bool:
         return torch.from_numpy(source.integers(0, 2, shape).astype(bool))
@@ -65,6 +67,9 @@ def special_values(dtype: DataType) -> list[Any]:
     """The values of a type that rules get wrong, and a few ordinary ones."""
     if dtype is DataType.Bool:
         return [False, True]
+    if dtype.is_complex:
+        parts = special_values(part_type(dtype))
+        return [complex(x, y) for x, y in zip(parts, [*parts[5:], *parts[:5]], strict=True)]
     if dtype.is_float:
         distinct = {repr(value): value for value in special_floats(to_torch(dtype))}
         return [*distinct.values(), 0.1, -2.5, 3.0, 7.3, 0.5, -0.7]
@@ -152,6 +157,8 @@ def same_bits(left: Any, right: Any) -> bool:
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
         if left.dtype is not right.dtype or left.shape != right.shape:
             return False
+        if left.is_complex():
+            return same_bits(*(torch.view_as_real(value.resolve_conj()) for value in (left, right)))
         if not left.dtype.is_floating_point:
             return torch.equal(left, right)
         is_nan = left.isnan()
@@ -160,6 +167,8 @@ def same_bits(left: Any, right: Any) -> bool:
         return torch.equal(is_nan, right.isnan()) and bool((alike | is_nan).all())
     if type(left) is not type(right):
         return False
+    if isinstance(left, complex):
+        return same_bits(left.real, right.real) and same_bits(left.imag, right.imag)
     if isinstance(left, float):
         return (left != left and right != right) or struct.pack("d", left) == struct.pack("d", right)
     return left == right

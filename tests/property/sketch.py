@@ -15,7 +15,7 @@ from typing import Any
 import ingot
 from ingot import DataType
 from ingot.base import sizes
-from ingot.base.dtypes import COMPUTED, in_order
+from ingot.base.dtypes import COMPLEX, COMPUTED, in_order
 from ingot.base.sizes import Size
 from ingot.ir.handles import Handle, Scalar, Tensor, Vector
 from ingot.ops import Kind, Op, table
@@ -193,6 +193,9 @@ class Sketch:
         for _ in range(4):
             from_inputs = op.name in READS_SIGN_OF_NAN
             primary = self.random.choice(self.inputs) if from_inputs else self.any_value()
+            if op.dtypes <= COMPLEX:
+                complex_value = self.pick(lambda value: value.dtype.is_complex)
+                primary = complex_value or self.new_input(self.new_shape(), self.random.choice(in_order(COMPLEX)))
             assert op.samples is not None and op.signature is not None
             samples = op.samples(primary.shape)
             if not samples:

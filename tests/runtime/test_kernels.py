@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from ingot import DataType, FusionDefinition, GraphBuilder, IngotError, JitCompiler, memory
+from ingot.base.dtypes import COMPLEX, in_order
 from ingot.codegen.cpu.nests import compile_kernel
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.codegen.llvm.support import supports
@@ -53,7 +54,8 @@ def test_generated_code_agrees_with_eager(op: Op, device: torch.device):
     """
     assert op.samples is not None
     generated = 0
-    for turn, dtype in enumerate(generation.DTYPES):
+    takes_complex = op.name in ("real", "imag")
+    for turn, dtype in enumerate(in_order(COMPLEX) if takes_complex else generation.DTYPES):
         # One layout per dtype: each layout is another kernel to compile. Sizes are not.
         layout = generation.LAYOUTS[turn % len(generation.LAYOUTS)]
         for size in SIZES:

@@ -1,6 +1,6 @@
 """Data types: one enumeration with the names of both PyTorch and nvFuser.
 
-Every type carries a short text (`f32`), used wherever a graph is printed. Types outside `COMPUTED` exist so that the
+Every type carries a short text (`f32`), used wherever a graph is printed. Types outside `HELD` exist so that the
 result of a library call can be described; no operator of the table computes with them.
 """
 
@@ -97,7 +97,14 @@ FLOATS = frozenset({DataType.Float, DataType.Double})
 INTEGERS = frozenset({DataType.UInt8, DataType.Int8, DataType.Int16, DataType.Int32, DataType.Int})
 BOOLEAN = frozenset({DataType.Bool})
 COMPUTED = HALVES | FLOATS | INTEGERS | BOOLEAN
-"""The types that operators of the table accept."""
+"""The real types that operators of the table accept."""
+COMPLEX = frozenset({DataType.ComplexFloat, DataType.ComplexDouble})
+"""The types that operators accept whose records say what they do with complex numbers."""
+HELD = COMPUTED | COMPLEX
+"""The types that inputs and results of graphs may have."""
+
+_COMPLEX_OF = {DataType.Float: DataType.ComplexFloat, DataType.Double: DataType.ComplexDouble}
+_PART_OF = {whole: part for part, whole in _COMPLEX_OF.items()}
 
 
 def in_order(dtypes: frozenset[DataType]) -> list[DataType]:
@@ -118,6 +125,16 @@ def from_torch_name(name: str) -> DataType | None:
     return DataType.__members__.get(name.removeprefix("torch."))
 
 
+def complex_type(part: DataType) -> DataType:
+    """The complex type whose parts hold a real type: complex64 for integers and half types, too."""
+    return _COMPLEX_OF.get(part, part if part.is_complex else DataType.ComplexFloat)
+
+
+def part_type(dtype: DataType) -> DataType:
+    """The type of a complex type's real and imaginary parts; a real type itself."""
+    return _PART_OF.get(dtype, dtype)
+
+
 _INTEGER_ORDER = (DataType.Int8, DataType.Int16, DataType.Int32, DataType.Int)
 
 
@@ -125,6 +142,8 @@ def promote(first: DataType, second: DataType) -> DataType:
     """The type two operands of equal standing meet in, as PyTorch decides it."""
     if first is second:
         return first
+    if first.is_complex or second.is_complex:
+        return _promote_complex(first, second)
     for low, high in ((first, second), (second, first)):
         if low is DataType.Bool:
             return high
@@ -140,6 +159,12 @@ def promote(first: DataType, second: DataType) -> DataType:
     return first if first.bits > second.bits else second
 
 
+def _promote_complex(first: DataType, second: DataType) -> DataType:
+    """The complex type whose parts are what the parts of both meet in; integers and half types fit into any."""
+    parts = {part_type(dtype) for dtype in (first, second)}
+    return DataType.ComplexDouble if DataType.Double in parts else DataType.ComplexFloat
+
+
 def category(dtype: DataType) -> int:
-    """How a type ranks when operands of different standing meet: bool, then integers, then floats."""
-    return 0 if dtype is DataType.Bool else 1 if dtype.is_integer else 2
+    """How a type ranks when operands of different standing meet: bool, then integers, floats, complex numbers."""
+    return 0 if dtype is DataType.Bool else 1 if dtype.is_integer else 3 if dtype.is_complex else 2

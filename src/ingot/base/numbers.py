@@ -10,10 +10,13 @@ from ingot.base.dtypes import DataType
 from ingot.base.errors import DTypeError
 
 Number = bool | int | float
+"""The numbers that constants of a graph are. A complex number is made of two of them."""
 
 
-def number_type(value: Number) -> DataType:
+def number_type(value: Number | complex) -> DataType:
     """The type PyTorch gives a bare Python number."""
+    if isinstance(value, complex):
+        return DataType.ComplexDouble
     if isinstance(value, bool):
         return DataType.Bool
     return DataType.Int if isinstance(value, int) else DataType.Double

@@ -32,7 +32,8 @@ class FusionRules:
 
     strategy: str = "default"
     max_size: int = 64
-    """Operations a kernel may hold. Changes of type do not count: where half types are computed there are as many."""
+    """Operations a kernel may hold. Changes of type do not count: where half types are computed there are as many; nor
+    does taking complex numbers apart and joining them."""
     max_buffers: int = 32
     """Tensors a kernel may read and write."""
     level: int = 3
@@ -91,8 +92,12 @@ class FusionRules:
             raise Conflict(f"the pattern {pattern.name} takes {pattern.max_size} operations at most")
 
 
+_UNCOUNTED = frozenset({"cast", "real", "imag", "complex"})
+"""Operations that only say what others compute on."""
+
+
 def _count_operations(group: Group) -> int:
-    return len([node for node in group.operations if node.op.name != "cast"])
+    return len([node for node in group.operations if node.op.name not in _UNCOUNTED])
 
 
 def _count_buffers(group: Group) -> int:

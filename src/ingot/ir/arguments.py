@@ -23,6 +23,8 @@ def _number_or_handle(builder: Builder, value: Any) -> Handle | Number:
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ArgumentValueError(f"{value} does not fit into 64 bits")
         return value
+    if isinstance(value, complex):
+        return builder.constant(value)
     return builder.own(value)
 
 

@@ -11,7 +11,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from ingot.base.dtypes import COMPUTED, DataType
+from ingot.base.dtypes import HELD
 from ingot.base.errors import VerificationError
 from ingot.base.sizes import SizeExpression
 from ingot.base.types import TensorType, ValueType
@@ -73,7 +73,7 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "int | None": _or_none(lambda value: _is_int(value) and value >= 0),
     "str": lambda value: isinstance(value, str),
     "Number": lambda value: isinstance(value, bool | int | float),
-    "DataType": lambda value: value in COMPUTED or (isinstance(value, DataType) and value.is_complex),
+    "DataType": lambda value: value in HELD,
     "Size": _is_size,
     "Shape": _tuple_of(_is_size),
     "Shape | None": _or_none(_tuple_of(_is_size)),
@@ -108,7 +108,7 @@ def _slice_fits(attributes: SliceAttributes, shape: tuple[Any, ...]) -> bool:
 
 
 def _input_fits(attributes: InputAttributes, _: tuple[Any, ...]) -> bool:
-    return attributes.shape is not None or attributes.dtype in COMPUTED
+    return attributes.shape is not None or attributes.dtype in HELD
 
 
 _RANGES: dict[type[Attributes], Callable[[Any, tuple[Any, ...]], bool]] = {

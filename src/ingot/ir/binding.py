@@ -102,12 +102,12 @@ def _check_scalar(position: int, dtype: DataType, value: Any) -> None:
         raise InputError(
             f"input {position} is declared as a number ({dtype.text}); pass tensor.item() or declare a tensor"
         )
-    accepted = bool if dtype is DataType.Bool else int if dtype.is_integer else (int, float)
-    if not isinstance(value, accepted):
+    real = bool if dtype is DataType.Bool else int if dtype.is_integer else (int, float)
+    if not isinstance(value, (int, float, complex) if dtype.is_complex else real):
         raise InputError(f"input {position} must be a number of type {dtype.text}, not {value!r}")
     if dtype.is_integer:
         lowest, highest = integer_range(dtype)
-        if not lowest <= value <= highest:
+        if not lowest <= int(value.real) <= highest:
             raise InputError(f"input {position} is {value}, which does not fit {dtype.text}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ingot.base import sizes
-from ingot.base.dtypes import COMPUTED, DataType
+from ingot.base.dtypes import HELD, DataType, part_type
 from ingot.base.errors import (
     ArgumentError,
     ArgumentValueError,
@@ -76,7 +76,7 @@ class Builder:
 
     def tensor_input(self, shape: Sequence[int | str | Size], dtype: DataType) -> Tensor:
         """A tensor argument: -1 is a size of its own, a name is a size shared by all that bear it."""
-        if dtype not in COMPUTED:
+        if dtype not in HELD:
             raise DTypeError(f"a tensor cannot be declared with the type {dtype.text}; run it through PyTorch")
         sizes_ = tuple(self._declared_size(size) for size in shape)
         self._symbol_names.update(*map(sizes.symbols, sizes_))
@@ -84,7 +84,7 @@ class Builder:
 
     def scalar_input(self, dtype: DataType) -> Scalar:
         """A number that is given at every call."""
-        if dtype not in COMPUTED:
+        if dtype not in HELD:
             raise DTypeError(f"a scalar cannot be declared with the type {dtype.text}")
         self._symbol_names.add(f"n{len(self._inputs)}")
         return Scalar(self, self._add_input(InputAttributes(len(self._inputs), dtype, None)))
@@ -213,11 +213,22 @@ class Builder:
 
     # --- values -------------------------------------------------------------------------------------------------------
 
-    def constant(self, value: Number, dtype: DataType | None = None) -> Scalar:
+    def constant(self, value: Number | complex, dtype: DataType | None = None) -> Scalar:
         """A known number, as an element of `dtype` holds it."""
         dtype = dtype or number_type(value)
+        if isinstance(value, complex) or dtype.is_complex:
+            return self._complex_constant(complex(value), dtype)
         node = make(lookup("constant"), (), ConstantAttributes(convert_number(value, dtype), dtype))
         return Scalar(self, node)
+
+    def _complex_constant(self, value: complex, dtype: DataType) -> Scalar:
+        """A complex number, made of two constants."""
+        if not dtype.is_complex:
+            raise ArgumentValueError(f"{value} is no {dtype.text}")
+        part = part_type(dtype)
+        scalar = self.node("complex", self.constant(value.real, part), self.constant(value.imag, part))
+        assert isinstance(scalar, Scalar)
+        return scalar
 
     def scalar_like(self, value: Handle | Number, dtype: DataType) -> Handle:
         """A scalar of the given type from a number or another scalar."""
@@ -301,26 +312,27 @@ class Builder:
 
     def _apply(self, op: Op, arguments: dict[str, Any]) -> Any:
         assert op.build is not None and op.signature is not None
+        build = _built_of_complex(op) if any(map(_is_complex, arguments.values())) else op.build
         if op.promotion is None:
-            return op.build(self, **arguments)
+            return build(self, **arguments)
         promotable = _promotable(op, arguments)
         if not promotable:  # an empty list of tensors, which the operator refuses
-            return op.build(self, **arguments)
+            return build(self, **arguments)
         requested = data_type(arguments.get("dtype"))
         types = [_type_of(value) for value in promotable]
         dialect = Dialect.TORCH if op.keeps_half_types else self.dialect
         promoted = decide(types, op.promotion, dialect, self.default_float, requested)
-        if refused := {type_.dtype for type_ in types} - op.operand_dtypes:
+        if refused := {type_.dtype for type_ in types if not type_.dtype.is_complex} - op.operand_dtypes:
             raise DTypeError(f"{op.name} does not take {' or '.join(sorted(dtype.text for dtype in refused))} operands")
         if op.takes_one_type and len({type_.dtype for type_ in types}) > 1:
             raise DTypeError(f"{op.name} takes operands of one data type, not {', '.join(map(str, types))}")
-        if promoted.compute not in op.dtypes:
+        if promoted.compute not in op.dtypes and not promoted.compute.is_complex:
             accepted = ", ".join(sorted(dtype.text for dtype in op.dtypes))
             raise DTypeError(f"{op.name} does not compute in {promoted.compute.text}; it takes {accepted}")
         if promoted.compute is promoted.result and all(_is_in(value, promoted.compute) for value in promotable):
-            return op.build(self, **arguments)
+            return build(self, **arguments)
         converted = {p.name: self._converted(op, p, arguments[p.name], promoted) for p in op.signature.parameters}
-        return self._narrowed(op.build(self, **converted), promoted)
+        return self._narrowed(build(self, **converted), promoted)
 
     def _converted(self, op: Op, parameter: Parameter, value: Any, promoted: Promoted) -> Any:
         if parameter.kind == "Tensors":
@@ -331,6 +343,8 @@ class Builder:
         if isinstance(value, Handle):
             rounded = self._cast(value, promoted.common) if promoted.rounds and not kept else value
             return self._cast(rounded, promoted.compute)
+        if promoted.compute.is_complex:
+            return self.constant(value, promoted.compute)
         if parameter.name in op.bounded:
             _check_bounds(op, value, promoted.common)
         if promoted.rounds and not kept:
@@ -347,7 +361,10 @@ class Builder:
 
     def _cast(self, value: Handle, dtype: DataType) -> Handle:
         """A value of this definition in a type, itself if it has that already, as most have."""
-        return value if value.dtype is dtype else _CAST(self, value, dtype)
+        if value.dtype is dtype:
+            return value
+        is_complex = value.dtype.is_complex or dtype.is_complex
+        return self.call("cast", (value, dtype)) if is_complex else _CAST(self, value, dtype)
 
     # --- small helpers ------------------------------------------------------------------------------------------------
 
@@ -418,6 +435,20 @@ def _promotable(op: Op, arguments: Mapping[str, Any]) -> list[Any]:
         elif parameter.kind == "Operand" and value is not None:
             found.append(value)
     return found
+
+
+def _is_complex(value: Any) -> bool:
+    """Whether an argument is complex, a list with something complex, or a complex type."""
+    if isinstance(value, list | tuple):
+        return any(map(_is_complex, value))
+    dtype = value.dtype if isinstance(value, Handle) else value
+    return isinstance(dtype, DataType) and dtype.is_complex
+
+
+def _built_of_complex(op: Op) -> Callable[..., Any]:
+    if op.of_complex is None:
+        raise DTypeError(f"{op.name} does not take complex numbers")
+    return op.of_complex
 
 
 def _is_in(value: Handle | Number, dtype: DataType) -> bool:

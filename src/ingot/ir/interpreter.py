@@ -30,7 +30,7 @@ from ingot.ir.torch_types import to_torch
 from ingot.ops import Kind
 from ingot.ops.attributes import AxesAttributes, AxisAttributes, LibraryAttributes
 
-Value = torch.Tensor | bool | int | float | tuple[torch.Tensor, ...]
+Value = torch.Tensor | bool | int | float | complex | tuple[torch.Tensor, ...]
 
 
 @dataclass(slots=True)
@@ -237,7 +237,7 @@ def _as_tensor(value: Value, node: Node, device: torch.device) -> torch.Tensor:
     """A scalar as a tensor without dimensions, so that every function of torch takes it."""
     if isinstance(value, torch.Tensor):
         return value
-    assert isinstance(node.type, ScalarType) and isinstance(value, bool | int | float)
+    assert isinstance(node.type, ScalarType) and isinstance(value, bool | int | float | complex)
     dtype = to_torch(node.type.dtype)
     if device.type == "cpu":
         return torch.tensor(value, dtype=dtype)

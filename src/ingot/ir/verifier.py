@@ -60,7 +60,10 @@ def _check_type(node: Node) -> None:
         raise VerificationError(f"{node!r} should have the type {inferred}")
     if node.op.is_public and node.op.promotion is not None and node.operands:
         last = node.operands[-1].type  # for `where` the first is the condition
-        if not isinstance(last, TupleType) and last.dtype not in node.op.dtypes:
+        if isinstance(last, TupleType):
+            return
+        computes = last.dtype in node.op.dtypes or (last.dtype.is_complex and node.op.of_complex is not None)
+        if not computes:
             raise VerificationError(f"{node.op.name} does not compute in {last.dtype.text}")
 
 

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy
 
-from ingot.base.dtypes import DataType
+from ingot.base.dtypes import DataType, complex_type, part_type
 from ingot.base.numbers import Number
 from ingot.loops.numpy_functions import function_of_floats, function_of_integers
 
 _NAMES = {DataType.Bool: "bool", DataType.Half: "float16", DataType.BFloat16: "uint16"}
 _NAMES |= {DataType.Float: "float32", DataType.Double: "float64", DataType.UInt8: "uint8", DataType.Int: "int64"}
 _NAMES |= {DataType.Int8: "int8", DataType.Int16: "int16", DataType.Int32: "int32"}
+_NAMES |= {DataType.ComplexFloat: "complex64", DataType.ComplexDouble: "complex128"}
 _COMPARISONS: dict[str, Any] = {"eq": numpy.equal, "ne": numpy.not_equal, "lt": numpy.less, "le": numpy.less_equal}
 _COMPARISONS |= {"gt": numpy.greater, "ge": numpy.greater_equal}
 _ROUNDINGS: dict[str, Any] = {"floor": numpy.floor, "ceil": numpy.ceil, "trunc": numpy.trunc, "round": numpy.rint}
@@ -150,6 +151,22 @@ class Elements:
 
     def with_bits(self, bits: Element, dtype: DataType) -> Element:
         return Element(bits.array.view(held_as(dtype)), dtype)
+
+    # --- complex numbers ----------------------------------------------------------------------------------------------
+
+    def real(self, x: Element) -> Element:
+        return Element(numpy.real(x.array).copy(), part_type(x.dtype))
+
+    def imaginary(self, x: Element) -> Element:
+        return Element(numpy.imag(x.array).copy(), part_type(x.dtype))
+
+    def complex(self, x: Element, y: Element) -> Element:
+        """Part by part: arithmetic would make NaN of one of them where the other is infinite."""
+        dtype = complex_type(x.dtype)
+        real, imaginary = numpy.broadcast_arrays(x.array, y.array)
+        whole = numpy.empty(real.shape, held_as(dtype))
+        whole.real, whole.imag = real, imaginary
+        return Element(whole, dtype)
 
     # --- choices ------------------------------------------------------------------------------------------------------
 

@@ -151,7 +151,7 @@ class _Rewriting:
     def _are_short(self, values: Operand) -> bool:
         """Whether they were bfloat16, as all that is read and written."""
         made = self._statements[values.index] if isinstance(values, Result) else None
-        floats = {dtype for dtype in self._program.buffers if dtype.is_float}
+        floats = {dtype for dtype in self._program.buffers if dtype.is_float or dtype.is_complex}
         is_widened = made is not None and made.op.name == "cast" and made.operands[0].dtype is DataType.BFloat16
         return is_widened and floats == {DataType.BFloat16}
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from ingot.base.dtypes import HALVES, DataType
+from ingot.base.dtypes import HALVES, DataType, part_type
 from ingot.base.forks import cached_property
 from ingot.base.numbers import Number
 from ingot.base.types import ScalarType, literal
@@ -193,8 +193,8 @@ class Program:
 
     @cached_property
     def is_of_halves(self) -> bool:
-        """Whether all floating-point numbers in memory have 16 bits, and there are such."""
-        floats = {dtype for dtype in self.buffers if dtype.is_float}
+        """Whether all floating-point numbers in memory have 16 bits, parts of complex ones too, and there are such."""
+        floats = {part_type(dtype) for dtype in self.buffers if dtype.is_float or dtype.is_complex}
         return bool(floats) and floats <= HALVES
 
     def maker_of(self, operand: Operand) -> Statement | None:

@@ -54,6 +54,13 @@ class Emitter(Protocol):
     def with_bits(self, bits: Any, dtype: DataType) -> Any:
         """The floating-point number that has these bits."""
 
+    def real(self, x: Any) -> Any:
+        """The real part of a complex number."""
+
+    def imaginary(self, x: Any) -> Any: ...
+    def complex(self, x: Any, y: Any) -> Any:
+        """The complex number that has these parts."""
+
     def compare(self, how: str, x: Any, y: Any) -> Any:
         """eq, ne, lt, le, gt or ge, as a bool; only ne holds for NaN."""
 

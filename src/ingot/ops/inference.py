@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ingot.base import sizes
-from ingot.base.dtypes import DataType
+from ingot.base.dtypes import DataType, complex_type, part_type
 from ingot.base.errors import DTypeError, ShapeError
 from ingot.base.sizes import Shape, Size
 from ingot.base.types import ScalarType, TensorType, TupleType, ValueType
@@ -69,6 +69,19 @@ def where(types: Types, _: attribute.Attributes, assume: Assume) -> ValueType:
     chosen = pointwise()(branches, attribute.NONE, assume)
     assert isinstance(chosen, TensorType | ScalarType)
     return _shaped_like(types, chosen.dtype, assume)
+
+
+def join_parts(types: Types, _: attribute.Attributes, assume: Assume) -> ValueType:
+    """Rule of what makes a complex number of two real ones."""
+    part = pointwise()(types, attribute.NONE, assume)
+    assert isinstance(part, TensorType | ScalarType)
+    return _shaped_like(types, complex_type(part.dtype), assume)
+
+
+def part_of_complex(types: Types, _: attribute.Attributes, assume: Assume) -> ValueType:
+    (operand,) = types
+    assert isinstance(operand, TensorType | ScalarType)
+    return _shaped_like(types, part_type(operand.dtype), assume)
 
 
 def cast(types: Types, attributes: attribute.CastAttributes, _: Assume) -> ValueType:

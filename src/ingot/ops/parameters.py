@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
-from ingot.base.dtypes import COMPUTED, DataType, from_torch_name
+from ingot.base.dtypes import HELD, DataType, from_torch_name
 from ingot.base.errors import ArgumentError, AxisError, DTypeError, SignatureError
 
 Operand = Annotated[Any, "Operand"]
@@ -161,7 +161,7 @@ def data_type(value: Any) -> DataType | None:
     dtype = value if isinstance(value, DataType) else from_torch_name(str(value))
     if dtype is None:
         raise ArgumentError(f"{value!r} is not a data type; use a member of ingot.DataType")
-    if dtype not in COMPUTED:
+    if dtype not in HELD:
         raise DTypeError(f"operators do not compute with {dtype!r} ({dtype.text}); run it through PyTorch")
     return dtype
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from ingot.base.dtypes import DataType, category, promote
+from ingot.base.dtypes import DataType, category, complex_type, promote
 from ingot.base.types import ScalarType, TensorType
 
 
@@ -67,11 +67,19 @@ def common_type(types: Sequence[TensorType | ScalarType], default_float: DataTyp
         if result is None:
             result = meeting
         elif category(meeting) > category(result):
-            # A Python float met by integers takes the default floating-point type, not double.
-            weak = rank is _is_scalar and meeting is DataType.Double
-            result = default_float if weak else promote(result, meeting)
+            result = _raised(result, meeting, rank is _is_scalar, default_float)
     assert result is not None, "an operator has at least one operand"
     return result
+
+
+def _raised(result: DataType, higher: DataType, is_number: bool, default_float: DataType) -> DataType:
+    """What a type of tensors becomes by operands of lower rank and a higher category."""
+    if higher.is_complex and result.is_float:
+        return complex_type(result)  # as precise as the floats are
+    # A Python float met by integers takes the default floating-point type, not double; parts of complex numbers, too.
+    if is_number and higher in (DataType.Double, DataType.ComplexDouble):
+        return complex_type(default_float) if higher.is_complex else default_float
+    return promote(result, higher)
 
 
 def decide(
@@ -87,7 +95,7 @@ def decide(
     common = requested or common_type(types, default_float)
     if promotion is Promotion.MOVEMENT:
         return Promoted(common, common, common, rounds=True)
-    if requested is None and not common.is_float:
+    if requested is None and not (common.is_float or common.is_complex):
         if promotion is Promotion.FLOAT:
             common = default_float
         elif promotion is Promotion.ACCUMULATE:

@@ -95,6 +95,9 @@ class Op:
     """For a reduction: how generated code accumulates its elements; None for what runs through PyTorch."""
     takes_one_type: bool = False
     """Whether operands must have one data type: PyTorch promotes none of them."""
+    of_complex: Callable[..., Any] | None = None
+    """of_complex(builder, ...): what it is of complex numbers, in terms of other operators; None where it takes none.
+    Where it only moves values, that is `build` itself."""
 
     @property
     def is_primitive(self) -> bool:
@@ -282,6 +285,30 @@ def fused_approximation(
             emit=emit,
         )
     )
+
+
+def of_complex(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: what operators of the table are of complex numbers. The function takes what their own take."""
+
+    def register(build: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            _TABLE[name] = replace(_taking_none(name), of_complex=build)
+        return build
+
+    return register
+
+
+def same_of_complex(*names: str) -> None:
+    """These operators of the table are built of complex numbers as they are of real ones."""
+    for name in names:
+        _TABLE[name] = replace(_taking_none(name), of_complex=lookup(name).build)
+
+
+def _taking_none(name: str) -> Op:
+    """An operator that takes no complex numbers yet."""
+    if lookup(name).of_complex is not None:
+        raise TypeError(f"what {name} is of complex numbers is said twice")
+    return lookup(name)
 
 
 def structure(

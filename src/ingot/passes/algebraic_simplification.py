@@ -14,7 +14,7 @@ from ingot.base.dtypes import DataType
 from ingot.base.types import TensorType
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
-from ingot.ops.attributes import AxesAttributes, CastAttributes
+from ingot.ops.attributes import AxesAttributes, BroadcastAttributes, CastAttributes, ShapeAttributes
 from ingot.passes.rewriting import (
     PassResult,
     Rules,
@@ -265,6 +265,33 @@ def classify_whole_number(node: Node) -> Node | None:
     return None if _is_float(node.operands[0]) else filled_like(node, is_op(node, "isfinite"))
 
 
+# --- complex numbers --------------------------------------------------------------------------------------------------
+
+
+@on("real", "imag")
+def part_of_joined(node: Node) -> Node | None:
+    """real(complex(x, y)) -> x, imag(complex(x, y)) -> y, repeated where the other part has more elements"""
+    if not is_op(node.operands[0], "complex"):
+        return None
+    part = node.operands[0].operands[is_op(node, "imag")]
+    if part.type == node.type or not isinstance(node.type, TensorType):
+        return part
+    shape = node.type.shape
+    if not isinstance(part.type, TensorType):
+        return apply("full", part, attributes=ShapeAttributes(shape))
+    axes = tuple(range(len(shape) - part.type.rank, len(shape)))
+    return apply("broadcast_in_dim", part, attributes=BroadcastAttributes(shape, axes))
+
+
+@on("complex")
+def join_parts_again(node: Node) -> Node | None:
+    """complex(real(z), imag(z)) -> z"""
+    left, right = node.operands
+    if is_op(left, "real") and is_op(right, "imag") and left.operands == right.operands:
+        return left.operands[0]
+    return None
+
+
 # --- casts and reductions ---------------------------------------------------------------------------------------------
 
 
@@ -353,6 +380,8 @@ RULES = Rules(
     compare_bool_with_known,
     negate_comparison,
     classify_whole_number,
+    part_of_joined,
+    join_parts_again,
     cast_to_own_type,
     skip_widening_cast,
     extremum_of_one,

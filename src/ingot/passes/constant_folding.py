@@ -27,8 +27,8 @@ def fold_scalars(node: Node) -> Node | None:
 
     Not where computing it is an error, such as an integer division by zero: that error belongs to the run.
     """
-    if node.op.kind is not Kind.POINTWISE or not isinstance(node.type, ScalarType):
-        return None
+    if node.op.kind is not Kind.POINTWISE or not isinstance(node.type, ScalarType) or node.type.dtype.is_complex:
+        return None  # a complex number is made of two constants, and is none itself
     if any(operand.constant is None for operand in node.operands):
         return None
     try:

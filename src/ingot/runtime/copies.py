@@ -19,7 +19,7 @@ from ingot.ir.builder import Builder
 from ingot.ops.attributes import CastAttributes
 from ingot.runtime.kernels import Kernel, KernelOrigin
 
-_OF_WIDTH = {1: DataType.Int8, 2: DataType.Int16, 4: DataType.Int32, 8: DataType.Int}
+_OF_WIDTH = {1: DataType.Int8, 2: DataType.Int16, 4: DataType.Int32, 8: DataType.Int, 16: DataType.ComplexDouble}
 
 
 def copying(source: torch.Tensor) -> tuple[Kernel, dict[str, int]]:

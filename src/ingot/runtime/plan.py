@@ -55,8 +55,9 @@ class Plan(Interpreter):
         found = find_clusters(graph, supports, rules)
         steps = [kernel(step) if isinstance(step, Cluster) else step for step in found]
         self.steps = writers_last(graph, steps)
-        overwrites = any(output.alias_input is not None for output in graph.outputs)
-        self._later = {id(step): self.steps[place + 1 :] for place, step in enumerate(self.steps) if overwrites}
+        aliased = [output.alias_input for output in graph.outputs if output.alias_input is not None]
+        self._written = frozenset(graph.inputs[position] for position in aliased)
+        self._later = {id(step): self.steps[place + 1 :] for place, step in enumerate(self.steps) if aliased}
         """Where inputs are overwritten, the steps that follow each step."""
         self.destinations = find_destinations(graph, self.steps)
         """Where results of kernels belong that are joined or permuted."""
@@ -108,11 +109,18 @@ class Plan(Interpreter):
 
     def _execute(self, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool) -> None:
         backend = backend_for(binding.device)
+        self._conjugate(values)
         if backend is None or not all(map(is_plain, values.values())) or not _makes_plain(backend):
             super()._execute(values, binding, tally, timed)
             return
         with backend.current(binding.device):
             self._run_steps(backend, values, binding, tally, timed)
+
+    def _conjugate(self, values: dict[Node, Value]) -> None:
+        """Copy inputs that PyTorch conjugates when it reads them, unless they are written: kernels read memory."""
+        for node, value in values.items():
+            if isinstance(value, torch.Tensor) and value.is_conj() and node not in self._written:
+                values[node] = value.resolve_conj()
 
     def _run_steps(
         self, backend: Backend, values: dict[Node, Value], binding: Binding, tally: Tally | None, timed: bool
@@ -248,12 +256,14 @@ _functorch: Any = getattr(torch._C, "_functorch")  # noqa: B009
 def is_plain(value: Any) -> bool:
     """Whether a value's memory holds what it stands for, so that a kernel may read it.
 
-    Not so for subclasses that wrap other tensors, for those inside vmap or grad, and for those PyTorch negates or
-    takes for zero when it reads them.
+    Not so for subclasses that wrap other tensors, for those inside vmap or grad, and for those PyTorch conjugates,
+    negates or takes for zero when it reads them.
     """
     if not isinstance(value, torch.Tensor):
         return True
-    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_neg() or value._is_zerotensor():
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    if value.is_neg() or value.is_conj() or value._is_zerotensor():
         return False
     return not _functorch.is_functorch_wrapped_tensor(value)
 

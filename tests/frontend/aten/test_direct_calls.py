@@ -43,6 +43,7 @@ ABOVE_ONE = FLOATS.abs() + 1
 WHOLE = torch.tensor([[5, -3, 7], [0, 1, -8]])
 SMALL = torch.tensor([[1, 2, 3], [3, 2, 1]])
 TRUTHS = torch.tensor([[True, False, True], [False, False, True]])
+PAIRS = torch.complex(FLOATS, OTHERS)
 GRADIENT = torch.tensor([[1.0, -2.0, 0.5], [0.25, 3.0, -1.0]])
 
 
@@ -58,6 +59,9 @@ def cases() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     add("special_erf special_erfc special_erfinv special_exp2 special_expit special_expm1 special_log1p", FLOATS)
     add("special_sinc log_sigmoid relu6 selu contiguous conj detach_copy lift_fresh_copy zero mT adjoint", FLOATS)
     add("arccosh special_gammaln", ABOVE_ONE)
+    add("_conj conj_physical _conj_physical view_as_real view_as_real_copy", PAIRS)
+    add("complex polar", FLOATS, OTHERS)
+    add("_neg_view", FLOATS)
     add("special_logit", FLOATS.abs())
     add("greater.Tensor greater_equal.Tensor less.Tensor less_equal.Tensor not_equal.Tensor", FLOATS, OTHERS)
     add("greater.Scalar greater_equal.Scalar less.Scalar less_equal.Scalar not_equal.Scalar gt.Scalar", FLOATS, 0.1)
@@ -182,6 +186,16 @@ def test_calls_by_hand_give_what_pytorch_gives(name: str):
 def test_rows_are_overloads_of_pytorch():
     for name in ROWS:
         assert lowering_for(overload_of(name)) is not None
+
+
+def test_complex_numbers_that_are_no_tensors():
+    lowered("mul.Tensor", FLOATS, 2j)
+    lowered("add.Tensor", PAIRS, 1 - 2j)
+    lowered("pow.Tensor_Scalar", PAIRS, 2)
+    left("pow.Tensor_Scalar", PAIRS, 2j)
+    left("pow.Tensor_Scalar", PAIRS, 0.5)
+    left("add.Tensor", PAIRS, PAIRS, alpha=2j)
+    left("sqrt.default", PAIRS)
 
 
 def test_other_namespaces_and_libraries_have_no_lowering():
@@ -327,8 +341,8 @@ def test_options_of_memory_are_left():
     image = torch.zeros(1, 2, 2, 2)
     left("clone.default", image, memory_format=torch.channels_last)
     left("zeros.default", [2], layout=torch.sparse_coo)
-    left("_to_copy.default", FLOATS, dtype=torch.complex64)
-    left("mul.Tensor", FLOATS, 2j)
+    left("_to_copy.default", PAIRS, dtype=torch.float32)
+    lowered("_to_copy.default", FLOATS, dtype=torch.complex64)
     lowered("_to_copy.default", FLOATS, dtype=torch.float64, memory_format=torch.preserve_format)
     lowered("zeros.default", [2], dtype=torch.int16, device=torch.device("cpu"), pin_memory=False)
 

@@ -46,6 +46,14 @@ def test_samples_give_what_pytorch_gives():
     assert not missing, f"no call of {', '.join(sorted(missing))} was checked"
 
 
+def test_samples_of_complex_numbers_give_what_pytorch_gives():
+    names = """abs add addcmul angle cat conj_physical div eq exp expand fill imag isfinite masked_fill mean mul ne neg
+    permute pow real reciprocal reshape sgn sigmoid square stack sub sum triu view_as_real where zeros_like"""
+    findings = sweep(names.split(), (torch.complex64, torch.complex128), most=1, derivatives=False, compiled=1)
+    assert not findings.wrong, "\n\n".join(findings.wrong)
+    assert {"mul.Tensor", "div.Tensor", "exp.default", "abs.default", "sum.default"} <= findings.lowered.keys()
+
+
 def test_samples_of_derivatives_give_what_pytorch_gives():
     names = ["nn.functional.layer_norm", "nn.functional.gelu", "softmax", "nn.functional.mse_loss", "narrow"]
     findings = sweep(names, (torch.float32, torch.bfloat16), most=2, derivatives=True, compiled=1)

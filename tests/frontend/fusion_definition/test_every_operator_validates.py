@@ -14,7 +14,7 @@ from ingot.ops.samples import Sample
 from tests.ops import generation
 
 PUBLIC = [op for op in table().values() if op.is_public]
-DTYPES = (DataType.Float, DataType.BFloat16, DataType.Int)
+DTYPES = (DataType.Float, DataType.BFloat16, DataType.Int, DataType.ComplexFloat)
 
 
 @pytest.fixture(autouse=True, scope="module")

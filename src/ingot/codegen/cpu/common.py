@@ -1,7 +1,7 @@
 """Functions that all kernels call: compiled once for the process, known to kernels by name.
 
 share(region, context, grains, threads)    grains of a parallel loop among the threads of torch's OpenMP runtime
-gather32(array, place, stride, count)      elements a stride apart into a small array; for 8, 16, 32 and 64 bits
+gather32(array, place, stride, count)      elements a stride apart into a small array; for 8, 16, 32, 64 and 128 bits
 scatter32(array, place, stride, count)     the way back
 """
 
@@ -20,7 +20,7 @@ REGION = ir.FunctionType(ir.VoidType(), [BYTE_POINTER, WORD, WORD])
 """A function for grains first to last of a parallel loop, in a context."""
 _COPY = ir.FunctionType(ir.VoidType(), [BYTE_POINTER, BYTE_POINTER, WORD, WORD])
 _NUMBER = ir.IntType(32)
-_WIDTHS = (8, 16, 32, 64)
+_WIDTHS = (8, 16, 32, 64, 128)
 KINDS = {
     "share": ir.FunctionType(ir.VoidType(), [ir.PointerType(REGION), BYTE_POINTER, WORD, WORD]),
     **{f"{direction}{width}": _COPY for direction in ("gather", "scatter") for width in _WIDTHS},

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from ingot.base.dtypes import HALVES, DataType
+from ingot.base.dtypes import HALVES, DataType, complex_type, part_type
 from ingot.base.numbers import Number
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.constants import constant
@@ -40,7 +40,8 @@ _ORDERED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="
 
 
 def register_type(dtype: DataType) -> ir.Type:
-    """How an element is held in a register. bfloat16 never is: it is widened when loaded."""
+    """How an element is held in a register. bfloat16 never is: it is widened when loaded. A complex number is one word
+    of both parts, which its operators take apart; where it is only moved, it is moved as a whole."""
     if dtype is DataType.Bool:
         return ir.IntType(1)
     if dtype is DataType.BFloat16:
@@ -275,6 +276,34 @@ class Instructions:
 
     def with_bits(self, bits: TypedValue, dtype: DataType) -> TypedValue:
         return TypedValue(self.builder.bitcast(bits.code, self.wide(register_type(dtype))), dtype)
+
+    # --- complex numbers ----------------------------------------------------------------------------------------------
+
+    def real(self, x: TypedValue) -> TypedValue:
+        return self._part(x, 0)
+
+    def imaginary(self, x: TypedValue) -> TypedValue:
+        return self._part(x, 1)
+
+    def _part(self, x: TypedValue, place: int) -> TypedValue:
+        """Every second lane of the parts as they follow each other in memory."""
+        dtype = part_type(x.dtype)
+        parts = self.builder.bitcast(x.code, ir.VectorType(register_type(dtype), 2 * self.lanes))
+        if self.lanes == 1:
+            return TypedValue(self.builder.extract_element(parts, place), dtype)
+        lanes = list(range(place, 2 * self.lanes, 2))
+        return TypedValue(self.builder.shuffle_vector(parts, parts, lanes), dtype)
+
+    def complex(self, x: TypedValue, y: TypedValue) -> TypedValue:
+        dtype = complex_type(x.dtype)
+        if self.lanes == 1:
+            parts: Any = ir.Constant(ir.VectorType(register_type(x.dtype), 2), ir.Undefined)
+            for place, part in enumerate((x, y)):
+                parts = self.builder.insert_element(parts, part.code, place)
+        else:
+            in_turn = [index // 2 + index % 2 * self.lanes for index in range(2 * self.lanes)]
+            parts = self.builder.shuffle_vector(x.code, y.code, in_turn)
+        return TypedValue(self.builder.bitcast(parts, self.wide(register_type(dtype))), dtype)
 
     # --- choices ------------------------------------------------------------------------------------------------------
 

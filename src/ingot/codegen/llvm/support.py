@@ -26,6 +26,8 @@ def supports(node: Node) -> bool:
     assert isinstance(operand, DataType)
     if operand.is_float:
         return operand not in HALVES or node.op.name not in FUNCTIONS
+    if operand.is_complex:
+        return True
     return _never_refused(node)
 
 

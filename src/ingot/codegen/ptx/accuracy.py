@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingot.base.dtypes import DataType
+from ingot.base.dtypes import DataType, part_type
 from ingot.codegen.llvm.host import Host
 from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.loops.program import Program, Result
@@ -29,7 +29,7 @@ def suited(host: Host, program: Program) -> Host:
     return replace(
         host,
         approximates=host.may_approximate and program.is_of_halves and not _decides_by_rough_values(program),
-        contracts_doubles=DataType.Double not in program.buffers,
+        contracts_doubles=DataType.Double not in map(part_type, program.buffers),
         leaves_roots=not program.is_arithmetic,
     )
 

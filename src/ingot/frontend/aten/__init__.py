@@ -79,8 +79,8 @@ def lowering_for(overload: OpOverload, device: str = "cpu", numerics: str = "fas
         named = {parameter.name: _argument(parameter, keywords) for parameter in by_name}
         _check_options(keywords)
         for parameter, value in zip(positional, given, strict=True):
-            if isinstance(value, complex):
-                unsupported("complex numbers are not lowered")
+            if isinstance(value, complex) and str(overload.overloadpacket) not in _TAKES_COMPLEX_NUMBERS:
+                unsupported("complex numbers are not lowered here")
             if isinstance(value, SizeExpression) and "int" not in str(parameter.type):
                 unsupported("arithmetic with a size that stays open is not lowered")
         try:
@@ -93,6 +93,10 @@ def lowering_for(overload: OpOverload, device: str = "cpu", numerics: str = "fas
     return lower
 
 
+_TAKES_COMPLEX_NUMBERS = frozenset(
+    f"aten.{name}" for name in ("add", "sub", "rsub", "mul", "div", "eq", "ne", "where", "full", "full_like", "fill")
+)
+"""Operators that take a complex number beside tensors."""
 _REFUSALS = (ArgumentError, DTypeError, ShapeError)
 """What the op table says of numbers, types and shapes that it does not take."""
 

@@ -13,7 +13,7 @@ from ingot.ops.parameters import data_type
 
 
 def _filled(b: Builder, shape: Any, value: Any, dtype: DataType) -> Any:
-    if not isinstance(value, Handle) and not dtype.is_float and not fits(value, dtype):
+    if not isinstance(value, Handle) and dtype.is_integer and not fits(value, dtype):
         unsupported(f"{value} does not fit {dtype.text}")
     return b.full(shape, filling(b, value, dtype), dtype)
 

@@ -34,6 +34,7 @@ for operator, names in {
     "atanh": "atanh arctanh",
     "bitwise_not": "bitwise_not",
     "ceil": "ceil",
+    "complex": "complex",
     "cos": "cos",
     "cosh": "cosh",
     "deg2rad": "deg2rad",
@@ -75,9 +76,11 @@ for operator, names in {
     "rad2deg": "rad2deg",
     "reciprocal": "reciprocal",
     "round": "round",
+    "polar": "polar",
     "rsqrt": "rsqrt",
     "sigmoid": "sigmoid special_expit",
-    "sign": "sign sgn",
+    "sgn": "sgn",
+    "sign": "sign",
     "signbit": "signbit",
     "sin": "sin",
     "sinh": "sinh",
@@ -175,6 +178,8 @@ def _with_factor(b: Builder, operator: str, x: Any, y: Any, factor: Any) -> Any:
     if factor == 1 and not isinstance(factor, bool):
         return b.call(operator, (x, y))
     dtype = result_type(b, x, y)
+    if dtype.is_complex or isinstance(factor, complex):
+        unsupported(f"{operator} of {dtype.text} with alpha={factor!r} is not lowered")
     if dtype is DataType.Bool or isinstance(factor, bool) or (dtype.is_integer and isinstance(factor, float)):
         unsupported(f"{operator} of {dtype.text} with alpha={factor!r} is not lowered")
     if operator == "sub" and DataType.Bool in (getattr(x, "dtype", None), getattr(y, "dtype", None)):

@@ -22,7 +22,7 @@ for operator, names in {
     "reshape": "view.default _unsafe_view.default reshape.default view_copy.default _reshape_copy.default",
     "roll": "roll.default",
     "set": "alias.default detach.default lift_fresh.default lift_fresh_copy.default positive.default clone.default "
-    "contiguous.default alias_copy.default detach_copy.default conj.default",
+    "contiguous.default alias_copy.default detach_copy.default",
     "split": "split.Tensor split_copy.Tensor unsafe_split.Tensor",
     "split_with_sizes": "split_with_sizes.default split_with_sizes_copy.default unsafe_split_with_sizes.default "
     "split.sizes",
@@ -36,6 +36,10 @@ for operator, names in {
     "unsqueeze": "unsqueeze.default unsqueeze_copy.default",
 }.items():
     as_operator(operator, *names.split())
+
+as_operator("conj", "_conj.default", "conj.default", "conj_physical.default", "_conj_physical.default")
+as_operator("neg", "_neg_view.default")
+as_operator("view_as_real", "view_as_real.default", "view_as_real_copy.default")
 
 END = 2**63 - 1
 """What PyTorch writes for the end of a slice that has none."""

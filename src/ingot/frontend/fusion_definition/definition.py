@@ -180,7 +180,7 @@ class FusionDefinition:
         if value is None:
             handle = self._builder.scalar_input(known or DataType.Double)
         else:
-            if not isinstance(value, bool | int | float):
+            if not isinstance(value, bool | int | float | complex):
                 raise ArgumentError(f"a scalar is a Python number, not {value!r}")
             handle = self._builder.constant(value, known or number_type(value))
         scalar = FusionScalar(self, handle, self._next_number())
@@ -188,7 +188,7 @@ class FusionDefinition:
         self._inputs += [scalar] if value is None else []
         return scalar
 
-    def define_constant(self, value: Number, dtype: Any = None) -> FusionScalar:
+    def define_constant(self, value: Number | complex, dtype: Any = None) -> FusionScalar:
         """A known number, the older name of define_scalar(value)."""
         return self.define_scalar(value, dtype)
 

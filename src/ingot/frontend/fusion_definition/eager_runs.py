@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ingot.base.dtypes import HALVES, DataType
+from ingot.base.dtypes import HALVES, DataType, part_type
 from ingot.frontend.fusion_definition.statements import (
     AddOutput,
     Apply,
@@ -119,6 +119,8 @@ class PreciseRun(EagerRun):
         self._unrounded: dict[int, Any] = {}
 
     def _input(self, value: torch.Tensor) -> torch.Tensor:
+        if value.is_complex():
+            return value.to(torch.complex128, copy=True)
         return value.double() if value.is_floating_point() else value.clone()
 
     def _argument(self, statement: Apply, parameter: Parameter) -> Any:
@@ -127,8 +129,8 @@ class PreciseRun(EagerRun):
             value = self._replace(given)
             return value.to(to_torch(given.dtype())) if isinstance(value, torch.Tensor) else value
         value = data_type(given) if parameter.kind == "Type" else given
-        if not own_type and isinstance(value, DataType) and value.is_float:
-            return torch.float64
+        if not own_type and isinstance(value, DataType) and (value.is_float or value.is_complex):
+            return torch.float64 if value.is_float else torch.complex128
         return mapped(value, lambda one: self._operand(statement, self._replace(one)))
 
     def _operand(self, statement: Apply, value: Any) -> Any:
@@ -142,10 +144,11 @@ class PreciseRun(EagerRun):
         return self._disturbed(value, terms * _epsilon(next(flat(statement.result))) * value.abs())
 
     def _made(self, op: Op, handle: Any, value: Any) -> Any:
-        if isinstance(handle, FusionVector) or not handle.dtype().is_float:
+        if isinstance(handle, FusionVector) or not (handle.dtype().is_float or handle.dtype().is_complex):
             return super()._made(op, handle, value)
-        tensor = self._disturbed_result(op, handle, torch.as_tensor(value).double())
-        rounded = tensor.to(to_torch(handle.dtype())).double()
+        precise = torch.complex128 if handle.dtype().is_complex else torch.float64
+        tensor = self._disturbed_result(op, handle, torch.as_tensor(value).to(precise))
+        rounded = tensor.to(to_torch(handle.dtype())).to(precise)
         self._unrounded[id(handle)] = tensor
         return rounded.item() if isinstance(handle, FusionScalar) else rounded
 
@@ -153,13 +156,15 @@ class PreciseRun(EagerRun):
         scale = op.tolerance.scale if op.tolerance.scale <= 1 else 0.0  # that of sums is for sums of a few numbers
         ulps = min(max(op.tolerance.ulps, 1.0), _MOST_ULPS.get(op.kind, 16.0))
         amount = ulps * _epsilon(handle) * value.abs().clamp(min=scale)
-        if op.tolerance.ulps <= 1 and handle.dtype() is not DataType.Double:
+        if op.tolerance.ulps <= 1 and handle.dtype().is_float and handle.dtype() is not DataType.Double:
             amount = torch.where(value.float().double() == value, 0.0, amount)  # what float32 holds is not rounded
         return self._disturbed(value, amount)
 
     def _disturbed(self, value: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
         if self._generator is None:
             return value
+        if value.is_complex():  # either part by what the whole may be off
+            return torch.view_as_complex(self._disturbed(torch.view_as_real(value), amount.unsqueeze(-1)))
         draws = torch.rand(value.shape, generator=self._generator, dtype=torch.float64, device="cpu").to(value.device)
         # Between a half and the whole of it, upwards or downwards: two errors of one size do not cancel out.
         moved = torch.where(draws < 0.5, 0.5 + draws, -draws) * amount * _CAUTION
@@ -188,7 +193,10 @@ def _is_of_its_type(statement: Apply) -> bool:
 
 def _epsilon(handle: FusionValue) -> float:
     """The distance of numbers near 1 in the type that a value is computed in."""
-    return 2.0**-52 if handle.dtype() is DataType.Double else 2.0**-23
+    return 2.0**-52 if part_type(handle.dtype()) is DataType.Double else 2.0**-23
+
+
+_PRECISE_NUMBERS = {float: torch.float64, complex: torch.complex128}
 
 
 def _device_of(inputs: Sequence[Any]) -> torch.device:
@@ -201,8 +209,8 @@ def _with_tensors(arguments: list[Any], parameters: Sequence[Parameter], device:
     """Arguments with tensors in the place of numbers: functions of torch do not compute with numbers alone."""
 
     def tensor(value: Any, parameter: Parameter) -> Any:
-        if parameter.kind not in ("Operand", "Plain") or not isinstance(value, bool | int | float):
+        if parameter.kind not in ("Operand", "Plain") or not isinstance(value, bool | int | float | complex):
             return value
-        return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None, device=device)
+        return torch.tensor(value, dtype=_PRECISE_NUMBERS.get(type(value)), device=device)
 
     return [tensor(value, parameter) for value, parameter in zip(arguments, parameters, strict=True)]

@@ -87,7 +87,7 @@ class _Replay:
         self._position += 1
         return [size if number is None else number for size, number in zip(declared, fixed, strict=True)]
 
-    def _scalar(self, value: bool | int | float | None, dtype: DataType) -> Any:
+    def _scalar(self, value: bool | int | float | complex | None, dtype: DataType) -> Any:
         if value is not None:
             return self._builder.constant(value, dtype)
         self._position += 1

@@ -36,7 +36,7 @@ class DefineTensor:
 
 @dataclass(frozen=True, slots=True)
 class DefineScalar:
-    value: bool | int | float | None
+    value: bool | int | float | complex | None
     """None for a number that is given at every call."""
     dtype: DataType
     result: FusionScalar
@@ -148,4 +148,6 @@ def _value(value: Any) -> str:
         return f"[{', '.join(_value(element) for element in value)}]"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
+    if isinstance(value, complex):
+        return f"complex({_value(value.real)}, {_value(value.imag)})"  # as no sum of its parts keeps signs and NaN
     return repr(value)

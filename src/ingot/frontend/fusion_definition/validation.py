@@ -90,7 +90,7 @@ class _Spread:
 
     def _run(self, generator: torch.Generator | None) -> list[torch.Tensor]:
         results = PreciseRun(self._inputs, self.device, generator).results(self._statements)
-        return [torch.as_tensor(value).double() for value in results]
+        return [parts_of(torch.as_tensor(value)).double() for value in results]
 
 
 def _require(position: int, found: torch.Tensor, wanted: torch.Tensor, measured: _Spread, is_reference: bool) -> None:
@@ -143,6 +143,11 @@ def _require_same_number(results: Sequence[Any], expected: Sequence[Any]) -> Non
         raise ValidationError(f"there are {len(results)} results, but {len(expected)} were expected")
 
 
+def parts_of(value: torch.Tensor) -> torch.Tensor:
+    """The parts of complex numbers along an axis of their own; real numbers as they are."""
+    return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+
+
 def _same_shape(position: int, found: Any, wanted: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """A result and what was expected as tensors of one shape and type; numbers are tensors without dimensions."""
     tensors = [
@@ -151,7 +156,7 @@ def _same_shape(position: int, found: Any, wanted: Any) -> tuple[torch.Tensor, t
     ]
     if tensors[0].shape != tensors[1].shape:
         raise ValidationError(f"result {position} has the shape {list(tensors[0].shape)}, not {list(tensors[1].shape)}")
-    return tensors[0], tensors[1].to(tensors[0])
+    return parts_of(tensors[0]), parts_of(tensors[1].to(tensors[0]))
 
 
-_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
+_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}

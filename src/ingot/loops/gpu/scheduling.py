@@ -325,7 +325,8 @@ class _GpuChoice(LoopOrder):
         dense.update((b, self.outer[-1]) for b in transposed)
         per_element = {*self.outputs, *self.inputs}
         access = self.tuning.access
-        vector_width = access // max((self.widths[b] for b in dense if b in per_element), default=access)
+        widest = max((self.widths[b] for b in dense if b in per_element), default=access)
+        vector_width = max(access // widest, 1)
         while vector_width > 1 and not self._fits(vector_width, dense, may_leave_rest):
             vector_width //= 2
         return vector_width

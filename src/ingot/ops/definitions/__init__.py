@@ -23,3 +23,6 @@ from ingot.ops.definitions import (  # noqa: F401  (each module adds its operato
     statistics,
     structures,
 )
+
+# isort: split
+from ingot.ops.definitions import complex_numbers  # noqa: F401  (after the operators whose records it fills in)

@@ -68,14 +68,6 @@ def segment_set(b: Any, x: Plain) -> Any:
     return x
 
 
-@composite(None, COMPUTED, lambda torch, x: torch.real(x).clone())
-def real(b: Any, x: Plain) -> Any:
-    """The real part of x: x itself, as ingot computes with real numbers only."""
-    return x
-
-
-refuse("imag", "ingot computes with real numbers only")
-refuse("complex", "ingot computes with real numbers only")
 refuse("scan", "the scans are cumsum, cumprod, cummax and cummin")
 
 
@@ -120,7 +112,7 @@ def isposinf(b: Any, x: Operand) -> Any:
 
 @composite(None, COMPUTED, "torch.isreal")
 def isreal(b: Any, x: Plain) -> Any:
-    """True everywhere: ingot computes with real numbers only."""
+    """Whether the imaginary part of x is zero, as it is for all real numbers."""
     return b.full(x.shape, True, DataType.Bool)
 
 
@@ -170,9 +162,11 @@ def as_element(b: Any, value: Any, dtype: DataType) -> Any:
     """A fill value as an element of a type; what PyTorch may refuse to convert is refused."""
     number = value.constant_value()
     if number is None:
-        is_held = dtype.is_float or not value.dtype.is_float
+        is_held = dtype.is_complex or (not value.dtype.is_complex and (dtype.is_float or not value.dtype.is_float))
     else:
-        is_held = dtype.is_float or (math.isfinite(number) and convert_number(number, dtype) == number)
+        is_held = (
+            dtype.is_complex or dtype.is_float or (math.isfinite(number) and convert_number(number, dtype) == number)
+        )
     if not is_held:
         raise ArgumentValueError(f"{value.type if number is None else number} is no {dtype.text}")
     return b.cast(value, dtype) if number is None else b.constant(number, dtype)

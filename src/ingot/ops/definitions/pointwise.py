@@ -387,7 +387,8 @@ def cast(b: Any, x: Plain, dtype: Type) -> Any:
 def _quotient(torch: Any, x: Any, y: Any) -> Any:
     """The quotient, of integers cut off. Division by -1 is negation: PyTorch's own ends the process for the lowest."""
     x, y = both_tensors(torch, x, y)
-    if torch.result_type(x, y).is_floating_point:
+    common = torch.result_type(x, y)
+    if common.is_floating_point or common.is_complex:
         return torch.div(x, y)
     by_minus_one = torch.eq(y, -1)
     divided = torch.div(x, torch.where(by_minus_one, torch.ones_like(y), y), rounding_mode="trunc")

@@ -290,7 +290,7 @@ def test_what_is_too_large_for_the_stack_is_not_recorded():
     assert not can_record([WORD], [step])
     assert not can_record([WORD] * MOST_STACK_WORDS, [])
     assert can_record([WORD], [Step(0, (0, 0), ())])
-    assert not can_record([TensorGuard(torch.complex64, (), ())], [])
+    assert not can_record([TensorGuard(torch.complex32, (), ())], [])
 
 
 # --- as a Python function ---------------------------------------------------------------------------------------------

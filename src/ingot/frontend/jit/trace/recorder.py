@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from ingot.base.errors import CaptureError
 from ingot.frontend.jit.arguments.structure import take_apart
-from ingot.frontend.jit.arguments.supported_tensors import refused_tensor
+from ingot.frontend.jit.arguments.supported_tensors import is_lazy, refused_result, refused_tensor
 from ingot.frontend.jit.arguments.variable_numbers import marks_in
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.library_code import is_librarys
@@ -363,6 +363,8 @@ class Recording:
             return self._lift(target(*args, **kwargs))
         given = self._encode(list(args)), self._encode(dict(kwargs))
         changeable = all_of(torch.Tensor, (args, kwargs)) if is_mutable(target) else []
+        if any(map(is_lazy, all_of(torch.Tensor, written_arguments(target, args, dict(kwargs))))):
+            self.stop(f"{target} writes into a tensor that PyTorch conjugates or negates when it is read")
         shapes = [(tensor, tensor.shape) for tensor in changeable]
         try:
             result = target(*args, **kwargs)
@@ -512,7 +514,7 @@ class Recording:
         return value
 
     def _add_made(self, tensor: torch.Tensor, storages: Mapping[int, TraceValue]) -> TraceValue:
-        refused = refused_tensor(tensor)
+        refused = refused_result(tensor)
         if refused:
             self.stop(refused)
             return self._add(tensor, Made(len(self.trace.events)), -1)

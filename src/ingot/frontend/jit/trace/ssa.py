@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from ingot.base.dtypes import COMPUTED
+from ingot.base.dtypes import HELD
 from ingot.base.numbers import number_type
 from ingot.base.types import ScalarType, TensorType
 from ingot.codegen.llvm.support import supports
@@ -53,6 +53,10 @@ _WITH_PLACES = frozenset({"argmax", "argmin", "max", "min"})
 """Operators that compare their elements' positions, which kernels know: nothing is counted for them."""
 
 
+_OF_PARTS = "view_as_real"
+"""The view whose elements are parts of those of the tensor. Generated code takes single parts: `z.real`. Where both are
+read or written side by side, memory has them so already, and a view is a matter of PyTorch's; so is one of pairs as
+complex numbers."""
 _LOOKING_AROUND = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
 """Operators whose result may hold elements of the tensor's memory that the tensor itself does not have."""
 
@@ -264,13 +268,22 @@ def _mutated(event: TraceOp) -> list[TraceValue]:
 
 
 def _is_view(trace: Trace, event: TraceOp) -> bool:
-    """Whether an event gives another name to memory."""
+    """Whether an event gives another name to memory, of which it may also be one part of each complex number."""
     operands, products = event.operands, event.products
     if len(operands) != 1 or not products or operands[0] in products:
         return False
     storage = trace.note(operands[0]).storage
     shares = all(trace.note(product).storage == storage for product in products)
-    return shares and all(trace.note(product).dtype is trace.note(operands[0]).dtype for product in products)
+    keeps_type = all(trace.note(product).dtype is trace.note(operands[0]).dtype for product in products)
+    return shares and (keeps_type or _takes_single_parts(trace, event))
+
+
+def _takes_single_parts(trace: Trace, event: TraceOp) -> bool:
+    """Whether all that comes of the parts of complex numbers is one of both."""
+    is_of_parts = event.target.overloadpacket.__name__ == _OF_PARTS
+    (product,) = event.products[:1]
+    readers = (other for other in trace.events if product in other.operands)
+    return is_of_parts and all(reader.target.overloadpacket.__name__ == "select" for reader in readers)
 
 
 def _is_fresh(trace: Trace, event: TraceOp) -> bool:
@@ -387,7 +400,7 @@ def _graph_of(trace: Trace, called: _Called, numerics: str) -> Graph | None:
         return None
     made = [trace.note(register) for register in values_in(called.results)]
     read = [trace.note(register) for register in values_in((called.arguments, called.keywords))]
-    if not _is_on_one_device(made, read) or any(from_torch(note.dtype) not in COMPUTED for note in (*made, *read)):
+    if not _is_on_one_device(made, read) or any(from_torch(note.dtype) not in HELD for note in (*made, *read)):
         return None
     arguments = replace_values(called.arguments, lambda register: type_of(trace.note(register)))
     keywords = replace_values(called.keywords, lambda register: type_of(trace.note(register)))
@@ -408,6 +421,7 @@ def _generated(
     if found is None or [output.type for output in found.outputs] != expected:
         return None
     may_join = target.overloadpacket.__name__ in _JOINING | _WITH_WORKSPACE
+    may_join = may_join or target.overloadpacket.__name__ == _OF_PARTS  # the join is taken apart again
     free = {"cat"} if may_join else set()
     free |= {"counter"} if target.overloadpacket.__name__ in _WITH_PLACES else set()
     free |= {"full"} if device == "cpu" else set()  # kernels take it for a number

@@ -307,7 +307,7 @@ class _GpuMachine(Accumulation):
         """All threads of a group must have the same value; the bits of a NaN may differ."""
         spread = numpy.ascontiguousarray(numpy.broadcast_to(value.array, (block.schedule.threads, scope.vector_width)))
         firsts = spread[(block.member == 0)[:, 0]][block.thread_group[:, 0]]
-        bits = f"uint{8 * spread.itemsize}"
+        bits = f"V{spread.itemsize}"  # as they are, whatever the width
         agree = (spread.view(bits) == firsts.view(bits)) | ((spread != spread) & (firsts != firsts))
         if not agree.all():
             raise self._fault(instruction, scope, "the threads of a group disagree")

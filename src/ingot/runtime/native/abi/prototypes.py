@@ -21,7 +21,7 @@ class PrototypeWords(Struct):
     """The address of the strides."""
 
 
-_KINDS = {torch.bool: 6, torch.bfloat16: 4, torch.uint8: 1}
+_KINDS = {torch.bool: 6, torch.bfloat16: 4, torch.uint8: 1, torch.complex64: 5, torch.complex128: 5}
 """DLPack's codes for dtypes that are neither signed integers (0) nor plain floating point (2)."""
 DTYPES = frozenset(
     {
@@ -35,6 +35,8 @@ DTYPES = frozenset(
         torch.int8,
         torch.uint8,
         torch.bool,
+        torch.complex64,
+        torch.complex128,
     }
 )
 """The dtypes native code knows."""
