@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from ingot.base.errors import DefinitionError
@@ -12,9 +13,9 @@ class PythonOperators:
 
     __slots__ = ()
 
+    @abstractmethod
     def apply(self, name: str, *operands: Any) -> Any:
         """The result of an operator of the definition that this value belongs to."""
-        raise NotImplementedError
 
     def __bool__(self) -> bool:
         raise DefinitionError(

@@ -411,18 +411,9 @@ class RecordedFunction(NativeCallable):
         self.python_calls += 1
         self._patience.reset()
         given = MarkedArguments(self._families.marked_positions(described), args, kwargs)
-        result, made = record(
-            self.function,
-            given.args,
-            given.kwargs,
-            described,
-            self.outermost,
-            self.options.fullgraph,
-            self._find_environment(),
-            self.reads_attributes,
-            self.allows_questions,
-            self.is_proven,
-        )
+        how = self.reads_attributes, self.allows_questions, self.is_proven
+        around = self.outermost, self.options.fullgraph, self._find_environment()
+        result, made = record(self.function, given.args, given.kwargs, described, *around, *how)
         self._payoff.seconds += made.record_seconds
         made.checks_overlap = self.checks_overlap
         if self.is_segment or self.options.config["enable_profiling"]:
