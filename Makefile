@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Many tests start processes, which start sooner if Python may keep its bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test bench bench-capture bench-operations bench-training bench-tuning bench-starting lint format clean
+.PHONY: help demo test bench bench-capture bench-training bench-operations bench-tuning bench-starting lint format clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17

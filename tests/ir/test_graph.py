@@ -1,6 +1,7 @@
 """Graphs: one node per expression, stable hashes, checked structure, large sizes."""
 
 import gc
+import math
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from ingot import DataType, GraphBuilder
+from ingot import DataType, GraphBuilder, JitCompiler
 from ingot.base.errors import DefinitionError, DTypeError, UnsupportedError, VerificationError
 from ingot.base.types import TensorType
 from ingot.ir.graph import Graph, Output
@@ -245,3 +246,15 @@ def test_verifier_finds_a_type_that_does_not_follow():
 def test_tensors_of_types_without_operators_are_refused_with_advice():
     with pytest.raises(DTypeError, match="run it through PyTorch"):
         GraphBuilder().input((2,), DataType.Float8_e5m2)
+
+
+def test_the_sign_of_a_nan_is_part_of_it():
+    """Folding makes negative ones, and `copysign` with a number takes its sign."""
+    builder = GraphBuilder()
+    x = builder.input((3,))
+    for nan in (-math.nan, math.nan):
+        builder.output(builder.ops.copysign(x, nan))
+    graph = builder.build()
+    assert "-nan" in graph.text and parse(graph.text).text == graph.text
+    negative, positive = JitCompiler().compile(graph).execute([torch.ones(3)])
+    assert negative.tolist() == [-1.0] * 3 and positive.tolist() == [1.0] * 3

@@ -11,7 +11,9 @@ and -0.0); printing, hashing and comparing nodes all rest on it.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
+from typing import cast
 
 from ingot.base.dtypes import DataType
 from ingot.base.sizes import Shape, SizeExpression
@@ -62,7 +64,7 @@ class OperandSlot:
 def literal(value: object) -> str:
     """The one text of an attribute value."""
     if type(value) in (int, float):  # as most are
-        return repr(value)
+        return repr(value) if value == value else _nan(value)
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -78,3 +80,8 @@ def literal(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(literal, value))}]"
     raise TypeError(f"{type(value).__name__} cannot be an attribute of a graph node")
+
+
+def _nan(value: object) -> str:
+    """The text of a NaN, with its sign: nodes of equal text are one node, and copysign tells them apart."""
+    return "-nan" if math.copysign(1.0, cast(float, value)) < 0 else "nan"

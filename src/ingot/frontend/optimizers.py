@@ -38,8 +38,18 @@ _TORCH_STEPS: dict[type[Optimizer], str] = {
 }
 """Functions of PyTorch's that compute steps, of Adam those that no kernel of ingot's computes."""
 KNOWN_OPTIMIZERS: tuple[type[Optimizer], ...] = (*_TORCH_STEPS, SGD)
+
+
+def as_defined(function: Any) -> Any:
+    """A function of torch.optim without what torch.compile puts around it when it is first used, so as to leave it
+    alone; any other wrapper stays."""
+    while getattr(function, "_torchdynamo_disable", None) is True and hasattr(function, "_torchdynamo_orig_callable"):
+        function = function._torchdynamo_orig_callable
+    return function
+
+
 _ORIGINAL = {cls: inspect.unwrap(cls.step).__code__ for cls in KNOWN_OPTIMIZERS}
-_GATHERS: dict[type[Optimizer], Any] = {cls: getattr(cls, "_init_group") for cls in KNOWN_OPTIMIZERS}  # noqa: B009
+_GATHERS: dict[type[Optimizer], Any] = {cls: as_defined(getattr(cls, "_init_group")) for cls in KNOWN_OPTIMIZERS}  # noqa: B009
 """The methods that gather the tensors of a group."""
 
 
@@ -50,7 +60,7 @@ def _module_of(cls: type[Optimizer]) -> dict[str, Any]:
 
 _FUNCTIONS = {
     cls: {
-        name: one
+        name: as_defined(one)
         for name, one in _module_of(cls).items()
         if isinstance(one, types.FunctionType) and one.__module__ == _module_of(cls)["__name__"]
     }

@@ -328,3 +328,23 @@ def test_moving_averages_of_weights():
     pair.run(7)
     same(list(averages[0].parameters()), list(averages[1].parameters()))
     assert pair.is_compiled
+
+
+def test_what_torch_compile_puts_around_optimizers_is_no_change():
+    """It wraps functions of torch.optim when it is first used in a process, and computes nothing else by that."""
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    assert hasattr(torch.optim.AdamW._init_group, "_torchdynamo_orig_callable")
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled: Any = ingot.jit(step)
+    for _ in range(4):
+        compiled(torch.ones(3, 4))
+    assert compiled.tier == "skipping", compiled.explain()

@@ -52,11 +52,12 @@ def guard_computing(walker: Walker, value: Known) -> None:
         if not isinstance(table, Known) or not isinstance(table.value, dict) or walker.entries(table.value, name):
             walker.refuse("calls a step that has hooks")
     is_own = walker.entry(vars(optimizer), "_init_group", ABSENT, f"{name}._init_group") is not ABSENT
-    if is_own or walker.type_attribute(type(optimizer), "_init_group") is not optimizers.gathering_method(optimizer):
+    gathers = optimizers.as_defined(walker.type_attribute(type(optimizer), "_init_group"))
+    if is_own or gathers is not optimizers.gathering_method(optimizer):
         walker.refuse("calls a step that gathers its tensors in a way of its own")
     module, functions = optimizers.functions_of(optimizer)
     for key, function in functions.items():
-        if walker.entry(module, key, ABSENT, key) is not function:
+        if optimizers.as_defined(walker.entry(module, key, ABSENT, key)) is not function:
             walker.refuse(f"calls a step in which {key} is replaced")
 
 
