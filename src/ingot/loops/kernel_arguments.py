@@ -20,6 +20,8 @@ from ingot.loops.nest import Nest
 THREADS, FAULT, GRAIN = range(3)
 SPLITS = GRAIN
 """What the word of the grain is on a GPU: how many parts a split reduction has."""
+ACCESS = 16
+"""Bytes that a thread of a GPU reads or writes at most with one instruction, and so the strictest alignment."""
 _FIRST_SIZE = 3
 
 

@@ -26,7 +26,7 @@ from ingot.ir.binding import Binding, bind
 from ingot.ir.graph import Output
 from ingot.ir.node import Node
 from ingot.ir.torch_types import to_torch
-from ingot.loops.gpu.schedule import ACCESS
+from ingot.loops.kernel_arguments import ACCESS
 from ingot.ops import Kind
 from ingot.runtime.arena import Lifetime, plan_arena
 from ingot.runtime.backends.interface import KernelCall, NativeSite

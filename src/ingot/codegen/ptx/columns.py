@@ -25,7 +25,8 @@ from ingot.codegen.llvm.storage import in_memory, in_register
 from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import BYTE, SHARED
 from ingot.codegen.ptx.thread_groups import ThreadAccumulator, ThreadGroup
-from ingot.loops.gpu.schedule import ACCESS, WARP, Columns
+from ingot.loops.gpu.schedule import WARP, Columns
+from ingot.loops.kernel_arguments import ACCESS
 
 _INDEX = ir.IntType(32)
 _WIDEST = 8

@@ -14,8 +14,8 @@ from ingot.base.dtypes import DataType
 from ingot.codegen.llvm import ir
 from ingot.codegen.llvm.instructions import Instructions, TypedValue, memory_type
 from ingot.codegen.llvm.storage import WORD, in_memory, in_register, number_in
-from ingot.loops.gpu.schedule import ACCESS, GpuSchedule, Grid
-from ingot.loops.kernel_arguments import WordLayout
+from ingot.loops.gpu.schedule import GpuSchedule, Grid
+from ingot.loops.kernel_arguments import ACCESS, WordLayout
 from ingot.loops.motion import Motion
 from ingot.loops.nest import AxisPosition, Extent, Register
 from ingot.loops.nest import Value as Operand

@@ -20,7 +20,7 @@ from ingot.codegen.ptx import intrinsics
 from ingot.codegen.ptx.place import TENSORS, KernelArguments, ThreadPlace
 from ingot.codegen.ptx.thread_groups import ThreadAccumulator, ThreadGroup
 from ingot.loops.gpu.launches import VALUES_AT_ONCE, left_by_launches
-from ingot.loops.gpu.schedule import ACCESS
+from ingot.loops.kernel_arguments import ACCESS
 from ingot.loops.nest import Nest
 
 _COUNT = ir.IntType(32)

@@ -15,8 +15,6 @@ from typing import ClassVar, TypeAlias
 from ingot.loops.motion import Motion
 from ingot.loops.program import Program
 
-ACCESS = 16
-"""Bytes that a thread reads or writes at most with one instruction."""
 WARP = 32
 """Threads that run in lockstep and can read each other's registers."""
 MOST_THREADS = 1024

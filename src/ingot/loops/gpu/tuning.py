@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingot.base.errors import ConfigError
-from ingot.loops.gpu.schedule import ACCESS, MOST_COUNTERS, MOST_SPLITS, MOST_THREADS
+from ingot.loops.gpu.schedule import MOST_COUNTERS, MOST_SPLITS, MOST_THREADS
+from ingot.loops.kernel_arguments import ACCESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

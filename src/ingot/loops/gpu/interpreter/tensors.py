@@ -15,8 +15,8 @@ from ingot.base.dtypes import DataType
 from ingot.base.numbers import Number
 from ingot.loops.elements import Element, held_as
 from ingot.loops.gpu.interpreter.block import ThreadBlock, ThreadScope
-from ingot.loops.gpu.schedule import ACCESS
 from ingot.loops.interpreting import CallNumbers, Interpretation
+from ingot.loops.kernel_arguments import ACCESS
 from ingot.loops.nest import Load, Nest, Store
 
 SEVERAL = -2

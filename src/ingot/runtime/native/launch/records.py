@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ingot.loops.gpu.schedule import ACCESS
+from ingot.loops.kernel_arguments import ACCESS
 from ingot.runtime.native.abi.devices import device_kind
 from ingot.runtime.native.abi.object_layout import tensor_layout
 from ingot.runtime.native.abi.prototypes import DTYPES, Prototype
