@@ -224,8 +224,7 @@ class CompiledFunction(BranchingFunction):
     def _find_kept(self, key: tuple[Hashable, Hashable], described: CallKey) -> Specialisation | None:
         if not self._keeps_recordings:
             return None
-        with collecting_later():
-            made = kept.find(self.function, self.name, self.options, described, key[1])
+        made = kept.find(self.function, self.name, self.options, described, key[1])
         if made is not None:
             self._take_kept(key, described, made)
         return made

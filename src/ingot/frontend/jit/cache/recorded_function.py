@@ -139,9 +139,10 @@ class RecordedFunction(NativeCallable):
         general = self._families.find(described, key[1]) or self._foretell(described, key[1])
         if general is not None and not described.needs_gradients:
             return self._run_general(key, *general, args, kwargs, described)
-        kept = self._find_kept(key, described)
-        if kept is not None:
-            return self._run(key, kept, args, kwargs, described)
+        with collecting_later():  # until kernels are compiled: what was read stays
+            kept = self._find_kept(key, described)
+            if kept is not None:
+                return self._run(key, kept, args, kwargs, described)
         return self._record(key, args, kwargs, described, difference(key, tuple(self._recorded), self.function))
 
     def _find_kept(self, key: tuple[Hashable, Hashable], described: CallKey) -> Specialisation | None:

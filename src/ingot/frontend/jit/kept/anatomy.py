@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum, EnumMeta
 from hashlib import sha256
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.torch_version import TorchVersion
@@ -108,7 +109,18 @@ def _instance(value: Any) -> Anatomy:
 
 
 def _is_native(cls: type) -> bool:
-    """Whether a class that is made while a program runs was made by native code, and may have more in its objects."""
+    """Whether a class that is made while a program runs was made by native code, and may have more in its objects. That
+    is decided when the class is made."""
+    found = _NATIVE.get(cls)
+    if found is None:
+        found = _NATIVE[cls] = _was_made_natively(cls)
+    return found
+
+
+_NATIVE: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+
+
+def _was_made_natively(cls: type) -> bool:
     own = type.__dict__["__dict__"].__get__(cls)
     if any(type(one) is types.MethodDescriptorType and one.__objclass__ is cls for one in own.values()):
         return True

@@ -318,10 +318,16 @@ def _gather(kind: type[Part] | tuple[type[Part], ...], values: Iterable[Any], fo
     for value in values:
         if isinstance(value, kind):
             found.append(value)
+        elif type(value) in _SIMPLE:  # most are
+            continue
         elif isinstance(value, (list, tuple)):
             _gather(kind, value, found)
         elif isinstance(value, dict):
             _gather(kind, value.values(), found)
+
+
+_SIMPLE = frozenset((int, float, bool, str, type(None)))
+"""Types of values that hold no others."""
 
 
 def values_in(value: Any) -> list[TraceValue]:
