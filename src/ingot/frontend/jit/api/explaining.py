@@ -19,6 +19,7 @@ from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.summary import with_names
 from ingot.frontend.jit.gradients.calls import GradientCalls
 from ingot.frontend.jit.lowering.branches import BranchingProgram
+from ingot.frontend.jit.lowering.checked_weights import CheckedWeights
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram
 from ingot.frontend.jit.trace.trace import Trace, TraceArgument, Training
@@ -241,7 +242,7 @@ def _explain_program(program: RecordedProgram, times: str) -> Iterator[str]:
     became = f"{', '.join(made)} and {counted(len(left), 'call')} of PyTorch's"
     yield f"{counted(len(operations), 'operation')} became {became}"
     yield times
-    if isinstance(program.function, Replayed):
+    if isinstance(program.function, Replayed | CheckedWeights) and program.function.text:
         yield program.function.text
     yield from _savings(found, program.steps.versions.trace.device)
     described = Counter(map(_describe, found))

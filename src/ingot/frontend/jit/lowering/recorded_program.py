@@ -19,13 +19,14 @@ import torch
 from ingot.base.dumping import dump_stage
 from ingot.base.sizes import Size, SizeExpression
 from ingot.base.working_directory import digest_of
+from ingot.frontend.jit.lowering.checked_weights import CheckedWeights, PackedWeights
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.faults import reporting_faults
 from ingot.frontend.jit.lowering.library_calls import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
 from ingot.frontend.jit.lowering.partition import EagerCall, Partition, Region, partition
 from ingot.frontend.jit.lowering.regions import RegionGraph, build_region
 from ingot.frontend.jit.rewrites.attention_strategy import attention, quicker_attention
-from ingot.frontend.jit.rewrites.pipeline import rewrite_trace
+from ingot.frontend.jit.rewrites.pipeline import rewrite_on_checked_weights, rewrite_trace
 from ingot.frontend.jit.rewrites.product_strategies import GENERATED, quicker_product
 from ingot.frontend.jit.trace.ssa import Operation, OperationKind, Version, to_ssa
 from ingot.frontend.jit.trace.trace import (
@@ -146,17 +147,43 @@ def compile_trace(
     """
     folder = lambda: f"programs/{digest_of(trace.text)}"
     dump_stage("trace", lambda: trace.text, folder)
-    numerics = compiler.config["numerics"]
-    rewritten = rewrite_trace(trace, is_frozen, compiler.config["disabled_passes"], numerics)
+    rewritten = rewrite_trace(trace, is_frozen, compiler.config["disabled_passes"], compiler.config["numerics"])
+    made = _program_of(rewritten, compiler, is_private, called)
+    dump_stage("program", lambda: made.text, folder)
+    if is_replayed and _can_be_captured(trace.device):
+        return made.replayed()
+    return made if is_frozen else _with_checked_weights(made, trace, compiler, is_private)
+
+
+def _program_of(rewritten: Trace, compiler: JitCompiler, is_private: bool, called: frozenset[int]) -> RecordedProgram:
     while True:
         try:
-            made = write_program(partition(to_ssa(rewritten, numerics, called)), compiler, is_private)
-            break
+            versions = to_ssa(rewritten, compiler.config["numerics"], called)
+            made = write_program(partition(versions), compiler, is_private)
+            made.called = called
+            return made
         except _Copies as copies:
             called |= copies.events
-    made.called = called
-    dump_stage("program", lambda: made.text, folder)
-    return made.replayed() if is_replayed and _can_be_captured(trace.device) else made
+
+
+def _with_checked_weights(
+    plain: RecordedProgram, trace: Trace, compiler: JitCompiler, is_private: bool
+) -> RecordedProgram:
+    """The program, or one that packs weights after some calls, and compares them at every call from then on."""
+    can_pack = trace.device.type == "cpu" and trace.training is None and not trace.symbols
+    if not can_pack or plain.has_effects or compiler.config["enable_profiling"]:
+        return plain
+
+    @reporting_faults
+    def pack() -> PackedWeights | None:
+        numerics, disabled = compiler.config["numerics"], compiler.config["disabled_passes"]
+        found = rewrite_on_checked_weights(trace, disabled, numerics)
+        if not found.taken:
+            return None
+        made = _program_of(found.trace, compiler, is_private, frozenset())
+        return PackedWeights(made.function, [trace.environment_tensors[position] for position in sorted(found.taken)])
+
+    return dataclasses.replace(plain, function=CheckedWeights(plain.function, pack, trace.environment_tensors))
 
 
 def _can_be_captured(device: torch.device) -> bool:

@@ -59,6 +59,7 @@ def _fold(rewriter: TraceRewriter, index: int, follower: int) -> None:
     arguments = (convolution.arguments[0], *constants, *convolution.arguments[3:])
     rewriter.put(index, dataclasses.replace(convolution, arguments=arguments, results=norm.results[0]))
     rewriter.put(follower)
+    rewriter.take(*convolution.arguments[1:3], *norm.arguments[1:5])
 
 
 def _uses_statistics(event: TraceOp) -> bool:

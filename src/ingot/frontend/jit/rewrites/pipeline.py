@@ -6,7 +6,7 @@ a new pass is a module of its own and a line here.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import torch
 
@@ -19,7 +19,7 @@ from ingot.frontend.jit.rewrites.foreach import ExpandLists
 from ingot.frontend.jit.rewrites.freezing import FoldNormalizations
 from ingot.frontend.jit.rewrites.pooling import SimplifyPooling
 from ingot.frontend.jit.rewrites.products import FindLinears, JoinProducts
-from ingot.frontend.jit.rewrites.rewriting import TracePass
+from ingot.frontend.jit.rewrites.rewriting import TracePass, TracePassResult
 from ingot.frontend.jit.rewrites.weight_packing import PackConvolutions, PackProducts
 from ingot.frontend.jit.trace.trace import Trace
 
@@ -34,6 +34,12 @@ TRACE_PASSES: tuple[TracePass, ...] = declare_passes(
     PackProducts(),
     SimplifyPooling(),
 )
+_ON_CHECKED_WEIGHTS: dict[str, TracePass] = {
+    "pack_convolutions": PackConvolutions(),
+    "pack_products": PackProducts(fewest_rows=64),  # with fewer, comparing weights takes as long as multiplying
+}
+"""Passes that need frozen weights, and how they run where weights are compared at every call instead. Folding is left
+out: it changes more than the order of sums."""
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
@@ -42,14 +48,26 @@ def rewrite_trace(
 ) -> Trace:
     """Run the passes once each, in order; those that need frozen weights if they are. Where half types are to be
     rounded as eager rounds them, traces with half types keep every bit."""
+    passes = [pass_ for pass_ in TRACE_PASSES if is_frozen or not pass_.needs_frozen]
+    return _run(passes, trace, disabled, numerics).trace
+
+
+def rewrite_on_checked_weights(trace: Trace, disabled: Collection[str] = (), numerics: str = "fast") -> TracePassResult:
+    """Run the passes for a program that compares the weights which its packed ones were made of at every call."""
+    passes = [_ON_CHECKED_WEIGHTS.get(pass_.name, pass_) for pass_ in TRACE_PASSES]
+    passes = [pass_ for pass_ in passes if pass_.name in _ON_CHECKED_WEIGHTS or not pass_.needs_frozen]
+    return _run(passes, trace, disabled, numerics)
+
+
+def _run(passes: Sequence[TracePass], trace: Trace, disabled: Collection[str], numerics: str) -> TracePassResult:
     refuse_unknown_passes(disabled)
     keeps_bits = numerics == "eager" and any(note.dtype in _HALVES for note in trace.tensors)
-    for pass_ in TRACE_PASSES:
+    changed, taken = 0, frozenset[int]()
+    for pass_ in passes:
         if pass_.name in disabled or (keeps_bits and not pass_.keeps_bits):
             continue
-        if is_frozen or not pass_.needs_frozen:
-            result = without_gradients(pass_.run, trace)
-            trace = result.trace
-            dump("passes", f"{pass_.name}: changed {result.changed}")
-            dump_pass(pass_.name, result.changed, trace)
-    return trace
+        result = without_gradients(pass_.run, trace)
+        trace, changed, taken = result.trace, changed + result.changed, taken | result.taken
+        dump("passes", f"{pass_.name}: changed {result.changed}")
+        dump_pass(pass_.name, result.changed, trace)
+    return TracePassResult(trace, changed, taken)

@@ -35,6 +35,8 @@ class TracePassResult:
     trace: Trace
     changed: int
     """How many operations were replaced or taken away."""
+    taken: frozenset[int] = frozenset()
+    """The positions of the environment's tensors whose values have become part of the trace."""
 
 
 class TracePass(Protocol):
@@ -48,7 +50,8 @@ class TracePass(Protocol):
 
     @property
     def needs_frozen(self) -> bool:
-        """Whether it takes weights as they are, which `ingot.jit(freeze=True)` allows."""
+        """Whether it takes weights as they are: `ingot.jit(freeze=True)` allows that, and programs that compare them at
+        every call (lowering/checked_weights.py)."""
         ...
 
     @property
@@ -67,6 +70,8 @@ class TraceRewriter:
         self.tensors = list(trace.tensors)
         self.results = trace.results
         self.changed = 0
+        self.taken: set[int] = set()
+        """The positions of the environment's tensors whose values have become part of the trace."""
         self._operations: list[tuple[TraceOp, ...]] = [(event,) for event in trace.events]
         """What each operation has become."""
 
@@ -167,6 +172,15 @@ class TraceRewriter:
         """Whether an argument is a tensor that is not a weight."""
         return isinstance(value, TraceValue) and value not in self.weights
 
+    def take(self, *values: Any) -> None:
+        """Note that the values of weights become part of the trace."""
+        for value in values:
+            if isinstance(value, TraceValue):
+                maker = self.maker(value)  # a transpose, if any
+                origin = self.note(value if maker is None else maker.arguments[0]).origin
+                assert isinstance(origin, EnvironmentTensor)
+                self.taken.add(origin.position)
+
     # --- changing -----------------------------------------------------------------------------------------------------
 
     def put(self, index: int, *operations: TraceOp) -> None:
@@ -207,4 +221,5 @@ class TraceRewriter:
         if not self.changed:
             return TracePassResult(self.trace, 0)
         trace = dataclasses.replace(self.trace, tensors=self.tensors, results=self.results)
-        return TracePassResult(renumbered(trace, [one for some in self._operations for one in some]), self.changed)
+        events = [one for some in self._operations for one in some]
+        return TracePassResult(renumbered(trace, events), self.changed, frozenset(self.taken))

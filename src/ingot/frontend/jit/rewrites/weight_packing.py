@@ -8,14 +8,16 @@ library for convolutions.
              %4 = aten.relu.default(%3)                                              if there is a relu
     after    %4 = mkldnn._convolution_pointwise.default(%0, tensor, tensor, ..., 'relu', [], '')      channels last
 
-Packed weights are part of the program and not read again. Convolutions are packed all together or not at all: packed
-ones give channels last (channels_last.py), so that one among others would have everything transposed twice. The results
-are the same within rounding, as long as the weights keep their values.
+Packed weights are part of the program: what they were made of is not read again, or compared at every call
+(lowering/checked_weights.py). Convolutions are packed all together or not at all: packed ones give channels last
+(channels_last.py), so that one among others would have everything transposed twice. The results are the same within
+rounding, as long as the weights keep their values.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -38,33 +40,51 @@ class PackProducts:
     summary: str = "packs the weights of products once, where generated code with packed weights is quicker"
     needs_frozen: bool = True
     keeps_bits: bool = False
+    fewest_rows: int = 1
+    """With how many rows the weights of a product are packed at least."""
 
     def run(self, trace: Trace) -> TracePassResult:
         rewriter = TraceRewriter(trace)
         for index, event in rewriter.operations():
             found = None if event.keywords else _product(rewriter, event)
-            if found is not None:
-                source, matrix, bias = found
-                panels = packed_if_quicker(rewriter.note(source), matrix)
+            if found is not None and found.rows >= self.fewest_rows:
+                panels = packed_if_quicker(rewriter.note(found.source), found.matrix)
                 if panels is not None:
-                    rewriter.call_instead(index, PACKED_PRODUCT, (source, panels, matrix.shape[1], bias), None)
+                    arguments = (found.source, panels, found.matrix.shape[1], found.bias)
+                    rewriter.call_instead(index, PACKED_PRODUCT, arguments, None)
+                    rewriter.take(*found.weights)
         return rewriter.finish()
 
 
-def _product(rewriter: TraceRewriter, event: TraceOp) -> tuple[TraceValue, torch.Tensor, torch.Tensor | None] | None:
-    """What is multiplied with which known matrix, and the known bias; None for everything else."""
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """What is multiplied with which known matrix, and the known bias."""
+
+    source: TraceValue
+    matrix: torch.Tensor
+    bias: torch.Tensor | None
+    weights: tuple[Any, ...]
+    """The arguments that the matrix and the bias are."""
+    rows: int
+
+
+def _product(rewriter: TraceRewriter, event: TraceOp) -> _Product | None:
+    """An event as a product with a known matrix; None for everything else."""
     given = event.arguments
     if event.target is _aten.linear.default:
-        source, matrix, bias = given[0], rewriter.known(given[1]), given[2:]
+        source, weight, bias = given[0], given[1], given[2:]
+        matrix = rewriter.known(weight)
         matrix = None if matrix is None else matrix.t()
     elif event.target in (_aten.addmm.default, _aten.mm.default):
-        source, matrix, bias = given[-2], rewriter.known(given[-1]), given[:-2]
+        source, weight, bias = given[-2], given[-1], given[:-2]
+        matrix = rewriter.known(weight)
     else:
         return None
     known = [rewriter.known(one) for one in bias]
     if matrix is None or any(one is None or not _is_bias(one, matrix) for one in known):
         return None
-    return source, matrix, known[0] if known else None
+    rows = math.prod(rewriter.note(source).shape[:-1])
+    return _Product(source, matrix, known[0] if known else None, (weight, *bias), rows)
 
 
 def _is_bias(given: torch.Tensor, matrix: torch.Tensor) -> bool:
@@ -111,7 +131,7 @@ class PackConvolutions:
         rewriter = TraceRewriter(trace)
         packed = _pack(rewriter)
         result = rewriter.finish()
-        return TracePassResult(keep_channels_last(result.trace, packed), result.changed)
+        return replace(result, trace=keep_channels_last(result.trace, packed))
 
 
 def _pack(rewriter: TraceRewriter) -> set[TraceValue]:
@@ -129,6 +149,7 @@ def _pack(rewriter: TraceRewriter) -> set[TraceValue]:
         return set()
     for one, arguments in zip(found, packed, strict=True):
         rewriter.call_instead(one.index, call, (one.event.arguments[0], *arguments), one.rectifier)
+        rewriter.take(*one.event.arguments[1:3])
     return {rewriter.operation(one.index).results for one in found}
 
 

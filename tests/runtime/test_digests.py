@@ -1,0 +1,80 @@
+"""Digests tell every change of bits, wherever it is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from ingot.runtime.cpu.digests import PIECE, Digests, can_digest
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 7, 8, 255, 256, 257, 1000, PIECE - 1, PIECE, PIECE + 3, 2 * PIECE + 300])
+def test_every_bit_counts(nbytes: int):
+    held = torch.randint(0, 256, (nbytes,), dtype=torch.uint8)
+    digests = Digests([held])
+    before = digests.now()
+    assert digests.now() == before
+    choose = random.Random(nbytes)
+    places = {*range(min(nbytes, 300)), *range(max(nbytes - 300, 0), nbytes)}
+    places |= {choose.randrange(nbytes) for _ in range(200) if nbytes}
+    for place in places:
+        bit = 1 << choose.randrange(8)
+        held[place] ^= bit
+        assert digests.now() != before, f"bit {bit} of byte {place}"
+        held[place] ^= bit
+    assert digests.now() == before
+
+
+def test_order_counts():
+    rows = torch.randn(300, 64)
+    for first, second in ((0, 1), (0, 4), (3, 259), (7, 263)):
+        digests = Digests([rows])
+        before = digests.now()
+        rows[[first, second]] = rows[[second, first]]
+        assert digests.now() != before
+
+
+def test_several_tensors_wherever_they_lie():
+    first, second = torch.nn.Parameter(torch.randn(40, 30)), torch.randn(7)
+    digests = Digests([first, second])
+    before = digests.now()
+    first.data = first.data.clone()
+    assert digests.now() == before, "the same bits, elsewhere"
+    first.data = first.data.flip(0)
+    assert digests.now() != before
+
+
+def test_equal_numbers_of_other_bits_are_told_apart():
+    held = torch.zeros(5)
+    digests = Digests([held])
+    before = digests.now()
+    held[3] = -0.0
+    assert digests.now() != before
+    held.fill_(float("nan"))
+    before = digests.now()
+    assert digests.now() == before, "NaN has not changed"
+    held.view(torch.int32)[2] += 1
+    assert digests.now() != before
+
+
+def test_threads_make_no_difference():
+    held = torch.randn(5 * PIECE // 4 + 1)
+    threads = torch.get_num_threads()
+    try:
+        found = set()
+        for count in (1, 2, 4):
+            torch.set_num_threads(count)
+            found.add(Digests([held]).now())
+    finally:
+        torch.set_num_threads(threads)
+    assert len(found) == 1
+
+
+def test_what_can_be_digested():
+    plain = torch.randn(6, 4)
+    assert can_digest(plain) and can_digest(plain[2:]) and can_digest(torch.empty(0))
+    assert not can_digest(plain.t()) and not can_digest(plain[:, 1:])
+    assert not can_digest(torch.randn(3, dtype=torch.complex64).conj())
+    assert not can_digest(plain.to_sparse()) and not can_digest(plain.to("meta"))
