@@ -72,7 +72,7 @@ class CheckedWeights:
         self._around = around
         self._packed: _Packed | None = None
         self._wait = FIRST_WAIT
-        self._left = FIRST_WAIT if around else -1
+        self._left = FIRST_WAIT
         """Calls before weights are packed; fewer than none if they never are."""
         self._lock = new_lock()
 

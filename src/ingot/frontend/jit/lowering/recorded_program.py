@@ -28,6 +28,7 @@ from ingot.frontend.jit.lowering.regions import RegionGraph, build_region
 from ingot.frontend.jit.rewrites.attention_strategy import attention, quicker_attention
 from ingot.frontend.jit.rewrites.pipeline import rewrite_on_checked_weights, rewrite_trace
 from ingot.frontend.jit.rewrites.product_strategies import GENERATED, quicker_product
+from ingot.frontend.jit.rewrites.weight_packing import has_weights_to_pack
 from ingot.frontend.jit.trace.ssa import Operation, OperationKind, Version, to_ssa
 from ingot.frontend.jit.trace.trace import (
     GradientOf,
@@ -170,7 +171,8 @@ def _with_checked_weights(
     plain: RecordedProgram, trace: Trace, compiler: JitCompiler, is_private: bool
 ) -> RecordedProgram:
     """The program, or one that packs weights after some calls, and compares them at every call from then on."""
-    can_pack = trace.device.type == "cpu" and trace.training is None and not trace.symbols
+    can_pack = has_weights_to_pack(trace) and trace.device.type == "cpu"
+    can_pack = can_pack and trace.training is None and not trace.symbols
     if not can_pack or plain.has_effects or compiler.config["enable_profiling"]:
         return plain
 

@@ -32,6 +32,13 @@ from ingot.runtime.disk_cache.process import remembered
 from ingot.runtime.plan import is_plain
 
 _aten: Any = torch.ops.aten
+_PACKED = frozenset({_aten.linear.default, _aten.addmm.default, _aten.mm.default, _aten.convolution.default})
+"""Operators whose weights are packed."""
+
+
+def has_weights_to_pack(trace: Trace) -> bool:
+    """Whether there may be something to pack, as far as one can tell without looking at each operation."""
+    return bool(trace.environment_tensors) and any(event.target in _PACKED for event in trace.events)
 
 
 @dataclass(frozen=True, slots=True)
