@@ -26,7 +26,7 @@ from ingot.frontend.jit.gradients.calls import GradientCalls
 from ingot.frontend.jit.gradients.eligibility import why_never
 from ingot.frontend.jit.gradients.whole_steps import as_whole_step, needs_more_gradients, with_more_results
 from ingot.frontend.jit.guards.environment import Environment, environment_of
-from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
+from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace, with_checked_weights
 from ingot.frontend.jit.proof import SizeFacts
 from ingot.frontend.jit.proof.domain.result_caches import KeptCall
 from ingot.frontend.jit.trace.questions import effect_before_questions
@@ -251,6 +251,8 @@ class Specialisation:
                 program = compile_trace(
                     with_more_results(trace), compiler, is_frozen, is_replayed, is_private, self.called
                 )
+                if not is_frozen:
+                    program = with_checked_weights(program, trace, compiler, is_private)
                 self.program = program if trace.training is None else as_whole_step(program, trace, trace.training)
                 self.compile_seconds += time.perf_counter() - start
             return self.program

@@ -151,9 +151,7 @@ def compile_trace(
     rewritten = rewrite_trace(trace, is_frozen, compiler.config["disabled_passes"], compiler.config["numerics"])
     made = _program_of(rewritten, compiler, is_private, called)
     dump_stage("program", lambda: made.text, folder)
-    if is_replayed and _can_be_captured(trace.device):
-        return made.replayed()
-    return made if is_frozen else _with_checked_weights(made, trace, compiler, is_private)
+    return made.replayed() if is_replayed and _can_be_captured(trace.device) else made
 
 
 def _program_of(rewritten: Trace, compiler: JitCompiler, is_private: bool, called: frozenset[int]) -> RecordedProgram:
@@ -167,10 +165,10 @@ def _program_of(rewritten: Trace, compiler: JitCompiler, is_private: bool, calle
             called |= copies.events
 
 
-def _with_checked_weights(
+def with_checked_weights(
     plain: RecordedProgram, trace: Trace, compiler: JitCompiler, is_private: bool
 ) -> RecordedProgram:
-    """The program, or one that packs weights after some calls, and compares them at every call from then on."""
+    """The program of a trace, or one that packs weights after some calls, and compares them from then on."""
     can_pack = has_weights_to_pack(trace) and trace.device.type == "cpu"
     can_pack = can_pack and trace.training is None and not trace.symbols
     if not can_pack or plain.has_effects or compiler.config["enable_profiling"]:
