@@ -78,3 +78,11 @@ def test_what_can_be_digested():
     assert not can_digest(plain.t()) and not can_digest(plain[:, 1:])
     assert not can_digest(torch.randn(3, dtype=torch.complex64).conj())
     assert not can_digest(plain.to_sparse()) and not can_digest(plain.to("meta"))
+
+
+def test_memory_that_was_given_back_is_not_read():
+    weight = torch.randn(300)
+    digests = Digests([weight])
+    before = digests.now()
+    weight.untyped_storage().resize_(0)
+    assert digests.now() == b"" != before

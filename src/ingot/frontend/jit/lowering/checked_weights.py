@@ -59,7 +59,7 @@ class _Packed:
     """Packed calls beside plain ones."""
 
     def still_holds(self) -> bool:
-        return self.digests.now() == self.held
+        return self.digests.now() == self.held != b""
 
 
 class CheckedWeights:
