@@ -17,8 +17,12 @@ from benchmarks.measuring import Call, seconds
 from benchmarks.models import Model
 from benchmarks.results import COMPILE, EAGER, JIT
 from ingot import jit
+from ingot.frontend.jit.autotune.eager_comparison import ROUNDS
+from ingot.frontend.jit.lowering.checked_weights import FIRST_WAIT
 
 TOLERANCE = 1e-3
+_CALLS = JIT_CALLS + FIRST_WAIT + 2 * ROUNDS + 4
+"""After these calls it is also known whether packed weights are quicker."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def contest_of_model(model: Model, is_small: bool, with_compile: bool, is_frozen
             second[COMPILE] = _seconds_to_second_result(lambda: compiled(**inputs))
         calls[COMPILE] = lambda: compiled(**inputs)
     calls[JIT] = lambda: jitted(**inputs)
-    for _ in range(JIT_CALLS):
+    for _ in range(_CALLS):
         _require_close(model, jitted(**inputs), expected)
     weights = sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers()))
     given = list(inputs.values())
