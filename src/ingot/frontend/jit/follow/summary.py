@@ -18,7 +18,8 @@ from ingot.frontend.jit.trace.places import user_place
 
 MOST_FLUSHES = 256
 """Different points of the trace whose flushes are told apart."""
-_WAITING = (Wait.LATER, Wait.IN_PLACE, Wait.VIEW)
+_WAITING = (Wait.LATER, Wait.IN_PLACE, Wait.VIEW, Wait.SAME)
+"""What calls do that run nothing at once."""
 
 
 @dataclass(slots=True)
