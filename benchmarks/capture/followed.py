@@ -10,6 +10,7 @@ PyTorch makes them; and what a segment computes is not counted again.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,9 +68,22 @@ def _segments(use: Call) -> list[Call]:
         found.append(lambda: native.run(segment.recorded, given, segment.writes.address))
         run(segment, native, given, begun)
 
-    with mock.patch.object(Segment, "run", noting):
+    with mock.patch.object(Segment, "run", noting), _another_thread():
         use()
     return found
+
+
+@contextmanager
+def _another_thread() -> Iterator[None]:
+    """A thread that does nothing: while there is one, segments run through Python, where they can be noted."""
+    is_over = threading.Event()
+    thread = threading.Thread(target=is_over.wait, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _own_integers(value: Any) -> Any:

@@ -125,7 +125,7 @@ class Follower:
         steps that it knows. The call that begins there must not be at another node."""
         if len(self._tree) > MOST_NATIVE_STEPS:
             self._forget_native_steps()
-        elif self._tree.lost:
+        elif self._tree.lost and not following.is_flushing:
             with self._lock:
                 lost = len(self._tree.lost)  # calls that begin after this do not begin there
                 if all(one is following or one.follower is not self for one in list(ACTIVE)):

@@ -32,7 +32,13 @@ from ingot.frontend.jit.follow.rules.roles import Role, is_quiet, may_write, rol
 from ingot.frontend.jit.follow.rules.selecting import is_large_selection
 from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.steps import metadata_rules
-from ingot.frontend.jit.follow.steps.native_steps import answer_as_step, answer_at_once, give_role, native_step
+from ingot.frontend.jit.follow.steps.native_steps import (
+    NativeTree,
+    answer_as_step,
+    answer_at_once,
+    give_role,
+    native_step,
+)
 from ingot.frontend.jit.follow.steps.observing import observe
 from ingot.frontend.jit.follow.steps.pending import Pending
 from ingot.frontend.jit.follow.steps.step_tree import Metadata, Outcome, Skeletons, StepNode, Unknown, Wait
@@ -40,7 +46,7 @@ from ingot.runtime.native.following import following_structs
 from ingot.runtime.native.following.answering import MOST_BYTES
 from ingot.runtime.native.following.boundaries import MOST_VALUES
 from ingot.runtime.native.following.layouts import NativeMode
-from ingot.runtime.native.following.native_following import CallState, NativeFollowing
+from ingot.runtime.native.following.native_following import CallFunctions, CallState, NativeFlush, NativeFollowing
 from ingot.runtime.selection import select
 from ingot.runtime.torch_state import (
     DEFAULT_DTYPE,
@@ -107,17 +113,20 @@ class Following(NativeMode):
         that holds one waits for another."""
         self._state: State | None = None
         self._settings = -1
-        self._call = CallState(native.roles, self, partial(_is_quiet, native), self.flush)
+        self._begun: list[Segment] = []
+        """The segment that has begun to run in this flush: it runs to its end even if the flush is interrupted."""
+        functions = CallFunctions(partial(_is_quiet, native), self._flush_in_python, self._finish)
+        self._call = CallState(native.roles, self, self._lock, self._begun, functions)
         self.thread = 0
         """Which thread the call is followed on."""
         self.is_orphan = False
         """Whether this process was forked by another thread than the call's: the call's thread does not exist here."""
         self._running: tuple[StepNode, Pending] | None = None
         """What a flush is running."""
+        self._flushed: NativeTree | None = None
+        """The steps among which native code is flushing, where Python has begun with others meanwhile."""
         self._left: tuple[StepNode, Pending] | None = None
         """What another thread was running when this process was forked."""
-        self._begun: list[Segment] = []
-        """The segment that has begun to run in this flush: it runs to its end even if the flush is interrupted."""
         self.is_busy = False
         """Whether something was learned or compiled, which later calls like this one need not repeat."""
         self._lent: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
@@ -130,6 +139,7 @@ class Following(NativeMode):
         with self._lock:
             self.is_busy = False
             self._lent.clear()
+            self._flushed = None
             self._settings = self._native.settings_seen()
             self._state = torch_state(self._settings)
             self._restart()
@@ -137,13 +147,19 @@ class Following(NativeMode):
     def _restart(self) -> None:
         """Nothing is pending."""
         self._call.node = 0  # native code does not touch the lists before the new ones are set
-        root, place, self._tree = self.follower.start(self, self._state, self._settings)
-        self._pending = pending = Pending(root)
+        if self._call.is_flushing and self._flushed is None:
+            self._flushed = self._tree
+        self._root, place, self._tree = self.follower.start(self, self._state, self._settings)
+        self._pending = pending = Pending(self._root)
         self._call.begin(place, pending.values, pending.numbers, self._settings)
 
     def end(self) -> None:
         """The call is over: what is pending runs, and nothing can be pending afterwards."""
-        self._flush(None, self._stop)
+        if self._call.flush(None):
+            self._stop()
+        else:
+            self._flush(None, self._stop)
+        self.is_busy |= self._call.was_busy()
 
     def _stop(self) -> None:
         self._call.node = 0
@@ -157,12 +173,12 @@ class Following(NativeMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         if role is Role.OPERATION:
             with self._lock:
-                pending, place = self._pending, self._call.node
+                pending, place = self._now_pending(), self._call.node
                 before = pending.node, len(pending.values), len(pending.numbers)
                 try:
                     answer = self._operate(func, args, kwargs or {})
                 except KeyboardInterrupt:
-                    if self._pending is pending:
+                    if self._pending is pending and not self._call.has_turned:
                         pending.return_to(*before)
                         self._call.node = place
                     raise
@@ -181,6 +197,11 @@ class Following(NativeMode):
         if func is torch.Tensor.numpy:
             self._note_lent(args[0])
         return func(*args, **(kwargs or {}))
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether native code is running what was pending, and may look at the steps."""
+        return self._call.is_flushing
 
     # --- one call -----------------------------------------------------------------------------------------------------
 
@@ -238,9 +259,15 @@ class Following(NativeMode):
 
     def _catch_up(self) -> Pending:
         """What is pending, as far as native code has brought it."""
-        pending, place = self._pending, self._call.node
+        pending, place = self._now_pending(), self._call.node
         pending.catch_up(self._tree.node_at(place) if place else pending.node)
         return pending
+
+    def _now_pending(self) -> Pending:
+        """What is pending: native code may have run what was, and have begun anew."""
+        if self._call.has_turned:
+            self._pending = Pending(self._root, *self._call.lists())
+        return self._pending
 
     def _take_step(
         self,
@@ -370,6 +397,10 @@ class Following(NativeMode):
 
         `cause` is the function or the reason that needs the flush; None if it is not in the user's code.
         """
+        if self.thread != threading.get_ident() or not self._call.flush(cause):
+            self._flush(cause, self._restart)
+
+    def _flush_in_python(self, cause: Any) -> None:
         self._flush(cause, self._restart)
 
     def _flush(self, cause: Any, go_on: Callable[[], None]) -> None:
@@ -379,8 +410,8 @@ class Following(NativeMode):
             is_owners = self.thread == threading.get_ident()
             if not is_owners:
                 self._call.hold()  # the call goes on meanwhile; from here on it has to wait for the lock
-            pending, place = self._pending, self._call.node
-            node = self._tree.node_at(place) if place else pending.node
+            pending, place, tree = self._now_pending(), self._call.node, self._tree
+            node = tree.node_at(place) if place else pending.node
             if not pending.values:
                 if not is_owners:
                     self._call.release(self._settings)
@@ -391,7 +422,7 @@ class Following(NativeMode):
                 go_on()
                 if cause is not None and node.unwritten:
                     self.follower.flushes.note(node, cause)
-                self._run_pending(node, pending)
+                done = self._run_pending(node, pending)
             except KeyboardInterrupt:
                 go_on()
                 if not self._begun:  # what has begun is done
@@ -399,46 +430,84 @@ class Following(NativeMode):
                 raise
             finally:
                 self._running = None
+            if place and done is not None:
+                self._show_flush(tree, place, node, cause, *done)
+
+    def _finish(self, place: int, values: list[Any], numbers: list[Any], cause: Any) -> None:
+        """Run what native code has found pending at a node. Called again if it was interrupted."""
+        if self._begun:  # what has begun is done
+            return
+        node = (self._flushed or self._tree).node_at(place)
+        pending = Pending(node, values, numbers)
+        try:
+            self._running = node, pending
+            if cause is not None and node.unwritten:
+                self.follower.flushes.note(node, cause)
+            self._run_pending(node, pending)
+        finally:
+            self._running = None
+
+    def _show_flush(
+        self, tree: NativeTree, place: int, node: StepNode, cause: Any, needed: bytes, segment: Segment | None
+    ) -> None:
+        """Let native code flush at a node, from now on, as this was done."""
+        if isinstance(cause, str) or (segment is not None and segment.recorded.writes_inputs):
+            return
+        counted = None if cause is None else self.follower.flushes.of(node, cause)
+        times = 0 if counted is None else counted.count_address
+        if segment is None:
+            what: Any = None, (), (), 0
+        else:
+            what = segment.recorded, segment.inputs, segment.destinations, segment.writes.address
+        tree.add_flush(place, NativeFlush(cause, needed, *what, times, (segment, counted)))
 
     def note_fork(self) -> None:
         """The process was forked by this thread, which is running no segment; other threads do not exist here."""
         self.is_orphan = self.thread != threading.get_ident()
         self._left, self._running = self._running, None
+        self._call.leave_flushes(self._left is not None)
 
     def _run_left(self) -> None:
         """In a forked child, do what another thread of the parent had not finished. What writes tensors from before the
         call cannot be done twice; where it had begun, the memory is as the fork found it, as with any operation."""
         left, self._left = self._left, None
+        self._call.leave_flushes(False)
         if left is not None and not (self._begun and left[0].writes_outside):
             self._run_pending(*left)
 
-    def _run_pending(self, node: StepNode, pending: Pending) -> None:
-        """Do what was pending at a node."""
+    def _run_pending(self, node: StepNode, pending: Pending) -> tuple[bytes, Segment | None] | None:
+        """Do what was pending at a node. Gives which tensors were needed and what ran, where native code can do the same
+        another time."""
         values = pending.values
         pending.index.clear()
         needed = self._native.settle(values, node.base_words())
         if not node.unwritten:
-            return
+            return None
         segment = self.follower.segment(node, needed)
         if segment is None:
             self._native.release(values)
-            return
+            return needed, None
         given: Any = [values[number] for number in segment.inputs]
         given += pending.numbers
         given += [values[number] for number in segment.destinations]
         recorded, before = segment.recorded, segment.recorded.python_calls
+        is_plain = False
         try:
             if _thread._count():  # other threads could read tensors that are not marked
                 self._outside().call(self._run_seen, segment, given)
             else:
                 self._native.release(values)
-                if self._native.settings_seen() == self._settings and not torch.is_grad_enabled():
-                    segment.run(self._native, tuple(given), self._begun)  # nothing is around, and nothing has changed
+                # Whether nothing is around, and nothing has changed.
+                is_plain = self._native.settings_seen() == self._settings and not torch.is_grad_enabled()
+                if is_plain:
+                    segment.run(self._native, tuple(given), self._begun)
                 else:
                     self._outside().call(segment.run, self._native, tuple(given), self._begun)
         finally:
             self._native.release(values)
-        self.is_busy |= recorded.python_calls != before
+        was_busy = recorded.python_calls != before
+        self.is_busy |= was_busy
+        return (needed, segment) if is_plain and not was_busy else None
 
     def _outside(self) -> Outside:
         assert self._state is not None, "without a state nothing is pending"

@@ -5,6 +5,7 @@ In: the traces of a follower. Out: a `Summary`. Nothing here is needed to follow
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +30,20 @@ class Flush:
     cause: str
     place: str
     """The user's line, as file:line."""
-    count: int = 0
+    _counted: Any = field(default_factory=lambda: (ctypes.c_int64 * 1)())
+
+    @property
+    def count(self) -> int:
+        return self._counted[0]
+
+    @count.setter
+    def count(self, count: int) -> None:
+        self._counted[0] = count
+
+    @property
+    def count_address(self) -> int:
+        """Where native code counts."""
+        return ctypes.addressof(self._counted)
 
 
 @dataclass(slots=True)
@@ -47,6 +61,10 @@ class Flushes:
             text = cause if isinstance(cause, str) else public_name(cause)
             known = self.found[node, cause] = Flush(text, user_place())
         known.count += 1
+
+    def of(self, node: StepNode, cause: Any) -> Flush | None:
+        """What counts flushes of one kind, if they are counted."""
+        return self.found.get((node, cause))
 
     def by_line(self) -> list[Flush]:
         """One for each cause on each line."""

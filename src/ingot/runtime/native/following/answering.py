@@ -15,6 +15,7 @@ from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.following.boundaries import MOST_VALUES, BoundaryEmitter
 from ingot.runtime.native.following.deciding import DecidingEmitter, emit_is_plain
+from ingot.runtime.native.following.flushing import FlushingEmitter
 from ingot.runtime.native.following.following_structs import (
     CallStatus,
     Container,
@@ -77,9 +78,10 @@ class AnsweringEmitter:
         deciding, is_plain = DecidingEmitter(self._library), emit_is_plain(self._library)
         role_of, decide = deciding.role_of(), deciding.decide(are_written, operate, is_plain)
         self._handle(self._answer(role_of, decide, self._call_stand_in()))
+        boundaries = BoundaryEmitter(self._library, self._places, self._bit).emit(settings)
+        flush_known = FlushingEmitter(self._library, self._settings).emit(settings, boundaries)
         intercepting = InterceptingEmitter(self._library, self._places, self._stack)
-        intercepting.emit(decide, role_of, is_plain, call_of_builtins())
-        BoundaryEmitter(self._library, self._places, self._bit).emit(settings)
+        intercepting.emit(decide, role_of, is_plain, flush_known, call_of_builtins())
 
     # --- the call -----------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from ingot.runtime.native.abi import object_layout
 from ingot.runtime.native.assembler.addresses import python_function, torch_function
 from ingot.runtime.native.assembler.routines import Foreign, Library, Routine
 from ingot.runtime.native.assembler.structs import Code, Field, Struct
+from ingot.runtime.native.following.flushing import FlushStatus
 from ingot.runtime.native.following.following_structs import CallStatus, FollowingWords, NativeRole, RoleEntry
 from ingot.runtime.native.following.layouts import FollowingLayout
 from ingot.runtime.native.following.objects import is_tensor
@@ -113,7 +114,9 @@ class InterceptingEmitter:
         self._originals = library.memory("questions", 3)
         self._slots = library.memory("slots", SLOTS * SlotWords.words())
 
-    def emit(self, decide: Routine, role_of: Routine, is_plain: Routine, call_original: Foreign) -> None:
+    def emit(
+        self, decide: Routine, role_of: Routine, is_plain: Routine, flush_known: Routine, call_original: Foreign
+    ) -> None:
         """Write all routines, and `mode_class`, `questions` and `slots`, which tell where Python writes."""
         for name, address in (
             ("mode_class_address", self._mode_class),
@@ -121,7 +124,7 @@ class InterceptingEmitter:
             ("slots_address", self._slots),
         ):
             self._library.routine(name, 0).give_back(address)
-        followed, flush = self._followed(), self._flush()
+        followed, flush = self._followed(), self._flush(flush_known)
         self._functions(self._intercept(followed, decide, flush), self._read(followed))
         self._call_builtin(followed, decide, flush, role_of, call_original)
         self._questions(followed, self._is_quiet(role_of), is_plain)
@@ -145,9 +148,10 @@ class InterceptingEmitter:
         routine.give_back(routine.call(python_function("PyCapsule_GetPointer"), capsule, 0))
         return routine
 
-    def _flush(self) -> Routine:
+    def _flush(self, flush_known: Routine) -> Routine:
         """flush(state, function): runs everything pending, as outside of the mode; RAISED or PLAIN. Modes are switched
         off when it is called, and afterwards; in between all modes but ours are on."""
+        flush_anyhow = self._flush_anyhow(flush_known)
         routine = self._library.routine("flush", 2)
         state, function = routine.parameters
         routine.call(self._stack.set_state, _ON)
@@ -155,10 +159,8 @@ class InterceptingEmitter:
         with routine.when(routine.compare(mode, "==", 0)):
             routine.call(self._stack.set_state, _ALL_OFF)
             routine.give_back(CallStatus.RAISED)
-        result = routine.call(
-            python_function("PyObject_CallOneArg"), routine.load(state, FollowingWords.flush), function
-        )
-        kept, is_raised = routine.stack(3), routine.compare(result, "==", 0)
+        status = routine.call(flush_anyhow, state, function)
+        kept, is_raised = routine.stack(3), routine.compare(status, "==", CallStatus.RAISED)
         with routine.when(is_raised):  # pushing must not meet an exception
             routine.call(python_function("PyErr_Fetch"), kept, routine.add(kept, 8), routine.add(kept, 16))
         push = id(torch._C._push_on_torch_function_stack)
@@ -169,6 +171,21 @@ class InterceptingEmitter:
             routine.call(
                 python_function("PyErr_Restore"), routine.load(kept), routine.load(kept, 1), routine.load(kept, 2)
             )
+        routine.give_back(status)
+        return routine
+
+    def _flush_anyhow(self, flush_known: Routine) -> Routine:
+        """flush_anyhow(state, function): natively where a flush like it is known, else in Python; RAISED or PLAIN."""
+        routine = self._library.routine("flush_anyhow", 2)
+        state, function = routine.parameters
+        status = routine.call(flush_known, state, function)
+        with routine.when(routine.compare(status, "==", FlushStatus.DONE)):
+            routine.give_back(CallStatus.PLAIN)
+        with routine.when(routine.compare(status, "==", FlushStatus.RAISED)):
+            routine.give_back(CallStatus.RAISED)
+        in_python = routine.load(state, FollowingWords.flush)
+        result = routine.call(python_function("PyObject_CallOneArg"), in_python, function)
+        with routine.when(routine.compare(result, "==", 0)):
             routine.give_back(CallStatus.RAISED)
         routine.call(python_function("Py_DecRef"), result)
         routine.give_back(CallStatus.PLAIN)
