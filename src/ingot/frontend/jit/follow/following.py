@@ -451,14 +451,15 @@ class Following(NativeMode):
         self, tree: NativeTree, place: int, node: StepNode, cause: Any, needed: bytes, segment: Segment | None
     ) -> None:
         """Let native code flush at a node, from now on, as this was done."""
-        if isinstance(cause, str) or (segment is not None and segment.recorded.writes_inputs):
+        if isinstance(cause, str):
             return
         counted = None if cause is None else self.follower.flushes.of(node, cause)
         times = 0 if counted is None else counted.count_address
         if segment is None:
-            what: Any = None, (), (), 0
+            what: Any = None, (), (), 0, set()
         else:
-            what = segment.recorded, segment.inputs, segment.destinations, segment.writes.address
+            recorded = segment.recorded
+            what = recorded, segment.inputs, segment.destinations, segment.writes.address, recorded.ended
         tree.add_flush(place, NativeFlush(cause, needed, *what, times, (segment, counted)))
 
     def note_fork(self) -> None:
@@ -491,23 +492,21 @@ class Following(NativeMode):
         given += pending.numbers
         given += [values[number] for number in segment.destinations]
         recorded, before = segment.recorded, segment.recorded.python_calls
-        is_plain = False
+        is_seen = _thread._count() > 0  # other threads could read tensors that are not marked
         try:
-            if _thread._count():  # other threads could read tensors that are not marked
+            if is_seen:
                 self._outside().call(self._run_seen, segment, given)
             else:
                 self._native.release(values)
-                # Whether nothing is around, and nothing has changed.
-                is_plain = self._native.settings_seen() == self._settings and not torch.is_grad_enabled()
-                if is_plain:
-                    segment.run(self._native, tuple(given), self._begun)
+                if self._native.settings_seen() == self._settings and not torch.is_grad_enabled():
+                    segment.run(self._native, tuple(given), self._begun)  # nothing is around, and nothing has changed
                 else:
                     self._outside().call(segment.run, self._native, tuple(given), self._begun)
         finally:
             self._native.release(values)
         was_busy = recorded.python_calls != before
         self.is_busy |= was_busy
-        return (needed, segment) if is_plain and not was_busy else None
+        return None if is_seen or was_busy else (needed, segment)
 
     def _outside(self) -> Outside:
         assert self._state is not None, "without a state nothing is pending"

@@ -1,7 +1,7 @@
 """The native routines that run what is pending, where a flush like it has been seen.
 
-    flush_known(state, cause)    runs everything pending because of a function, or None; a word of `FlushStatus`
-    flush(cause)                 the same for Python: whether it was done
+    flush_known(state, cause)     runs everything pending because of a function, or None; a word of `FlushStatus`
+    flush_anyhow(state, cause)    the same, in Python where it is not known
 
 A flush is known by the node that the call has reached, its cause, and which tensors are still needed. What the first one
 did in Python is then done here: the lists of what is pending are exchanged for empty ones, results that nothing refers
@@ -10,13 +10,13 @@ to are let go, and the segment runs.
 What always holds: once the lists are exchanged, what was pending runs to its end. Where that needs Python, because
 another thread has begun, torch's settings are others, or other tensors are needed, `finish` does it with the lists that
 were pending. The call's lock is held from the first change to the last. KeyboardInterrupt comes between two lines of
-Python only: where it comes inside of the segment, `finish` runs it again, so segments that write tensors from outside
-are not known here.
+Python only: where it comes inside of the segment, `finish` runs it again, unless Python has run it to its end.
 """
 
 from __future__ import annotations
 
 import _thread
+from dataclasses import dataclass
 from enum import auto
 
 from ingot.runtime.native.abi import object_layout
@@ -25,7 +25,7 @@ from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.routines import Library, Routine, Value
 from ingot.runtime.native.assembler.structs import Code
 from ingot.runtime.native.following.boundaries import BoundaryRoutines
-from ingot.runtime.native.following.following_structs import FlushWords, FollowingWords, NodeWords
+from ingot.runtime.native.following.following_structs import CallStatus, FlushWords, FollowingWords, NodeWords
 from ingot.runtime.torch_state import GRAD_MODE
 
 PYTHON_CALLS = "python_calls"
@@ -40,6 +40,15 @@ class FlushStatus(Code):
     """Python's error is set; everything that was pending has run, or has failed."""
 
 
+@dataclass(frozen=True, slots=True)
+class FlushingRoutines:
+    """The routines that others call."""
+
+    flush_known: Routine
+    flush: Routine
+    """flush_anyhow(state, function)"""
+
+
 class FlushingEmitter:
     """Writes these routines into a library."""
 
@@ -47,27 +56,31 @@ class FlushingEmitter:
         self._library = library
         self._settings = settings
 
-    def emit(self, settings: Routine, boundaries: BoundaryRoutines) -> Routine:
-        """Write both; gives `flush_known`."""
+    def emit(self, settings: Routine, boundaries: BoundaryRoutines) -> FlushingRoutines:
+        """Write all routines; gives those that others call."""
         may_run, is_known = self._may_run(settings), self._is_known()
         run = self._run_segment(boundaries)
         finish = self._finish()
         run_known = self._run_known(may_run, self._find(), boundaries, run, finish)
         known = self._flush_known(may_run, is_known, self._exchange(), run_known)
-        self._flush(known)
-        return known
+        return FlushingRoutines(known, self._flush(known))
 
-    def _flush(self, flush_known: Routine) -> None:
-        """`self` is a capsule with the state of a call."""
-        routine = self._library.routine("flush_from_python", 4)
-        self_, arguments, _, _ = routine.parameters
-        state = routine.call(python_function("PyCapsule_GetPointer"), self_, 0)
-        status = routine.call(flush_known, state, routine.load(arguments))
+    def _flush(self, flush_known: Routine) -> Routine:
+        """flush_anyhow(state, function): natively where a flush like it is known, else in Python; RAISED or PLAIN."""
+        routine = self._library.routine("flush_anyhow", 2)
+        state, function = routine.parameters
+        status = routine.call(flush_known, state, function)
+        with routine.when(routine.compare(status, "==", FlushStatus.DONE)):
+            routine.give_back(CallStatus.PLAIN)
         with routine.when(routine.compare(status, "==", FlushStatus.RAISED)):
-            routine.give_back(0)
-        result = routine.choose(routine.compare(status, "==", FlushStatus.DONE), id(True), id(False))
-        routine.call(python_function("Py_IncRef"), result)
-        routine.give_back(result)
+            routine.give_back(CallStatus.RAISED)
+        in_python = routine.load(state, FollowingWords.flush)
+        result = routine.call(python_function("PyObject_CallOneArg"), in_python, function)
+        with routine.when(routine.compare(result, "==", 0)):
+            routine.give_back(CallStatus.RAISED)
+        routine.call(python_function("Py_DecRef"), result)
+        routine.give_back(CallStatus.PLAIN)
+        return routine
 
     def _flush_known(self, may_run: Routine, is_known: Routine, exchange: Routine, run_known: Routine) -> Routine:
         routine = self._library.routine("flush_known", 2)
@@ -214,7 +227,9 @@ class FlushingEmitter:
         with routine.when(routine.compare(status, "!=", FlushStatus.RAISED)):
             routine.give_back(status)
         is_interrupt = routine.call(python_function("PyErr_ExceptionMatches", 32), id(KeyboardInterrupt))
-        with routine.when(routine.compare(is_interrupt, "!=", 0)):
+        has_ended = routine.call(python_function("PySet_Size"), routine.load(flush, FlushWords.ended))
+        is_cut_short = routine.compare(has_ended, "==", 0)
+        with routine.when(routine.both(routine.compare(is_interrupt, "!=", 0), is_cut_short)):
             error = routine.stack(3)
             self._fetch(routine, error)
             routine.call(finish, state, node, values, numbers, cause)
@@ -232,6 +247,7 @@ class FlushingEmitter:
         with routine.when(routine.compare(given, "==", 0)):
             routine.give_back(FlushStatus.RAISED)
         function = routine.load(flush, FlushWords.function)
+        routine.call(python_function("PySet_Clear", 32), routine.load(flush, FlushWords.ended))
         calls, name = python_function("PyObject_GetAttr"), id(PYTHON_CALLS)
         before = routine.call(calls, function, name)
         result = routine.call(boundaries.run, function, given, routine.load(flush, FlushWords.writes))

@@ -133,6 +133,8 @@ class FlushWords(Struct):
     destination_count: Field
     writes: Field
     """The address of `WritesHead`."""
+    ended: Field
+    """The set of threads on which Python has run the function to its end."""
     times: Field
     """Where such flushes are counted; 0 if nowhere."""
 

@@ -296,13 +296,15 @@ class NativeFlush(Placed):
         inputs: Sequence[int],
         destinations: Sequence[int],
         writes: int,
+        ended: set[int],
         times: int,
         keeps: Any,
     ):
         """`needed` has a word for each tensor; `function` is what runs, None if nothing has to, and takes the inputs, all
-        open numbers and the destinations; `times` is where flushes are counted, 0 for nowhere."""
+        open numbers and the destinations; `ended` has the threads on which Python has run it to its end; `times` is
+        where flushes are counted, 0 for nowhere."""
         super().__init__()
-        self.keep(cause, needed, function, keeps)
+        self.keep(cause, needed, function, ended, keeps)
         words = struct.unpack(f"<{len(needed) // WORD_BYTES}q", needed)
         self._words = FlushWords(
             next=0,
@@ -315,6 +317,7 @@ class NativeFlush(Placed):
             destinations=self.place(destinations),
             destination_count=len(destinations),
             writes=writes,
+            ended=id(ended),
             times=times,
         )
         self.address = self._words.address
