@@ -47,7 +47,7 @@ from ingot.runtime.native.memory.pool import pool
 
 MOST_FLUSHES = 8
 """Flushes that are known at one node."""
-MOST_STEPS = 64
+MOST_STEPS = 256
 """Steps that may lead on from one node: a call that is none of them is compared with each."""
 _NO_SETTINGS = -2
 """A value that torch's settings never have."""
