@@ -274,7 +274,6 @@ class NativeNode:
         self._words.first = step.address
         return lost
 
-
     def add_flush(self, flush: NativeFlush, bases: int) -> None:
         """Know a flush at this node, if there is room; `bases` is the address of what each tensor is a view of. None is
         ever dropped: it may be running."""
