@@ -42,7 +42,7 @@ from ingot.runtime.native.following.interception import Interception, can_interc
 from ingot.runtime.native.following.layouts import FollowingLayout, NativeMode, device_word
 from ingot.runtime.native.launch.callables import new_builtin, new_capsule
 from ingot.runtime.native.launch.launcher import launcher
-from ingot.runtime.native.launch.records import Placed, TensorGuard
+from ingot.runtime.native.launch.records import Placed, TensorGuard, WordArena
 from ingot.runtime.native.memory.pool import pool
 
 MOST_FLUSHES = 8
@@ -214,8 +214,14 @@ class CallState:
         self._words.bytes = count
 
 
+_STEPS = WordArena()
+"""Where steps lie, with what they are compared with: calls walk through them in the order in which they were made."""
+
+
 class NativeStep(Placed):
     """A step in memory."""
+
+    arena = _STEPS
 
     def __init__(
         self,
@@ -234,7 +240,7 @@ class NativeStep(Placed):
         self.target = NativeNode()
         made: Sequence[Any] = () if isinstance(results, int) else results
         prototypes = [one.address if isinstance(one, Prototype) else id(one) for one in made]
-        self._words = FollowedStepWords(
+        words = FollowedStepWords(
             next=0,
             key=id(key),
             arguments=arguments,
@@ -247,7 +253,8 @@ class NativeStep(Placed):
             container=container,
             target=self.target.address,
         )
-        self.address = self._words.address
+        self.address = self.place_all([words])
+        self._words = FollowedStepWords.at(self.address)
 
     def lead_to(self, next_step: int) -> None:
         self._words.next = next_step
@@ -257,8 +264,9 @@ class NativeNode:
     """A node in memory, with its steps."""
 
     def __init__(self) -> None:
-        self._words = NodeWords.zeroed()
-        self.address = self._words.address
+        self._memory = _STEPS.words(NodeWords.words())
+        self.address = ctypes.addressof(self._memory)
+        self._words = NodeWords.at(self.address)
         self.steps: list[NativeStep] = []
         self._flushes: list[NativeFlush] = []
 
@@ -336,6 +344,8 @@ class Writes(Placed):
 
 class Entries(Placed):
     """The entries of a step's arguments, in the making."""
+
+    arena = _STEPS
 
     def __init__(self) -> None:
         super().__init__()
