@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def test_sizes_that_come_in_turn_are_expected_in_turn():
                 used.append(first(table_of(jitted)))
     table = table_of(jitted)
     assert len(set(used)) == 6
-    for record, successor in zip(used, used[1:], strict=False):
+    for record, successor in pairwise(used):
         assert table._records[record]._words.successor == successor
 
 

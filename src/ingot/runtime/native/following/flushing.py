@@ -3,9 +3,9 @@
     flush_known(state, cause)     runs everything pending because of a function, or None; a word of `FlushStatus`
     flush_anyhow(state, cause)    the same, in Python where it is not known
 
-A flush is known by the node that the call has reached, its cause, and which tensors are still needed. What the first one
-did in Python is then done here: the lists of what is pending are exchanged for empty ones, results that nothing refers
-to are let go, and the segment runs.
+A flush is known by the node that the call has reached, its cause, and which tensors are still needed. What the first
+one did in Python is then done here: the lists of what is pending are exchanged for empty ones, results that nothing
+refers to are let go, and the segment runs.
 
 What always holds: once the lists are exchanged, what was pending runs to its end. Where that needs Python, because
 another thread has begun, torch's settings are others, or other tensors are needed, `finish` does it with the lists that
@@ -292,8 +292,8 @@ class FlushingEmitter:
         return routine
 
     def _finish(self) -> Routine:
-        """finish(state, node, values, numbers, cause): Python runs what was pending. Interrupted before it has begun to,
-        it is called again."""
+        """finish(state, node, values, numbers, cause): Python runs what was pending. Interrupted before it has begun
+        to, it is called again."""
         routine = self._library.routine("finish", 5)
         state, node, values, numbers, cause = routine.parameters
         begun, function = routine.load(state, FollowingWords.begun), routine.load(state, FollowingWords.finish)

@@ -307,8 +307,8 @@ class NativeFlush(Placed):
         times: int,
         keeps: Any,
     ):
-        """`needed` has a word for each tensor; `function` is what runs, None if nothing has to, and takes the inputs, all
-        open numbers and the destinations; `ended` has the threads on which Python has run it to its end; `times` is
+        """`needed` has a word for each tensor; `function` is what runs, None if nothing has to, and takes the inputs,
+        all open numbers and the destinations; `ended` has the threads on which Python has run it to its end; `times` is
         where flushes are counted, 0 for nowhere."""
         super().__init__()
         self.keep(cause, needed, function, ended, keeps)
