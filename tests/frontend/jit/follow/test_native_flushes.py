@@ -15,6 +15,7 @@ import torch
 from ingot.frontend.jit.follow.following import Following
 from ingot.frontend.jit.follow.segments import SegmentFunction
 from ingot.frontend.jit.follow.steps.step_tree import MOST_BRANCHES
+from ingot.runtime.native.following import native_following
 from ingot.runtime.native.launch.records import WordArena
 from tests.frontend.jit.follow.following_checks import check, followed, nothing_is_left
 
@@ -246,6 +247,25 @@ def test_calls_that_give_their_operand_run_nothing() -> None:
     explained = check(function, lambda: (_X.clone(),)).explain()
     (line,) = [line for line in explained.splitlines() if "runs at once" in line]
     assert line.rpartition(": ")[2] == "Tensor.item"
+
+
+def test_a_call_inside_of_a_call_may_have_its_steps_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_following, "MOST_STEPS", 2)
+    inner: list[Any] = []
+
+    def function(x: torch.Tensor, number: float) -> float:
+        y = x.pow(number)
+        if inner:
+            depth = inner.pop()
+            for other in range(4):
+                jitted(x, number + 1 + other + depth)
+        return (y + 1).sum().item()
+
+    jitted: Any = followed(function)
+    for number in range(30):
+        inner += [10.0 * number] if number % 2 else []
+        assert jitted(torch.ones(3), float(number % 5)) == 6.0
+    nothing_is_left()
 
 
 def test_an_arena_gives_words_side_by_side() -> None:

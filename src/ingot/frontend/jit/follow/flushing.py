@@ -162,7 +162,8 @@ class Flushing(NativeMode):
         """Run what native code has found pending at a node. Called again if it was interrupted."""
         if self._begun:  # what has begun is done
             return
-        node = (self._flushed or self._tree).node_at(place)
+        tree = self._flushed if self._flushed is not None and place in self._flushed else self._tree
+        node = tree.node_at(place)
         pending = Pending(node, values, numbers)
         try:
             self._running = node, pending

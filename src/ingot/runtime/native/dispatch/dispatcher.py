@@ -294,7 +294,9 @@ class DispatchEmitter:
         it is one of the first."""
         routine = self._library.routine("note_successor", 3)
         table, last, record = routine.parameters
-        with routine.loop(routine.choose(routine.compare(last, "==", 0), 0, _FEW)) as place:
+        count = routine.load(table, DispatchTableWords.count)
+        known = routine.choose(routine.compare(count, "<", _FEW), count, _FEW)  # comparing may have had some taken out
+        with routine.loop(routine.choose(routine.compare(last, "==", 0), 0, known)) as place:
             found = routine.load(table, routine.add(place, DispatchTableWords.records))
             with routine.when(routine.compare(found, "==", last)):
                 routine.store(record, last, CallRecordWords.successor)

@@ -82,6 +82,10 @@ class NativeTree:
         self._nodes[made.address] = made, root
         return made.address
 
+    def __contains__(self, address: int) -> bool:
+        """Whether there is a node at an address."""
+        return address in self._nodes
+
     def node_at(self, address: int) -> StepNode:
         """The node that native code has reached."""
         return self._nodes[address][1]
@@ -96,9 +100,10 @@ class NativeTree:
         return step.target.address
 
     def add_flush(self, address: int, flush: NativeFlush) -> None:
-        """Let native code flush at a node as this was done."""
-        native, node = self._nodes[address]
-        native.add_flush(flush, node.base_words())
+        """Let native code flush at a node as this was done, unless the node was forgotten meanwhile."""
+        if address in self._nodes:
+            native, node = self._nodes[address]
+            native.add_flush(flush, node.base_words())
 
     def unmatched(self, address: int, what: Hashable) -> int:
         """Where a step leads that native code does not take by itself; 0 if it was not noted."""
