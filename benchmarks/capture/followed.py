@@ -29,6 +29,7 @@ from ingot.frontend.jit.follow.rules.roles import Role, gives_operand, name_of, 
 from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.summary import public_name
 
+_native: Any = torch._C
 FOLLOWED = "followed"
 KERNELS = "kernels"
 WARM_CALLS = 8
@@ -137,7 +138,7 @@ def _computes(function: Any, args: tuple[Any, ...], result: Any) -> bool:
     if not (views_memory(name) or gives_operand(name)):
         return True
     parts = [result] if isinstance(result, torch.Tensor) else result
-    return not all(torch._C._is_alias_of(part, args[0]) for part in parts)
+    return not all(_native._is_alias_of(part, args[0]) for part in parts)
 
 
 def _calls_at_once(module: Any, plain: Callable[..., Any], use: Call) -> list[Call]:

@@ -181,9 +181,8 @@ class Flushing(NativeMode):
             return
         counted = None if cause is None else self.follower.flushes.of(node, cause)
         times = 0 if counted is None else counted.count_address
-        if segment is None:
-            what: Any = None, (), (), 0, set()
-        else:
+        what: tuple[Any, tuple[int, ...], tuple[int, ...], int, set[int]] = None, (), (), 0, set()
+        if segment is not None:
             recorded = segment.recorded
             what = recorded, segment.inputs, segment.destinations, segment.writes.address, recorded.ended
         tree.add_flush(place, NativeFlush(cause, needed, *what, times, (segment, counted)))

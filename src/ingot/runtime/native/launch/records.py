@@ -256,7 +256,7 @@ class Placed:
         """Hold things as long as the words are there."""
         self._kept += things
 
-    def place(self, words: Sequence[int]) -> int:
+    def place(self, words: Sequence[int] | ctypes.Array[ctypes.c_int64]) -> int:
         """The address where these words are put."""
         memory = self.arena.words(len(words)) if self.arena is not None else (ctypes.c_int64 * len(words))()
         memory[:] = words
