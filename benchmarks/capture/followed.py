@@ -3,10 +3,14 @@
 In: a use of a model. Out: the call, followed whatever that costs; and a call that runs what it computes with, without
 any Python of the model: the segments that its last call ran, and PyTorch's own functions that run at once, or outside
 of the model. Together with Python alone (`python_floor`) that is the least that following could take.
+
+What always holds: in what is followed, sizes that are asked for and other names for memory are no kernels, even where
+PyTorch makes them; and what a segment computes is not counted again.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,14 +24,17 @@ from torch.utils._pytree import tree_map
 import ingot
 from benchmarks.measuring import Call
 from ingot.frontend.jit.autotune import eager_comparison
+from ingot.frontend.jit.follow.rules.live_functions import live
+from ingot.frontend.jit.follow.rules.roles import Role, gives_operand, name_of, never_waits, role_of, views_memory
 from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.summary import public_name
 
+_native: Any = torch._C
 FOLLOWED = "followed"
 KERNELS = "kernels"
 WARM_CALLS = 8
 _AT_ONCE = "runs at once, as PyTorch's: "
-"""How `explain()` begins the line of functions that do not wait."""
+"""How `explain()` begins the line of functions that do not wait, as far as they had to be looked at."""
 
 
 @dataclass
@@ -50,8 +57,7 @@ def followed(module: Any, use: Callable[[], Any]) -> Followed:
     with mock.patch.object(eager_comparison, "ROUNDS", 0):  # never left to eager for the sake of speed
         for _ in range(WARM_CALLS):
             use()
-        kernels = [*_segments(use), *_calls_at_once(module, plain, use)]
-    return Followed(module, use, kernels)
+        return Followed(module, use, [*_segments(use), *_calls_at_once(module, plain, use)])
 
 
 def _segments(use: Call) -> list[Call]:
@@ -63,9 +69,22 @@ def _segments(use: Call) -> list[Call]:
         found.append(lambda: native.run(segment.recorded, given, segment.writes.address))
         run(segment, native, given, begun)
 
-    with mock.patch.object(Segment, "run", noting):
+    with mock.patch.object(Segment, "run", noting), _another_thread():
         use()
     return found
+
+
+@contextmanager
+def _another_thread() -> Iterator[None]:
+    """A thread that does nothing: while there is one, segments run through Python, where they can be noted."""
+    is_over = threading.Event()
+    thread = threading.Thread(target=is_over.wait, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _own_integers(value: Any) -> Any:
@@ -74,19 +93,35 @@ def _own_integers(value: Any) -> Any:
 
 
 class _Noting(TorchFunctionMode):
-    """Notes calls of torch's functions: those with certain names, and all of them while it is told to."""
+    """Notes calls of torch's functions that compute: those that run at once when they are followed, and all of them
+    while nothing is followed. Functions written in Python are looked into, as following does."""
 
     def __init__(self, names: frozenset[str]):
+        """`names` are those of functions that run at once, besides those that always do."""
         super().__init__()
         self._names = names
         self.is_outside = True
         self.calls: list[Call] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.is_outside or public_name(func) in self._names:
+        if role_of(func) is Role.PYTHON:
+            with self:
+                return live(func)(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if self._runs(func, args, result):
             given = tree_map(_own_integers, (args, kwargs or {}))
             self.calls.append(lambda: func(*given[0], **given[1]))
-        return func(*args, **(kwargs or {}))
+        return result
+
+    def _runs(self, function: Any, args: tuple[Any, ...], result: Any) -> bool:
+        """Whether a followed call runs this one at once, and it is not only asked for sizes or other names for memory.
+        Outside of what is followed PyTorch makes those as well."""
+        if role_of(function) is Role.METADATA or function is torch._C._set_grad_enabled:
+            return False
+        if self.is_outside:
+            return True
+        is_whole = role_of(function) is Role.WHOLE or never_waits(name_of(function))
+        return (is_whole or public_name(function) in self._names) and _computes(function, args, result)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -95,6 +130,15 @@ class _Noting(TorchFunctionMode):
             yield
         finally:
             self.is_outside = True
+
+
+def _computes(function: Any, args: tuple[Any, ...], result: Any) -> bool:
+    """Whether a call of torch's has made or written values."""
+    name = name_of(function)
+    if not (views_memory(name) or gives_operand(name)):
+        return True
+    parts = [result] if isinstance(result, torch.Tensor) else result
+    return not all(_native._is_alias_of(part, args[0]) for part in parts)
 
 
 def _calls_at_once(module: Any, plain: Callable[..., Any], use: Call) -> list[Call]:

@@ -7,7 +7,7 @@ import torch
 from benchmarks.capture import __main__ as command
 from benchmarks.capture import calls, contests, disturbed, functions, slow, slow_cases
 from benchmarks.capture.contests import Job, Row, Settings, difference
-from benchmarks.capture.followed import FOLLOWED, KERNELS
+from benchmarks.capture.followed import FOLLOWED, KERNELS, followed
 from benchmarks.capture.hugging_face import USES
 from benchmarks.capture.lengths import Contest
 from benchmarks.capture.models import FLOOR, measure_model, over_least
@@ -86,6 +86,23 @@ def test_a_function_is_measured_with_and_without_the_thing():
     row = functions.measure_function(case, SETTINGS)
     assert set(row.seconds) == {EAGER, JIT, functions.PLAIN}
     assert row.is_equal
+
+
+class _Computing(torch.nn.Module):
+    def forward(self, words, table):
+        found = torch.nn.functional.embedding(words, table)  # at once
+        places = torch.arange(found.shape[0], dtype=found.dtype)  # at once
+        other = found.view(-1, 4).contiguous()  # a view, and nothing
+        total = (other * places[:, None]).to(torch.float32).sum()  # a segment
+        return places if bool(total > 0) else total  # a segment's end, at once
+
+
+def test_kernels_are_what_computes_in_a_followed_call():
+    module, words, table = _Computing(), torch.arange(3), torch.rand(5, 4)
+    with torch.no_grad():
+        made = followed(module, lambda: module(words, table))
+    assert len(made.kernels) == 4
+    made.run_kernels()
 
 
 def test_an_effect_that_happens_too_rarely_is_a_difference(monkeypatch):

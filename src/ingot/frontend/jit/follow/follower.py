@@ -12,6 +12,7 @@ import torch
 
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.follow import interrupts, visibility
+from ingot.frontend.jit.follow.flushing import Flushing
 from ingot.frontend.jit.follow.following import ACTIVE, Following, take_off
 from ingot.frontend.jit.follow.protection.trap import Trap, trap
 from ingot.frontend.jit.follow.segments import Segment, write_segment
@@ -120,12 +121,12 @@ class Follower:
 
     # --- traces -------------------------------------------------------------------------------------------------------
 
-    def start(self, following: Following, state: State | None, settings: int) -> tuple[StepNode, int, NativeTree]:
+    def start(self, following: Flushing, state: State | None, settings: int) -> tuple[StepNode, int, NativeTree]:
         """The beginning of all traces in a state of torch, where native code begins, 0 if it takes no steps, and the
         steps that it knows. The call that begins there must not be at another node."""
         if len(self._tree) > MOST_NATIVE_STEPS:
             self._forget_native_steps()
-        elif self._tree.lost:
+        elif self._tree.lost and not following.is_flushing:
             with self._lock:
                 lost = len(self._tree.lost)  # calls that begin after this do not begin there
                 if all(one is following or one.follower is not self for one in list(ACTIVE)):

@@ -1,7 +1,7 @@
 """One followed call: a function mode that matches torch calls with the trace and answers them with shells.
 
 In: torch calls, as the user's Python makes them. Out: for those that can wait, tensors that will hold the result; all
-others run as PyTorch runs them, after what they need. `flush` runs what is pending as compiled segments.
+others run as PyTorch runs them, after what they need. `flushing.py` runs what is pending as compiled segments.
 
 Native code answers every call that it has been shown before (runtime/native/following); the methods here see the rest,
 and show native code what they did.
@@ -11,47 +11,36 @@ What always holds: no value is read before it is written. Calls that this mode d
 
 from __future__ import annotations
 
-import _thread
 import sys
-import threading
-import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.supported_tensors import refused_tensor
-from ingot.frontend.jit.follow.protection.outside import Outside, is_anything_around
+from ingot.frontend.jit.follow.flushing import Flushing
 from ingot.frontend.jit.follow.protection.trap import Trap
 from ingot.frontend.jit.follow.rules.live_functions import live
-from ingot.frontend.jit.follow.rules.roles import Role, is_quiet, may_write, role_of
+from ingot.frontend.jit.follow.rules.roles import Role, may_write, role_of
 from ingot.frontend.jit.follow.rules.selecting import is_large_selection
-from ingot.frontend.jit.follow.segments import Segment
 from ingot.frontend.jit.follow.steps import metadata_rules
-from ingot.frontend.jit.follow.steps.native_steps import answer_as_step, answer_at_once, give_role, native_step
+from ingot.frontend.jit.follow.steps.native_steps import (
+    answer_as_step,
+    answer_at_once,
+    give_role,
+    native_step,
+)
 from ingot.frontend.jit.follow.steps.observing import observe
 from ingot.frontend.jit.follow.steps.pending import Pending
 from ingot.frontend.jit.follow.steps.step_tree import Metadata, Outcome, Skeletons, StepNode, Unknown, Wait
-from ingot.runtime.native.following import following_structs
 from ingot.runtime.native.following.answering import MOST_BYTES
 from ingot.runtime.native.following.boundaries import MOST_VALUES
 from ingot.runtime.native.following.layouts import NativeMode
-from ingot.runtime.native.following.native_following import CallState, NativeFollowing
+from ingot.runtime.native.following.native_following import NativeFollowing
 from ingot.runtime.selection import select
-from ingot.runtime.torch_state import (
-    DEFAULT_DTYPE,
-    FORWARD_GRADIENTS,
-    GRAD_MODE,
-    INFERENCE_MODE,
-    STATE,
-    State,
-    state_of_torch,
-    value_in,
-)
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.follow.follower import Follower
@@ -93,61 +82,21 @@ class _NotFollowed(Exception):
     """A tensor that no step may take: the call runs by itself."""
 
 
-class Following(NativeMode):
+class Following(Flushing):
     """A call of a followed function; when it is over, the next call may have it."""
 
     def __init__(self, follower: Follower, trap: Trap, native: NativeFollowing):
-        super().__init__()
-        self.follower = follower
-        self.trap = trap
-        self._native = native
+        super().__init__(follower, trap, native)
         self._skeletons = Skeletons(self._number_of)
-        self._lock = new_lock()
-        """Held while pending steps are changed in Python or run, never while the function's own calls run: no thread
-        that holds one waits for another."""
-        self._state: State | None = None
-        self._settings = -1
-        self._call = CallState(native.roles, self, partial(_is_quiet, native), self.flush)
-        self.thread = 0
-        """Which thread the call is followed on."""
-        self.is_orphan = False
-        """Whether this process was forked by another thread than the call's: the call's thread does not exist here."""
-        self._running: tuple[StepNode, Pending] | None = None
-        """What a flush is running."""
-        self._left: tuple[StepNode, Pending] | None = None
-        """What another thread was running when this process was forked."""
-        self._begun: list[Segment] = []
-        """The segment that has begun to run in this flush: it runs to its end even if the flush is interrupted."""
-        self.is_busy = False
-        """Whether something was learned or compiled, which later calls like this one need not repeat."""
         self._lent: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         """The tensors whose memory this call has shared with numpy, and the address of that memory. When the arrays are
         gone the memory belongs to the tensors alone again."""
         native.attach(self, self._call, self._look)
 
     def begin(self) -> None:
-        """A call begins. Other threads may still be about to look at what the last one had pending."""
         with self._lock:
-            self.is_busy = False
             self._lent.clear()
-            self._settings = self._native.settings_seen()
-            self._state = torch_state(self._settings)
-            self._restart()
-
-    def _restart(self) -> None:
-        """Nothing is pending."""
-        self._call.node = 0  # native code does not touch the lists before the new ones are set
-        root, place, self._tree = self.follower.start(self, self._state, self._settings)
-        self._pending = pending = Pending(root)
-        self._call.begin(place, pending.values, pending.numbers, self._settings)
-
-    def end(self) -> None:
-        """The call is over: what is pending runs, and nothing can be pending afterwards."""
-        self._flush(None, self._stop)
-
-    def _stop(self) -> None:
-        self._call.node = 0
-        self._pending = Pending(self._pending.node)
+            super().begin()
 
     def _look(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """A call that native code does not answer."""
@@ -157,12 +106,12 @@ class Following(NativeMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         if role is Role.OPERATION:
             with self._lock:
-                pending, place = self._pending, self._call.node
+                pending, place = self._now_pending(), self._call.node
                 before = pending.node, len(pending.values), len(pending.numbers)
                 try:
                     answer = self._operate(func, args, kwargs or {})
                 except KeyboardInterrupt:
-                    if self._pending is pending:
+                    if self._pending is pending and not self._call.has_turned:
                         pending.return_to(*before)
                         self._call.node = place
                     raise
@@ -238,7 +187,7 @@ class Following(NativeMode):
 
     def _catch_up(self) -> Pending:
         """What is pending, as far as native code has brought it."""
-        pending, place = self._pending, self._call.node
+        pending, place = self._now_pending(), self._call.node
         pending.catch_up(self._tree.node_at(place) if place else pending.node)
         return pending
 
@@ -358,105 +307,10 @@ class Following(NativeMode):
         tensor: Any = self._pending.values[number]
         return _is_alone(tensor) and tensor.untyped_storage().resizable()
 
-    # --- running what is pending --------------------------------------------------------------------------------------
-
     def _make_room(self) -> None:
         """Flush if pending tensors take too much memory, or there are too many of them."""
         if self._call.bytes > MOST_BYTES or len(self._pending.values) > MOST_VALUES:
             self.flush("the memory of what is pending")
-
-    def flush(self, cause: Any = None) -> None:
-        """Run everything pending. Afterwards all tensors hold what they should.
-
-        `cause` is the function or the reason that needs the flush; None if it is not in the user's code.
-        """
-        self._flush(cause, self._restart)
-
-    def _flush(self, cause: Any, go_on: Callable[[], None]) -> None:
-        with self._lock:
-            if self._left is not None:
-                self._run_left()
-            is_owners = self.thread == threading.get_ident()
-            if not is_owners:
-                self._call.hold()  # the call goes on meanwhile; from here on it has to wait for the lock
-            pending, place = self._pending, self._call.node
-            node = self._tree.node_at(place) if place else pending.node
-            if not pending.values:
-                if not is_owners:
-                    self._call.release(self._settings)
-                return
-            self._begun.clear()
-            try:
-                self._running = node, pending
-                go_on()
-                if cause is not None and node.unwritten:
-                    self.follower.flushes.note(node, cause)
-                self._run_pending(node, pending)
-            except KeyboardInterrupt:
-                go_on()
-                if not self._begun:  # what has begun is done
-                    self._run_pending(node, pending)
-                raise
-            finally:
-                self._running = None
-
-    def note_fork(self) -> None:
-        """The process was forked by this thread, which is running no segment; other threads do not exist here."""
-        self.is_orphan = self.thread != threading.get_ident()
-        self._left, self._running = self._running, None
-
-    def _run_left(self) -> None:
-        """In a forked child, do what another thread of the parent had not finished. What writes tensors from before the
-        call cannot be done twice; where it had begun, the memory is as the fork found it, as with any operation."""
-        left, self._left = self._left, None
-        if left is not None and not (self._begun and left[0].writes_outside):
-            self._run_pending(*left)
-
-    def _run_pending(self, node: StepNode, pending: Pending) -> None:
-        """Do what was pending at a node."""
-        values = pending.values
-        pending.index.clear()
-        needed = self._native.settle(values, node.base_words())
-        if not node.unwritten:
-            return
-        segment = self.follower.segment(node, needed)
-        if segment is None:
-            self._native.release(values)
-            return
-        given: Any = [values[number] for number in segment.inputs]
-        given += pending.numbers
-        given += [values[number] for number in segment.destinations]
-        recorded, before = segment.recorded, segment.recorded.python_calls
-        try:
-            if _thread._count():  # other threads could read tensors that are not marked
-                self._outside().call(self._run_seen, segment, given)
-            else:
-                self._native.release(values)
-                if self._native.settings_seen() == self._settings and not torch.is_grad_enabled():
-                    segment.run(self._native, tuple(given), self._begun)  # nothing is around, and nothing has changed
-                else:
-                    self._outside().call(segment.run, self._native, tuple(given), self._begun)
-        finally:
-            self._native.release(values)
-        self.is_busy |= recorded.python_calls != before
-
-    def _outside(self) -> Outside:
-        assert self._state is not None, "without a state nothing is pending"
-        return Outside(value_in(self._state, INFERENCE_MODE), value_in(self._state, DEFAULT_DTYPE))
-
-    def _run_seen(self, segment: Segment, given: list[Any]) -> None:
-        """Run a segment while other threads may read what it writes: they wait, for the marks stay. The segment gets
-        other tensors over the same memory. It waits for no other call: operations that are pending on its operands
-        elsewhere were called later."""
-        with self.trap.excluded():
-            segment.run(self._native, self._native.aliases(given), self._begun)
-
-
-def _is_quiet(native: NativeFollowing, frame: types.FrameType) -> bool:
-    """Whether the code that asks if a mode watches is told of none; native code knows it from now on."""
-    found = is_quiet(frame.f_code, frame.f_globals.get("__name__") or "")
-    native.give_role(frame.f_code, following_structs.NativeRole.QUIET if found else following_structs.NativeRole.LOUD)
-    return found
 
 
 def _is_alone(tensor: Any) -> bool:
@@ -492,30 +346,3 @@ def take_off(mode: NativeMode) -> None:
 
 def _contained(container: Any, made: list[Any]) -> Any:
     return list(made) if container is list else tuple(made) if container is tuple else container(tuple(made))
-
-
-_STATES: dict[int, State | None] = {}
-"""States by torch's settings in one word, which native code reads quickly."""
-
-
-def torch_state(settings: int) -> State | None:
-    """What decides the results of operations besides their operands. None where operations must run at once: under
-    autocast, dispatch modes, transforms such as vmap, forward gradients and torch.jit's tracing. `settings` are of this
-    moment."""
-    if settings < 0 or torch._C._is_any_autocast_enabled():  # the settings tell autocast of devices in use alone
-        return None
-    found = _STATES.get(settings, _NOT_SEEN)
-    if found is _NOT_SEEN:
-        found = _STATES[settings] = _state_now()
-    return found
-
-
-_NOT_SEEN: Any = object()
-
-
-def _state_now() -> State | None:
-    """The state without grad mode: a tensor that needs gradients is never an operand of a step, and nothing else
-    depends on grad mode."""
-    if is_anything_around() or FORWARD_GRADIENTS.is_active():
-        return None
-    return tuple([None if row is GRAD_MODE else value for row, value in zip(STATE, state_of_torch(), strict=True)])

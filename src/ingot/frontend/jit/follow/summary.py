@@ -5,6 +5,7 @@ In: the traces of a follower. Out: a `Summary`. Nothing here is needed to follow
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,8 @@ from ingot.frontend.jit.trace.places import user_place
 
 MOST_FLUSHES = 256
 """Different points of the trace whose flushes are told apart."""
-_WAITING = (Wait.LATER, Wait.IN_PLACE, Wait.VIEW)
+_WAITING = (Wait.LATER, Wait.IN_PLACE, Wait.VIEW, Wait.SAME)
+"""What calls do that run nothing at once."""
 
 
 @dataclass(slots=True)
@@ -28,7 +30,20 @@ class Flush:
     cause: str
     place: str
     """The user's line, as file:line."""
-    count: int = 0
+    _counted: Any = field(default_factory=lambda: (ctypes.c_int64 * 1)())
+
+    @property
+    def count(self) -> int:
+        return self._counted[0]
+
+    @count.setter
+    def count(self, count: int) -> None:
+        self._counted[0] = count
+
+    @property
+    def count_address(self) -> int:
+        """Where native code counts."""
+        return ctypes.addressof(self._counted)
 
 
 @dataclass(slots=True)
@@ -46,6 +61,10 @@ class Flushes:
             text = cause if isinstance(cause, str) else public_name(cause)
             known = self.found[node, cause] = Flush(text, user_place())
         known.count += 1
+
+    def of(self, node: StepNode, cause: Any) -> Flush | None:
+        """What counts flushes of one kind, if they are counted."""
+        return self.found.get((node, cause))
 
     def by_line(self) -> list[Flush]:
         """One for each cause on each line."""

@@ -188,6 +188,7 @@ class CallRecord(Placed):
             identity_room=_identity_room(len(arguments.tensors)),
             forbids_attributes=int(forbids_attributes),
             keys=self.place([0 if key is None else id(key) for key in arguments.keys]),
+            successor=0,
         )
         self.address = self._words.address
 

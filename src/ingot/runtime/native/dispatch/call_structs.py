@@ -83,6 +83,8 @@ class CallRecordWords(Struct):
     """Whether no tensor that is passed may have attributes of its own."""
     keys: Field
     """For each leaf that is an entry of a dictionary its key; 0 for all others."""
+    successor: Field
+    """The record that was used after this one, when it was used last. It may be gone."""
 
 
 class NestingWords(Struct):

@@ -46,6 +46,8 @@ from ingot.runtime.native.launch.records import OTHER_SLOTS
 _CALL_WORD = 16
 """Where a class has the address that its objects are called through; confirmed by classes of this process."""
 _CLASS_WORDS = 24
+_FEW = 3
+"""With fewer records, no guess is made which one a call will be answered by."""
 _RAISED = 1
 """Returned for an exception; 0 means that `__call__` has to answer."""
 ANY_SETTINGS = -2
@@ -244,8 +246,10 @@ class DispatchEmitter:
     def _look(self, matches: Routine, answer: Routine, forward: Routine) -> Routine:
         """look(table, call, items, start, arguments, keywords): the result of the first record that fits, or of what
         calls are handed on to; 0 if there is neither, or the record leaves this call to Python."""
+        expect, note_successor = self._expect(), self._note_successor()
         routine = self._library.routine("look", 6)
         table, call, items, start, arguments, keywords = routine.parameters
+        last = routine.call(expect, table)
         slots, found = routine.stack(routine.load(call, CallWords.leaves)), routine.load(call, CallWords.settings)
         with routine.loop(MOST_RECORDS) as index:
             # Comparing may run Python code (how keys of dictionaries compare), and the table be another afterwards.
@@ -258,9 +262,45 @@ class DispatchEmitter:
                 with routine.when(routine.compare(routine.load(table, place), "==", record)):
                     make_room(routine, table, index)
                     routine.store(record, table, DispatchTableWords.records)
+                routine.call(note_successor, table, last, record)
                 self._pause(routine, routine.load(record, CallRecordWords.calls))
                 routine.give_back(routine.call(answer, record, items, slots, start, arguments, keywords))
         routine.give_back(routine.call(forward, table, found, arguments, keywords))
+        return routine
+
+    def _expect(self) -> Routine:
+        """expect(table): moves the record to the front that was used last time after the one used last, which is
+        returned; 0 if there are too few to choose from. Sizes that grow from call to call and begin again, as those of
+        a text that is generated, would otherwise be compared with all other records every time."""
+        routine = self._library.routine("expect", 1)
+        (table,) = routine.parameters
+        count, last = routine.load(table, DispatchTableWords.count), routine.load(table, DispatchTableWords.records)
+        with routine.when(routine.compare(count, "<", _FEW)):
+            routine.give_back(0)
+        guess = routine.load(last, CallRecordWords.successor)
+        with routine.when(routine.either(routine.compare(guess, "==", 0), routine.compare(guess, "==", last))):
+            routine.give_back(last)
+        with routine.loop(count) as index:
+            is_guess = routine.compare(routine.load(table, routine.add(index, DispatchTableWords.records)), "==", guess)
+            with routine.when(is_guess):
+                make_room(routine, table, index)
+                routine.store(guess, table, DispatchTableWords.records)
+                routine.give_back(last)
+        routine.give_back(last)
+        return routine
+
+    def _note_successor(self) -> Routine:
+        """note_successor(table, last, record): a record was used after another, if that is still in the table: by now
+        it is one of the first."""
+        routine = self._library.routine("note_successor", 3)
+        table, last, record = routine.parameters
+        count = routine.load(table, DispatchTableWords.count)
+        known = routine.choose(routine.compare(count, "<", _FEW), count, _FEW)  # comparing may have had some taken out
+        with routine.loop(routine.choose(routine.compare(last, "==", 0), 0, known)) as place:
+            found = routine.load(table, routine.add(place, DispatchTableWords.records))
+            with routine.when(routine.compare(found, "==", last)):
+                routine.store(record, last, CallRecordWords.successor)
+        routine.give_back()
         return routine
 
     def _pause(self, routine: Routine, count: Value) -> None:

@@ -15,6 +15,7 @@ from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.routines import Condition, Library, Routine, Value
 from ingot.runtime.native.following.boundaries import MOST_VALUES, BoundaryEmitter
 from ingot.runtime.native.following.deciding import DecidingEmitter, emit_is_plain
+from ingot.runtime.native.following.flushing import FlushingEmitter
 from ingot.runtime.native.following.following_structs import (
     CallStatus,
     Container,
@@ -76,10 +77,11 @@ class AnsweringEmitter:
         operate = self._operate(settings, fits, take)
         deciding, is_plain = DecidingEmitter(self._library), emit_is_plain(self._library)
         role_of, decide = deciding.role_of(), deciding.decide(are_written, operate, is_plain)
-        self._handle(self._answer(role_of, decide, self._call_stand_in()))
+        boundaries = BoundaryEmitter(self._library, self._places, self._bit).emit(settings)
+        flushing = FlushingEmitter(self._library, self._settings).emit(settings, boundaries)
+        self._handle(self._answer(role_of, decide, self._call_stand_in(), flushing.flush))
         intercepting = InterceptingEmitter(self._library, self._places, self._stack)
-        intercepting.emit(decide, role_of, is_plain, call_of_builtins())
-        BoundaryEmitter(self._library, self._places, self._bit).emit(settings)
+        intercepting.emit(decide, role_of, is_plain, flushing, call_of_builtins())
 
     # --- the call -----------------------------------------------------------------------------------------------------
 
@@ -125,7 +127,7 @@ class AnsweringEmitter:
         routine.give_back(1)
         return routine
 
-    def _answer(self, role_of: Routine, decide: Routine, call_stand_in: Routine) -> Routine:
+    def _answer(self, role_of: Routine, decide: Routine, call_stand_in: Routine, flush: Routine) -> Routine:
         """answer(state, function, arguments, keywords): the result; 0 where Python has to look at the call."""
         routine = self._library.routine("answer", 4)
         state, function, arguments, keywords = routine.parameters
@@ -146,11 +148,9 @@ class AnsweringEmitter:
         with routine.when(routine.compare(decided, "==", CallStatus.PLAIN)):
             routine.give_back(self._called(routine, function, arguments, keywords))
         with routine.when(routine.compare(decided, "==", CallStatus.PLAIN_AFTER_FLUSH)):
-            flush = routine.load(state, FollowingWords.flush)
-            nothing = routine.call(python_function("PyObject_CallOneArg"), flush, function)
-            with routine.when(routine.compare(nothing, "==", 0)):
+            status = routine.call(flush, state, function)
+            with routine.when(routine.compare(status, "==", CallStatus.RAISED)):
                 routine.give_back(CallStatus.RAISED)
-            routine.call(python_function("Py_DecRef"), nothing)
             routine.give_back(self._called(routine, function, arguments, keywords))
         routine.give_back(decided)
         return routine

@@ -14,6 +14,8 @@ They are builtins, since a followed call makes several of these calls and ctypes
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from ingot.runtime.native.abi import object_layout
@@ -28,6 +30,18 @@ MOST_VALUES = 4096
 """Tensors that may be pending; one step more may bring as many again."""
 
 
+@dataclass(frozen=True, slots=True)
+class BoundaryRoutines:
+    """The same for other native routines."""
+
+    settle: Routine
+    """settle_into(values, bases, needed): writes a word for each tensor, 1 if it is a result that is needed."""
+    release: Routine
+    """release_all(values)"""
+    run: Routine
+    """run_function(function, values, writes): its result, 0 with Python's error set."""
+
+
 class BoundaryEmitter:
     """Writes these routines into a library."""
 
@@ -36,15 +50,17 @@ class BoundaryEmitter:
         self._places = places
         self._bit = bit
 
-    def emit(self, settings: Routine) -> None:
+    def emit(self, settings: Routine) -> BoundaryRoutines:
         """Write `ask_settings`, `begin`, `settle`, `release`, `aliases`, `run_counted` and `elements`."""
+        routines = BoundaryRoutines(self._settle_into(), self._release_all(), self._run_function())
         self._aliases()
-        self._run()
+        self._run(routines.run)
         self._settings(settings)
         self._elements()
         self._begin()
-        self._settle()
-        self._release()
+        self._settle(routines.settle)
+        self._release(routines.release)
+        return routines
 
     def _settings(self, settings: Routine) -> None:
         routine = self._library.routine("ask_settings", 4)
@@ -64,12 +80,14 @@ class BoundaryEmitter:
         for place in range(FollowingWords.recent.length):
             routine.store(0, state, FollowingWords.recent + place)
         routine.increase(1, state, FollowingWords.flushes)
-        routine.store(routine.call(as_word, routine.load(arguments, 0)), state, FollowingWords.node)
+        node = routine.call(as_word, routine.load(arguments, 0))
+        routine.store(node, state, FollowingWords.root)
+        routine.store(node, state, FollowingWords.node)
         routine.give_back(self._nothing(routine))
 
-    def _settle(self) -> None:
-        """Lets go of results that nothing else refers to, views before what they are views of. Gives a word for each
-        tensor, in bytes: 1 if it is a result that is needed."""
+    def _settle(self, settle_into: Routine) -> None:
+        """Lets go of results that nothing else refers to. Gives a word for each tensor, in bytes: 1 if it is a result
+        that is needed."""
         routine = self._library.routine("settle", 4)
         _, arguments, _, _ = routine.parameters
         values = routine.load(arguments)
@@ -78,14 +96,22 @@ class BoundaryEmitter:
         result = routine.call(python_function("PyBytes_FromStringAndSize"), 0, routine.multiply(count, 8))
         with routine.when(routine.compare(result, "==", 0)):
             routine.give_back(0)
-        needed = routine.call(python_function("PyBytes_AsString"), result)
+        routine.call(settle_into, values, bases, routine.call(python_function("PyBytes_AsString"), result))
+        routine.give_back(result)
+
+    def _settle_into(self) -> Routine:
+        """Lets go of views before what they are views of."""
+        routine = self._library.routine("settle_into", 3)
+        values, bases, needed = routine.parameters
+        count = routine.load(values, object_layout.LENGTH_WORD)
         with routine.loop(count) as index:
             number = routine.subtract(routine.subtract(count, 1), index)
             object_ = routine.load(routine.load(values, object_layout.ITEMS_WORD), number)
             routine.store(0, needed, number)
             with routine.when(routine.compare(object_, "!=", id(None))):
                 self._settle_one(routine, values, number, object_, routine.load(bases, number), needed)
-        routine.give_back(result)
+        routine.give_back()
+        return routine
 
     def _settle_one(
         self, routine: Routine, values: Value, number: Value, object_: Value, base: Value, needed: Value
@@ -99,18 +125,24 @@ class BoundaryEmitter:
         with routine.when(routine.opposite(is_dead)):
             routine.store(routine.choose(is_result, 1, 0), needed, number)
 
-    def _release(self) -> None:
-        """Clears all marks."""
+    def _release(self, release_all: Routine) -> None:
         routine = self._library.routine("release", 4)
         _, arguments, _, _ = routine.parameters
-        values = routine.load(arguments)
+        routine.call(release_all, routine.load(arguments))
+        routine.give_back(self._nothing(routine))
+
+    def _release_all(self) -> Routine:
+        """Clears all marks."""
+        routine = self._library.routine("release_all", 1)
+        (values,) = routine.parameters
         with routine.loop(routine.load(values, object_layout.LENGTH_WORD)) as index:
             object_ = routine.load(routine.load(values, object_layout.ITEMS_WORD), index)
             with routine.when(routine.compare(object_, "!=", id(None))):
                 tensor = routine.load(object_, self._places.tensors.implementation_word)
                 word = self._places.tensors.keys_word
                 routine.store(routine.common_bits(routine.load(tensor, word), ~self._bit), tensor, word)
-        routine.give_back(self._nothing(routine))
+        routine.give_back()
+        return routine
 
     def _aliases(self) -> None:
         alias_of = self._alias_of()
@@ -148,13 +180,17 @@ class BoundaryEmitter:
         routine.give_back(object_)
         return routine
 
-    def _run(self) -> None:
-        """`writes` is the address of `WritesHead`. What the function itself counts is forgotten."""
-        counter_of = self._counter_of()
+    def _run(self, run_function: Routine) -> None:
         routine = self._library.routine("run_counted", 4)
         _, arguments, _, _ = routine.parameters
-        function, values = routine.load(arguments), routine.load(arguments, 1)
         writes = routine.call(python_function("PyLong_AsLongLong"), routine.load(arguments, 2))
+        routine.give_back(routine.call(run_function, routine.load(arguments), routine.load(arguments, 1), writes))
+
+    def _run_function(self) -> Routine:
+        """`writes` is the address of `WritesHead`. What the function itself counts is forgotten."""
+        counter_of = self._counter_of()
+        routine = self._library.routine("run_function", 3)
+        function, values, writes = routine.parameters
         count = routine.load(writes, WritesHead.count)
         versions = routine.stack(routine.add(count, 1))
         with routine.loop(count) as index:
@@ -172,6 +208,7 @@ class BoundaryEmitter:
             with routine.when(routine.compare(counter, "!=", 0)):
                 routine.store(routine.load(versions, index), counter, VERSION_WORD)
         routine.give_back(result)
+        return routine
 
     def _counter_of(self) -> Routine:
         """counter_of(values, writes, index): what counts the versions of a tensor; 0 if nothing does."""

@@ -1,8 +1,9 @@
 """The memory that Python writes and native routines read while a call is followed: one declaration for each struct.
 
 State   one followed call: where it is in the trace, and the lists that grow with it
-Node    a point of the trace: the steps that lead on from it, the last added first
+Node    a point of the trace: the steps that lead on from it, the last added first, and what runs when it is flushed
 Step    one torch call: what its arguments must be, and what it gives
+Flush   one way in which what is pending at a node was run
 Entry   one part of a step's arguments; groups are followed by their parts
 """
 
@@ -34,6 +35,25 @@ class FollowingWords(Struct):
     """The Python function that says which code is to be told of no mode."""
     flush: Field
     """The Python function that flushes; it is given the function that needs the flush."""
+    root: Field
+    """The node where steps begin again after a flush."""
+    spare_values: Field
+    """An empty list, which the next flush exchanges for the list of tensors."""
+    spare_numbers: Field
+    turns: Field
+    """How many flushes native code has made since Python looked at the lists."""
+    is_flushing: Field
+    is_left: Field
+    """Whether flushes are Python's, as a fork has left something to be run."""
+    was_busy: Field
+    """Whether a flush has compiled something."""
+    acquire: Field
+    """Takes the lock of the call, unless another thread has it."""
+    release: Field
+    begun: Field
+    """The list of what has begun to run in a flush."""
+    finish: Field
+    """The Python function that runs what was pending at a node: it is given the node, both lists and the cause."""
     recent: Row = row(4)
     """The shells made last, each as its number plus 1, the newest first; 0 for none."""
 
@@ -88,6 +108,35 @@ ROLE_PROBES = 8
 class NodeWords(Struct):
     first: Field
     """The first step to compare with; 0 if there is none."""
+    flushes: Field
+    """The first flush that is known; 0 if there is none."""
+    bases: Field
+    """What each tensor is a view of, where a flush is known."""
+
+
+class FlushWords(Struct):
+    next: Field
+    """Another flush of the same node, or 0."""
+    cause: Field
+    """The function that needed it, or None."""
+    count: Field
+    """How many tensors are pending."""
+    needed: Field
+    """A word for each: 1 if it is a result that is still needed."""
+    function: Field
+    """What runs; 0 if nothing has to."""
+    inputs: Field
+    """The numbers of the tensors that it is given before the open numbers."""
+    input_count: Field
+    destinations: Field
+    """The numbers of those that it is given after them."""
+    destination_count: Field
+    writes: Field
+    """The address of `WritesHead`."""
+    ended: Field
+    """The set of threads on which Python has run the function to its end."""
+    times: Field
+    """Where such flushes are counted; 0 if nowhere."""
 
 
 class FollowedStepWords(Struct):

@@ -7,6 +7,7 @@ their names and takes the mode off its stack, which takes longer than answering.
     subscript                   tensor[index]
     call_builtin                functions such as torch.sigmoid
     ask_one, ask_all, ask_many  torch's question whether a mode watches, which Python functions of torch ask first
+    flush_from_python           what Python calls to have a known flush done
 
 Where no call is followed, or the answer is not known natively, the original runs as it always does. A call is followed
 if its mode is the only one of this thread and is not switched off.
@@ -26,6 +27,7 @@ from ingot.runtime.native.abi import object_layout
 from ingot.runtime.native.assembler.addresses import python_function, torch_function
 from ingot.runtime.native.assembler.routines import Foreign, Library, Routine
 from ingot.runtime.native.assembler.structs import Code, Field, Struct
+from ingot.runtime.native.following.flushing import FlushingRoutines, FlushStatus
 from ingot.runtime.native.following.following_structs import CallStatus, FollowingWords, NativeRole, RoleEntry
 from ingot.runtime.native.following.layouts import FollowingLayout
 from ingot.runtime.native.following.objects import is_tensor
@@ -113,7 +115,9 @@ class InterceptingEmitter:
         self._originals = library.memory("questions", 3)
         self._slots = library.memory("slots", SLOTS * SlotWords.words())
 
-    def emit(self, decide: Routine, role_of: Routine, is_plain: Routine, call_original: Foreign) -> None:
+    def emit(
+        self, decide: Routine, role_of: Routine, is_plain: Routine, flushing: FlushingRoutines, call_original: Foreign
+    ) -> None:
         """Write all routines, and `mode_class`, `questions` and `slots`, which tell where Python writes."""
         for name, address in (
             ("mode_class_address", self._mode_class),
@@ -121,7 +125,9 @@ class InterceptingEmitter:
             ("slots_address", self._slots),
         ):
             self._library.routine(name, 0).give_back(address)
-        followed, flush = self._followed(), self._flush()
+        followed = self._followed()
+        flush = self._flush(self._outside("outside", flushing.flush, CallStatus.RAISED))
+        self._flush_from_python(followed, flushing.flush_known)
         self._functions(self._intercept(followed, decide, flush), self._read(followed))
         self._call_builtin(followed, decide, flush, role_of, call_original)
         self._questions(followed, self._is_quiet(role_of), is_plain)
@@ -145,34 +151,57 @@ class InterceptingEmitter:
         routine.give_back(routine.call(python_function("PyCapsule_GetPointer"), capsule, 0))
         return routine
 
-    def _flush(self) -> Routine:
+    def _flush(self, outside: Routine) -> Routine:
         """flush(state, function): runs everything pending, as outside of the mode; RAISED or PLAIN. Modes are switched
         off when it is called, and afterwards; in between all modes but ours are on."""
         routine = self._library.routine("flush", 2)
         state, function = routine.parameters
         routine.call(self._stack.set_state, _ON)
+        status = routine.call(outside, state, function)
+        routine.call(self._stack.set_state, _ALL_OFF)
+        routine.give_back(status)
+        return routine
+
+    def _outside(self, name: str, target: Routine, raised: int) -> Routine:
+        """A routine that calls another one, with the same state and function, while our mode is off its stack."""
+        routine = self._library.routine(name, 2)
+        state, function = routine.parameters
         mode = routine.call(python_function("PyObject_CallNoArgs"), id(torch._C._pop_torch_function_stack))
         with routine.when(routine.compare(mode, "==", 0)):
-            routine.call(self._stack.set_state, _ALL_OFF)
-            routine.give_back(CallStatus.RAISED)
-        result = routine.call(
-            python_function("PyObject_CallOneArg"), routine.load(state, FollowingWords.flush), function
-        )
-        kept, is_raised = routine.stack(3), routine.compare(result, "==", 0)
+            routine.give_back(raised)
+        status = routine.call(target, state, function)
+        kept, is_raised = routine.stack(3), routine.compare(status, "==", raised)
         with routine.when(is_raised):  # pushing must not meet an exception
             routine.call(python_function("PyErr_Fetch"), kept, routine.add(kept, 8), routine.add(kept, 16))
         push = id(torch._C._push_on_torch_function_stack)
         routine.call(python_function("PyObject_CallOneArg"), push, mode)  # gives None, which may be counted once more
         routine.call(python_function("Py_DecRef"), mode)
-        routine.call(self._stack.set_state, _ALL_OFF)
         with routine.when(is_raised):
             routine.call(
                 python_function("PyErr_Restore"), routine.load(kept), routine.load(kept, 1), routine.load(kept, 2)
             )
-            routine.give_back(CallStatus.RAISED)
-        routine.call(python_function("Py_DecRef"), result)
-        routine.give_back(CallStatus.PLAIN)
+        routine.give_back(status)
         return routine
+
+    def _flush_from_python(self, followed: Routine, flush_known: Routine) -> None:
+        """flush_from_python(self, arguments): whether a flush like it was known, and was done. `self` is a capsule with
+        the state of a call, whose mode is on the stack or not."""
+        outside = self._outside("flush_known_outside", flush_known, FlushStatus.RAISED)
+        routine = self._library.routine("flush_from_python", 4)
+        self_, arguments, _, _ = routine.parameters
+        state, cause = routine.call(python_function("PyCapsule_GetPointer"), self_, 0), routine.load(arguments)
+        status = routine.stack(1)
+        is_on = routine.compare(routine.call(followed), "==", state)
+        with routine.when(is_on):
+            routine.store(routine.call(outside, state, cause), status)
+        with routine.when(routine.opposite(is_on)):
+            routine.store(routine.call(flush_known, state, cause), status)
+        with routine.when(routine.compare(routine.load(status), "==", FlushStatus.RAISED)):
+            routine.give_back(0)
+        is_done = routine.compare(routine.load(status), "==", FlushStatus.DONE)
+        result = routine.choose(is_done, id(True), id(False))
+        routine.call(python_function("Py_IncRef"), result)
+        routine.give_back(result)
 
     # --- functions ----------------------------------------------------------------------------------------------------
 

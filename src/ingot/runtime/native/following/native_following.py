@@ -10,6 +10,7 @@ import ctypes
 import struct
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from ingot.runtime.native.following.following_structs import (
     Container,
     Entry,
     EntryKind,
+    FlushWords,
     FollowedStepWords,
     FollowingWords,
     NativeRole,
@@ -40,10 +42,12 @@ from ingot.runtime.native.following.interception import Interception, can_interc
 from ingot.runtime.native.following.layouts import FollowingLayout, NativeMode, device_word
 from ingot.runtime.native.launch.callables import new_builtin, new_capsule
 from ingot.runtime.native.launch.launcher import launcher
-from ingot.runtime.native.launch.records import Placed, TensorGuard
+from ingot.runtime.native.launch.records import Placed, TensorGuard, WordArena
 from ingot.runtime.native.memory.pool import pool
 
-MOST_STEPS = 64
+MOST_FLUSHES = 8
+"""Flushes that are known at one node."""
+MOST_STEPS = 256
 """Steps that may lead on from one node: a call that is none of them is compared with each."""
 _NO_SETTINGS = -2
 """A value that torch's settings never have."""
@@ -55,7 +59,7 @@ class NativeFollowing:
     def __init__(self, library: Library, mode_class: type):
         self._interception = Interception(library, mode_class)
         self._handle = library.address("handle")
-        self._begin = library.address("begin")
+        self._begin, self._flush = library.address("begin"), library.address("flush_from_python")
         self.settings_seen: Callable[[], int] = new_builtin(library.address("ask_settings"), "settings")
         """The state of torch in one word, as far as devices matter that were in use when `settings` was called last;
         negative where no call can be followed."""
@@ -99,31 +103,89 @@ class NativeFollowing:
     def attach(self, mode: NativeMode, state: CallState, fallback: Callable[..., Any]) -> None:
         """Answer the calls that a mode sees natively; those that native code does not know go to the fallback."""
         capsule = new_capsule(state.address, None, None)
-        state.begin = new_builtin(self._begin, "begin", capsule)
+        state.begin_natively = new_builtin(self._begin, "begin", capsule)
+        state.flush = new_builtin(self._flush, "flush", capsule)
         mode._native_call = (capsule, state, fallback)
         answer = new_builtin(self._handle, "__torch_function__", mode)
         mode.__torch_function__ = answer  # type: ignore[method-assign]
 
 
+@dataclass(frozen=True, slots=True)
+class CallFunctions:
+    """The functions of a call in Python that native code calls."""
+
+    classify: Callable[[types.FrameType], bool]
+    """Whether code that asks for modes is to be told of none."""
+    flush: Callable[[Any], None]
+    """Runs everything pending because of a function."""
+    finish: Callable[[int, list[Any], list[Any], Any], None]
+    """Runs what was pending at a node, given its address, the lists and the cause."""
+
+
+@dataclass(slots=True)
+class _Lists:
+    """Tensors and open numbers."""
+
+    values: list[Any] = field(default_factory=list)
+    numbers: list[Any] = field(default_factory=list)
+
+
 class CallState:
     """The state of a followed call."""
 
-    begin: Callable[[int, list[Any], list[Any], int], None]
-    """begin(node, values, numbers, settings): nothing is pending; the lists are the call's from now on. The node is the
-    address of a native one, or 0 where Python takes all steps."""
+    begin_natively: Callable[[int, list[Any], list[Any], int], None]
+    flush: Callable[[Any], bool]
+    """flush(cause): runs everything pending where a flush like it is known; otherwise nothing is done, and it gives
+    False."""
 
-    def __init__(
-        self, roles: int, mode: Any, classify: Callable[[types.FrameType], bool], flush: Callable[[Any], None]
-    ):
-        """`classify(frame)` says whether code that asks for modes is to be told of none; `flush(function)` runs
-        everything pending because of a function."""
-        self._kept = classify, flush
+    def __init__(self, roles: int, mode: Any, lock: Any, begun: list[Any], functions: CallFunctions):
+        """`lock` is held while what is pending runs, and what has begun to run is put into the list."""
+        self._kept = functions, begun, lock.acquire, lock.release
+        self._lists, self._spare = _Lists(), _Lists()
         self._words = FollowingWords.zeroed()
         self.address = self._words.address
         self._words.roles = roles
         self._words.mode = id(mode)
-        self._words.classify = id(classify)
-        self._words.flush = id(flush)
+        self._words.classify = id(functions.classify)
+        self._words.flush = id(functions.flush)
+        self._words.finish = id(functions.finish)
+        self._words.begun = id(begun)
+        self._words.acquire, self._words.release = id(self._kept[2]), id(self._kept[3])
+
+    def begin(self, node: int, values: list[Any], numbers: list[Any], settings: int) -> None:
+        """Nothing is pending; the lists are the call's from now on. The node is the address of a native one, or 0 where
+        Python takes all steps."""
+        self.lists()
+        before, self._lists = self._lists, _Lists(values, numbers)
+        self._words.spare_values, self._words.spare_numbers = id(self._spare.values), id(self._spare.numbers)
+        self.begin_natively(node, values, numbers, settings)
+        del before  # not while native code has their addresses
+
+    @property
+    def has_turned(self) -> bool:
+        """Whether native code has run what was pending since Python asked for the lists."""
+        return self._words.turns != 0
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether native code is running what was pending."""
+        return self._words.is_flushing != 0
+
+    def lists(self) -> tuple[list[Any], list[Any]]:
+        """The lists of tensors and of open numbers."""
+        if self._words.turns % 2:
+            self._lists, self._spare = self._spare, self._lists
+        self._words.turns = 0
+        return self._lists.values, self._lists.numbers
+
+    def leave_flushes(self, is_left: bool) -> None:
+        """Whether native code leaves all flushes to Python."""
+        self._words.is_left = is_left
+
+    def was_busy(self) -> bool:
+        """Whether a flush of native code has compiled something since this was asked last."""
+        was_busy, self._words.was_busy = self._words.was_busy, 0
+        return bool(was_busy)
 
     def hold(self) -> None:
         """Native code answers nothing until the next beginning; a step that it is taking meanwhile, as letting go of
@@ -152,8 +214,14 @@ class CallState:
         self._words.bytes = count
 
 
+_STEPS = WordArena()
+"""Where steps lie, with what they are compared with: calls walk through them in the order in which they were made."""
+
+
 class NativeStep(Placed):
     """A step in memory."""
+
+    arena = _STEPS
 
     def __init__(
         self,
@@ -172,7 +240,7 @@ class NativeStep(Placed):
         self.target = NativeNode()
         made: Sequence[Any] = () if isinstance(results, int) else results
         prototypes = [one.address if isinstance(one, Prototype) else id(one) for one in made]
-        self._words = FollowedStepWords(
+        words = FollowedStepWords(
             next=0,
             key=id(key),
             arguments=arguments,
@@ -185,7 +253,8 @@ class NativeStep(Placed):
             container=container,
             target=self.target.address,
         )
-        self.address = self._words.address
+        self.address = self.place_all([words])
+        self._words = FollowedStepWords.at(self.address)
 
     def lead_to(self, next_step: int) -> None:
         self._words.next = next_step
@@ -195,9 +264,11 @@ class NativeNode:
     """A node in memory, with its steps."""
 
     def __init__(self) -> None:
-        self._words = NodeWords.zeroed()
-        self.address = self._words.address
+        self._memory = _STEPS.words(NodeWords.words())
+        self.address = ctypes.addressof(self._memory)
+        self._words = NodeWords.at(self.address)
         self.steps: list[NativeStep] = []
+        self._flushes: list[NativeFlush] = []
 
     def add(self, step: NativeStep) -> list[NativeNode]:
         """Make a step the first to compare with; where there are too many, it is the only one. Gives the nodes that
@@ -211,6 +282,56 @@ class NativeNode:
         self._words.first = step.address
         return lost
 
+    def add_flush(self, flush: NativeFlush, bases: int) -> None:
+        """Know a flush at this node, if there is room; `bases` is the address of what each tensor is a view of. None is
+        ever dropped: it may be running."""
+        if len(self._flushes) < MOST_FLUSHES:
+            flush.lead_to(self._words.flushes)
+            self._words.bases = bases
+            self._flushes.append(flush)
+            self._words.flushes = flush.address
+
+
+class NativeFlush(Placed):
+    """A flush in memory."""
+
+    def __init__(
+        self,
+        cause: Any,
+        needed: bytes,
+        function: Any,
+        inputs: Sequence[int],
+        destinations: Sequence[int],
+        writes: int,
+        ended: set[int],
+        times: int,
+        keeps: Any,
+    ):
+        """`needed` has a word for each tensor; `function` is what runs, None if nothing has to, and takes the inputs,
+        all open numbers and the destinations; `ended` has the threads on which Python has run it to its end; `times` is
+        where flushes are counted, 0 for nowhere."""
+        super().__init__()
+        self.keep(cause, needed, function, ended, keeps)
+        words = struct.unpack(f"<{len(needed) // WORD_BYTES}q", needed)
+        self._words = FlushWords(
+            next=0,
+            cause=id(cause),
+            count=len(words),
+            needed=self.place(words),
+            function=0 if function is None else id(function),
+            inputs=self.place(inputs),
+            input_count=len(inputs),
+            destinations=self.place(destinations),
+            destination_count=len(destinations),
+            writes=writes,
+            ended=id(ended),
+            times=times,
+        )
+        self.address = self._words.address
+
+    def lead_to(self, next_flush: int) -> None:
+        self._words.next = next_flush
+
 
 class Writes(Placed):
     """Which of a function's arguments it writes, and how often that counts."""
@@ -223,6 +344,8 @@ class Writes(Placed):
 
 class Entries(Placed):
     """The entries of a step's arguments, in the making."""
+
+    arena = _STEPS
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,12 +16,13 @@ from typing import Any, Protocol
 
 import torch
 
+from ingot.base.forks import new_lock
 from ingot.loops.kernel_arguments import ACCESS
 from ingot.runtime.native.abi.devices import device_kind
 from ingot.runtime.native.abi.object_layout import tensor_layout
 from ingot.runtime.native.abi.prototypes import DTYPES, Prototype
 from ingot.runtime.native.assembler import clock
-from ingot.runtime.native.assembler.structs import Struct, side_by_side
+from ingot.runtime.native.assembler.structs import WORD_BYTES, Struct, side_by_side
 from ingot.runtime.native.launch.record_structs import (
     AxisWords,
     ConversionWords,
@@ -216,8 +217,37 @@ class RunStatistics:
         return self._words.bytes_moved
 
 
+_CHUNK_WORDS = 512
+"""A page. A chunk lives as long as anything in it does, so larger ones could keep much that is not needed."""
+
+
+class WordArena:
+    """Memory in which what is placed one after the other lies side by side: native code that reads it in the same order
+    waits for it once, and not for every part."""
+
+    def __init__(self) -> None:
+        self._chunk = (ctypes.c_int64 * _CHUNK_WORDS)()
+        self._used = 0
+        self._lock = new_lock()
+
+    def words(self, count: int) -> ctypes.Array[ctypes.c_int64]:
+        """So many words, which are 0."""
+        kind = ctypes.c_int64 * count
+        if count > _CHUNK_WORDS:
+            return kind()
+        with self._lock:
+            if self._used + count > _CHUNK_WORDS:
+                self._chunk, self._used = (ctypes.c_int64 * _CHUNK_WORDS)(), 0
+            first, chunk = self._used, self._chunk
+            self._used += count
+        return kind.from_buffer(chunk, first * WORD_BYTES)
+
+
 class Placed:
     """Something whose words lie in memory, and everything that must live as long."""
+
+    arena: WordArena | None = None
+    """Where its words lie, unless they have memory of their own."""
 
     def __init__(self) -> None:
         self._kept: list[Any] = []
@@ -226,17 +256,16 @@ class Placed:
         """Hold things as long as the words are there."""
         self._kept += things
 
-    def place(self, words: Sequence[int]) -> int:
-        """The address of these words in memory of their own."""
-        memory = (ctypes.c_int64 * len(words))(*words)
+    def place(self, words: Sequence[int] | ctypes.Array[ctypes.c_int64]) -> int:
+        """The address where these words are put."""
+        memory = self.arena.words(len(words)) if self.arena is not None else (ctypes.c_int64 * len(words))()
+        memory[:] = words
         self._kept.append(memory)
         return ctypes.addressof(memory)
 
     def place_all(self, structs: Iterable[Struct]) -> int:
-        """The address of structs side by side in memory of their own."""
-        memory = side_by_side(structs)
-        self._kept.append(memory)
-        return ctypes.addressof(memory)
+        """The address where structs are put side by side."""
+        return self.place(side_by_side(structs))
 
     def guard(self, guard: Guard) -> GuardWords:
         """A guard as native code reads it."""

@@ -38,7 +38,7 @@ _METADATA_METHODS = (
 _PYTHON_MODULES = ("torch.nn.functional", "torch.functional", "torch._jit_internal")
 _PYTHON_METHODS = (
     *("split", "norm", "__rsub__", "__rdiv__", "__rtruediv__", "__floordiv__", "__rfloordiv__"),
-    *("__rpow__", "__rmatmul__", "__rmod__", "__pow__", "__ipow__", "__rlshift__", "__rrshift__"),
+    *("__rpow__", "__rmatmul__", "__rmod__", "__pow__", "__ipow__", "__rlshift__", "__rrshift__", "__contains__"),
 )
 _OPAQUE = ("multi_head_attention_forward",)
 """Written in Python, but PyTorch takes another way through them where a mode watches."""

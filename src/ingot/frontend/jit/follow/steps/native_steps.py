@@ -34,7 +34,13 @@ from ingot.frontend.jit.follow.steps.step_tree import (
 )
 from ingot.runtime.native.abi.prototypes import DTYPES, Prototype, prototype, row_major_strides
 from ingot.runtime.native.following import following_structs
-from ingot.runtime.native.following.native_following import Entries, NativeFollowing, NativeNode, NativeStep
+from ingot.runtime.native.following.native_following import (
+    Entries,
+    NativeFlush,
+    NativeFollowing,
+    NativeNode,
+    NativeStep,
+)
 
 
 def key_of(function: Any) -> Any:
@@ -76,6 +82,10 @@ class NativeTree:
         self._nodes[made.address] = made, root
         return made.address
 
+    def __contains__(self, address: int) -> bool:
+        """Whether there is a node at an address."""
+        return address in self._nodes
+
     def node_at(self, address: int) -> StepNode:
         """The node that native code has reached."""
         return self._nodes[address][1]
@@ -88,6 +98,12 @@ class NativeTree:
             self.lost += lost
             self._unmatched.pop(address, None)
         return step.target.address
+
+    def add_flush(self, address: int, flush: NativeFlush) -> None:
+        """Let native code flush at a node as this was done, unless the node was forgotten meanwhile."""
+        if address in self._nodes:
+            native, node = self._nodes[address]
+            native.add_flush(flush, node.base_words())
 
     def unmatched(self, address: int, what: Hashable) -> int:
         """Where a step leads that native code does not take by itself; 0 if it was not noted."""

@@ -21,7 +21,10 @@ import torch
 from ingot.frontend.jit.follow.rules.roles import LARGEST_SMALL, largest_free_number
 
 MOST_BRANCHES = 32
-"""How many continuations one point of the tree has; calls that are none of them run at once."""
+"""How many continuations by calls of the same function one point of the tree has; calls that are none of them run at
+once."""
+MOST_CONTINUATIONS = 256
+"""How many continuations it has in all. Every flush leads back to the root, so it has many."""
 MISSES_PER_BRANCH = 64
 """After this many such calls one of them takes the place of the oldest continuation."""
 MOST_NODES = 20_000
@@ -248,7 +251,7 @@ class StepNode:
             operands = tuple(number for part in skeleton[1:] for number in references_in(part))
             if not operands:
                 return StepNode(self, skeleton, tree=self.tree)  # nothing waits for it, so nothing leads on from it
-            if len(self.children) >= MOST_BRANCHES and not self._make_room():
+            if len(self.children) >= MOST_BRANCHES and not self._has_room(skeleton[0]):
                 return None
             outcomes = self.tree.outcomes_of(skeleton, operands)
             known = next(reversed(outcomes.values()), None)
@@ -257,14 +260,19 @@ class StepNode:
             self._count()
         return found
 
-    def _make_room(self) -> bool:
-        """Now and then drop a child, preferably one that leads nowhere. So calls that differ every time are not learned
-        and compiled every time, and calls that stop changing are followed again."""
+    def _has_room(self, function: Any) -> bool:
+        """Whether there can be another child by a call of a function. Now and then one is dropped for that, preferably
+        one that leads nowhere. So calls that differ every time are not learned and compiled every time, and calls that
+        stop changing are followed again."""
+        alike = [key for key in self.children if isinstance(key, tuple) and key[0] == function]
+        if len(alike) < MOST_BRANCHES and len(self.children) < MOST_CONTINUATIONS:
+            return True
         self.misses += 1
         if self.misses % MISSES_PER_BRANCH:
             return False
-        idle = next((key for key, one in self.children.items() if not one.children and not one.segments), None)
-        self.children.pop(next(iter(self.children)) if idle is None else idle, None)
+        among = alike or list(self.children)
+        idle = (key for key in among if not self.children[key].children and not self.children[key].segments)
+        self.children.pop(next(idle, among[0]), None)
         return True
 
     def _count(self) -> None:
