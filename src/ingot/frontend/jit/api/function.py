@@ -25,6 +25,7 @@ from ingot.frontend.jit.autotune.timing import is_capturing
 from ingot.frontend.jit.cache.auditing import Audited, audit
 from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.cache.branching_function import BranchingFunction
+from ingot.frontend.jit.cache.proven_changes import unproven_change
 from ingot.frontend.jit.cache.settling import unless_off
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.follower import Follower
@@ -177,26 +178,34 @@ class CompiledFunction(BranchingFunction):
         """How often something was recorded: calls of the function, and of segments of calls that were followed."""
         return self.recordings + sum(segment.recorded.recordings for segment in self.follower.summary().segments)
 
-    def _why_not_recorded(self, found: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Broken | None:
-        if self.options.python == "skip" or not self.needs_proof:
+    @property
+    def takes_objects(self) -> bool:
+        return self.needs_proof
+
+    def _why_not_recorded(
+        self, found: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
+    ) -> Broken | None:
+        if (self.options.python == "skip" and described.given is None) or not self.needs_proof:
             return None
-        proof = prove(self.function, tuple(args), dict(kwargs), ())
+        proof = prove(self.function, tuple(args), dict(kwargs), (), described.given)
         is_for_now = found.broken is not None and found.broken.is_for_now
         if isinstance(proof, Proof) or (proof.lacks_answers and is_for_now and self.allows_questions):
             return None
         return Broken(proof.reason, proof.place)
 
-    def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def _approve(
+        self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
+    ) -> None:
         """Let a recording stand in for Python where that is proven, or promised with python="skip"."""
         questions = () if made.trace is None else made.trace.questions
         if self.needs_proof:
             made.audits = Audits()
-        is_promised = self.options.python == "skip" or not self.needs_proof
+        is_promised = (self.options.python == "skip" and described.given is None) or not self.needs_proof
         trains = made.trace is not None and made.trace.training is not None
         """Whether optimizers are involved, whose state no promise is about."""
         if not self.needs_proof and not questions and not trains:
             return
-        proof = prove(self.function, tuple(args), dict(kwargs), questions)
+        proof = prove(self.function, tuple(args), dict(kwargs), questions, described.given)
         if isinstance(proof, Proof) and made.trace is not None:
             made.trace.questions = decided(questions, proof.decisions)
             refused = told_apart(made.trace, _readings(proof))
@@ -204,7 +213,7 @@ class CompiledFunction(BranchingFunction):
         if questions:
             self.refused_paths = 0 if isinstance(proof, Proof) else self.refused_paths + 1
         if isinstance(proof, Proof):
-            reason = _what_a_proof_lacks(proof, made)
+            reason = _what_a_proof_lacks(proof, made) or unproven_change(proof.changes, made)
             if reason is None:
                 if made.trace is not None and made.trace.training is not None:
                     gradients = GradientGuard.of(made.trace, made.trace.training)

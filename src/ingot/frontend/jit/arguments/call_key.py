@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ingot.frontend.jit.arguments.given_objects import GivenObjects, Unsuitable, attributes_of
 from ingot.frontend.jit.arguments.structure import LEAF, Shape, take_apart
 from ingot.frontend.jit.arguments.supported_tensors import refused_tensor
 
@@ -38,15 +39,35 @@ class CallKey:
     leaves: list[Any] = field(default_factory=list)
     parts: Sequence[Any] = ()
     """What the key says of each leaf."""
+    given: GivenObjects | None = None
+    """Ordinary objects with state among the arguments, taken apart; None where there are none."""
     started: float = field(default_factory=time.perf_counter)
     """When the call began, by the clock."""
 
 
-def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallKey:
-    """What a call with these arguments is like."""
+def describe(args: Sequence[Any], kwargs: Mapping[str, Any], takes_objects: bool = False) -> CallKey:
+    """What a call with these arguments is like. Where it `takes_objects`, ordinary objects with state are taken apart;
+    otherwise, and where they cannot be, such calls are refused."""
+    found, unknown = _describe(args, kwargs, None)
+    if unknown is None or not takes_objects or attributes_of(type(unknown)) is None:
+        return found
+    try:
+        return _describe(args, kwargs, GivenObjects())[0]
+    except Unsuitable as error:
+        found.refused = str(error)
+        return found
+
+
+def _describe(
+    args: Sequence[Any], kwargs: Mapping[str, Any], objects: GivenObjects | None
+) -> tuple[CallKey, Any]:
+    """What a call is like, and the argument that it is refused for, if it is one that may change unseen."""
     leaves: list[Any] = []
-    shape = take_apart((tuple(args), dict(kwargs)), leaves)
-    found = CallKey(None, [], [], shape=shape, leaves=leaves)
+    given = (tuple(args), dict(kwargs))
+    shape = take_apart(given, leaves, None if objects is None else objects.expand)
+    found = CallKey(None, [], [], shape=shape, leaves=leaves, given=objects)
+    if objects is not None:
+        objects.finish(given)
     grad_mode = torch.is_grad_enabled()
     keys: list[Hashable] = []
     identities: dict[int, int] = {}
@@ -54,7 +75,7 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallKey:
         if isinstance(leaf, torch.Tensor):
             found.refused = found.refused or refused_tensor(leaf)
             if found.refused:
-                return found
+                return found, None
             needs_gradients = grad_mode and leaf.requires_grad
             found.needs_gradients |= needs_gradients
             first = identities.setdefault(id(leaf), len(found.tensors))
@@ -72,10 +93,12 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallKey:
             keys.append((type(leaf), id(leaf)))
         else:
             found.refused = f"an argument is a {type(leaf).__name__}, which may change without ingot seeing it"
-            return found
+            return found, leaf
+    if objects is not None and found.needs_gradients:
+        raise Unsuitable("an argument is an object with state, and gradients are needed")
     found.parts = keys
     found.key = (shape, *keys)
-    return found
+    return found, None
 
 
 def plain_key(value: Any) -> Hashable:

@@ -31,28 +31,34 @@ class Shape:
 LEAF = Shape(None)
 
 
-def take_apart(value: Any, leaves: list[Any]) -> Shape:
-    """The shape of a value; its leaves are added to the list, in order."""
+Expand = Callable[[Any, list[Any]], Shape | None]
+"""Takes apart what would be a leaf and adds its leaves to a list, or gives None for a leaf."""
+
+
+def take_apart(value: Any, leaves: list[Any], expand: Expand | None = None) -> Shape:
+    """The shape of a value; its leaves are added to the list, in order. What `expand` takes apart is no leaf."""
     kind: Any = type(value)
     if kind is tuple or kind is list:
-        return Shape(kind, None, tuple([take_apart(part, leaves) for part in value]))
+        return Shape(kind, None, tuple([take_apart(part, leaves, expand) for part in value]))
     if kind is dict or kind is OrderedDict:
-        return Shape(kind, names_of(value), tuple([take_apart(part, leaves) for part in value.values()]))
+        return Shape(kind, names_of(value), tuple([take_apart(part, leaves, expand) for part in value.values()]))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return Shape(kind, None, tuple([take_apart(part, leaves) for part in value]))
+        return Shape(kind, None, tuple([take_apart(part, leaves, expand) for part in value]))
     if kind is defaultdict:
-        parts = tuple([take_apart(part, leaves) for part in value.values()])
+        parts = tuple([take_apart(part, leaves, expand) for part in value.values()])
         return Shape(kind, (value.default_factory, names_of(value)), parts)
     registered = _pytree.SUPPORTED_NODES.get(kind)
     if registered is not None and kind is not torch.Size:  # which is a plain value
         parts, context = registered.flatten_fn(value)
-        return Shape(Registered(kind), Context(context), tuple([take_apart(part, leaves) for part in parts]))
+        return Shape(Registered(kind), Context(context), tuple([take_apart(part, leaves, expand) for part in parts]))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(field.name for field in dataclasses.fields(value))
     else:
         names = ()
     if names and set(getattr(value, "__dict__", names)) <= set(names):  # nothing besides its fields
-        return Shape(Fields(kind), names, tuple([take_apart(getattr(value, name), leaves) for name in names]))
+        return Shape(Fields(kind), names, tuple([take_apart(getattr(value, name), leaves, expand) for name in names]))
+    if expand is not None and (shape := expand(value, leaves)) is not None:
+        return shape
     leaves.append(value)
     return LEAF
 
@@ -144,6 +150,13 @@ class Registered:
 @dataclass(frozen=True, slots=True)
 class Fields:
     """A dataclass."""
+
+    type: type
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """An ordinary object: its class; its attributes by name are its parts."""
 
     type: type
 

@@ -52,7 +52,7 @@ def audit(
     recording = Recording(described.tensors, around, allows_questions=asks, allows_constants=trace.assumes_constants)
     try:
         result = recording.run(function, args, kwargs, is_alone=False)
-        difference = _difference(function, recorded, trace, recording, result, numbers)
+        difference = _difference(function, recorded, trace, recording, result, described, numbers)
     finally:
         audits.end(time.perf_counter() - start)
     if difference is not None and found.changed() is not None:
@@ -66,9 +66,10 @@ def _difference(
     trace: Trace,
     recording: Recording,
     result: Any,
+    described: CallKey,
     numbers: Sequence[int | float],
 ) -> Difference | None:
-    shape = take_results(recording, result)
+    shape, changes = take_results(recording, result, described.given)
     if recording.broken is not None and recording.broken.is_for_now:
         return None
     if recording.broken is not None:
@@ -79,6 +80,8 @@ def _difference(
     difference = first_difference(trace, recording.trace, numbers, sizes_are_sure)
     if difference is None and shape != found.result_shape:
         difference = Difference("its results are nested in another way", "")
+    if difference is None and changes != found.changes:
+        difference = Difference("it leaves something else in the objects that it is given than was recorded", "")
     if difference is not None and not difference.place:
         return Difference(difference.text, definition_of(function))
     return difference

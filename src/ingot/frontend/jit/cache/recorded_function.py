@@ -61,6 +61,11 @@ class RecordedFunction(NativeCallable):
         """Whether nothing stands in for Python without a proof."""
         return False
 
+    @property
+    def takes_objects(self) -> bool:
+        """Whether calls may be recorded that are given ordinary objects with state."""
+        return False
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -117,7 +122,7 @@ class RecordedFunction(NativeCallable):
             return self.function(*args, **kwargs)
         if self.given_up is not None and not self._may_look_again():
             return self.otherwise(*args, **kwargs)
-        described = describe(args, kwargs)
+        described = describe(args, kwargs, self.takes_objects)
         if described.refused is not None or (described.needs_gradients and self.is_segment):
             self._leave(described.refused)
             return self._in_vain(self.function if described.refused is None else self.otherwise)(*args, **kwargs)
@@ -128,7 +133,7 @@ class RecordedFunction(NativeCallable):
         if found is not None:
             changed, calls = found.changed(), self.calls_of(found)
             if changed is None and calls >= found.calls_until_another:
-                changed = self._look_again(found, calls, args, kwargs)
+                changed = self._look_again(found, calls, args, kwargs, described)
             if changed is None:
                 return self._run(key, found, args, kwargs, described)
             other = self._set_aside(key, found)
@@ -159,10 +164,10 @@ class RecordedFunction(NativeCallable):
             self._take_general(self._generalise(key, described, made))
 
     def _look_again(
-        self, found: Specialisation, calls: int, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, found: Specialisation, calls: int, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
     ) -> str | None:
         """Whether to record a call like one that ran in Python: what kept it from being recorded may have changed."""
-        why_not = self._why_not_recorded(found, args, kwargs)
+        why_not = self._why_not_recorded(found, args, kwargs, described)
         if why_not is None:
             found.environment.guards = Outdated()
             return found.environment.guards.changed()
@@ -173,7 +178,9 @@ class RecordedFunction(NativeCallable):
         self.native.pause(found)
         return None
 
-    def _why_not_recorded(self, found: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Broken | None:
+    def _why_not_recorded(
+        self, found: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
+    ) -> Broken | None:
         """Why a recording of a call like that one could not stand in for Python; here it always could."""
         return None
 
@@ -262,6 +269,8 @@ class RecordedFunction(NativeCallable):
             target = self.function if is_eagers else self.otherwise
             is_native = self.native.add(key, found, described, args, kwargs)
             return (target if is_native else self._in_vain(target))(*args, **kwargs)
+        if found.knows(described):
+            return self.otherwise(*args, **kwargs)
         self._patience.reset()
         if not found.eager_comparison.is_settled and is_capturing():
             return self.function(*args, **kwargs)
@@ -331,8 +340,7 @@ class RecordedFunction(NativeCallable):
             if program.has_effects:
                 raise
             return self._abandon(found, error, args, kwargs)
-        assert found.build_result is not None
-        result = found.build_result(results)
+        result = found.result_of(results, described)
         if not comparison.is_warm:
             found.compile_seconds += time.perf_counter() - start
         if watch is not None:
@@ -361,6 +369,8 @@ class RecordedFunction(NativeCallable):
         found = general.specialisation
         program, trace = found.program, found.trace
         assert program is not None and trace is not None and found.build_result is not None
+        if found.knows(described):
+            return self.otherwise(*args, **kwargs)
         if program.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         self.python_calls += 1
@@ -387,7 +397,7 @@ class RecordedFunction(NativeCallable):
                     self._shortcuts.pop(next(iter(self._shortcuts)))
                 self._shortcuts[key] = found
         self.native.add(key, found, described, args, kwargs, general)
-        return found.build_result(results)
+        return found.result_of(results, described)
 
     def _record(
         self,
@@ -424,7 +434,7 @@ class RecordedFunction(NativeCallable):
         self.latest = made
         if made.broken is None:
             with collecting_later():
-                self._approve(made, args, kwargs)
+                self._approve(made, args, kwargs, described)
         made.ran = None
         if made.broken is None and made.needs_gradients:
             made.differentiate(self.compiler, self.name)
@@ -456,7 +466,9 @@ class RecordedFunction(NativeCallable):
         """The specialisation for calls like the recorded one: here the recording itself."""
         return made
 
-    def _approve(self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def _approve(
+        self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
+    ) -> None:
         """Decide whether a recording may stand in for Python; here it always may."""
 
     def _audit(

@@ -26,9 +26,11 @@ from ingot.frontend.jit.gradients.calls import GradientCalls
 from ingot.frontend.jit.gradients.eligibility import why_never
 from ingot.frontend.jit.gradients.whole_steps import as_whole_step, needs_more_gradients, with_more_results
 from ingot.frontend.jit.guards.environment import Environment, environment_of
+from ingot.frontend.jit.guards.proven import ProvenGuards
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace, with_checked_weights
 from ingot.frontend.jit.proof import SizeFacts
 from ingot.frontend.jit.proof.domain.result_caches import KeptCall
+from ingot.frontend.jit.trace.object_changes import ObjectChanges
 from ingot.frontend.jit.trace.questions import effect_before_questions
 from ingot.frontend.jit.trace.recorder import Broken, Recording
 from ingot.frontend.jit.trace.results import take_results
@@ -90,6 +92,8 @@ class Specialisation:
     is not known."""
     repeated: Sequence[KeptCall] = ()
     """Calls of functions that keep a limited number of results, which are repeated when a program has answered."""
+    changes: ObjectChanges | None = None
+    """What calls leave in the objects that they are given, the last results of the trace; None where none are given."""
     called: frozenset[int] = frozenset()
     """Events that regions are known to leave to PyTorch, before the program is written."""
 
@@ -102,6 +106,23 @@ class Specialisation:
             (one.dtype, one.shape, one.stride(), one.device, grad_mode and one.requires_grad)
             for one in (self.trace.environment_tensors if self.trace is not None else ())
         ]
+
+    def result_of(self, results: Sequence[Any], described: CallKey) -> Any:
+        """What a call returns for which the program gave these results, when its objects have been changed."""
+        assert self.build_result is not None
+        if self.changes is None or described.given is None:
+            return self.build_result(results)
+        return self.changes.finish(self.build_result, results, described.given)
+
+    def knows(self, described: CallKey) -> bool:
+        """Whether guards hold something of the objects that a call is given: then what the recording takes for two
+        things may be one."""
+        if described.given is None:
+            return False
+        if self._guarded is None:
+            guards = self.environment.guards
+            self._guarded = guards.identities() if isinstance(guards, ProvenGuards) else frozenset()
+        return not self._guarded.isdisjoint(described.given.identities())
 
     def repeat(self, calls: Sequence[KeptCall]) -> None:
         """Have some calls made again whenever a program has answered."""
@@ -222,6 +243,8 @@ class Specialisation:
             self._leaves = leaves
         return self._leaves
 
+    _guarded: frozenset[int] | None = None
+    """The identities of what guards look at; the guards hold these objects."""
     _leaves: dict[type, list[tuple[int, int]]] | None = None
     _around: tuple[list[int], KnownMemory] | None = None
     """Where the tensors around the function lay when that was last looked at, and their memory."""
@@ -287,8 +310,10 @@ def record(
     if hooked is not None:
         recording.stop(f"{hooked} has hooks, which are Python code")
     result = recording.run(function, args, kwargs)
-    shape = take_results(recording, result)
+    shape, made.changes = take_results(recording, result, described.given)
     held = {id(one) for one in mutable_containers((args, kwargs))} | environment.seen.keys()
+    if described.given is not None:
+        held |= described.given.places.keys()
     returned = [id(one) for one in mutable_containers(result)]
     if len(set(returned)) < len(returned) or not held.isdisjoint(returned):
         recording.stop("it returns a list, a dictionary or an object that is also held elsewhere")
@@ -298,6 +323,8 @@ def record(
     grad_mode = torch.is_grad_enabled()
     leaves = (*described.tensors, *recording.trace.environment_tensors)
     made.needs_gradients = grad_mode and any(tensor.requires_grad for tensor in leaves)
+    if made.needs_gradients and described.given is not None:
+        recording.stop("it is given an object with state, and its result needs gradients")
     training = recording.trace.training
     if training is not None:
         made.needs_gradients = needs_more_gradients(result, training)

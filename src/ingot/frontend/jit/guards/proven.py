@@ -18,6 +18,7 @@ from ingot.base.once import once
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.frontend.jit.proof import Proof
 from ingot.frontend.jit.proof.domain import place_guards as proven
+from ingot.frontend.jit.proof.domain.place_guards import identities_in
 from ingot.frontend.jit.proof.domain.result_caches import LimitedResult, result_address
 from ingot.runtime.native.abi.object_layout import INLINE_RANK, TYPE_WORD, tensor_layout
 from ingot.runtime.native.assembler.addresses import REQUIRES_GRAD, torch_function
@@ -38,6 +39,10 @@ class ProvenGuards(Guards):
 
     def changed(self) -> str | None:
         return self.proof.broken()
+
+    def identities(self) -> frozenset[int]:
+        """The identities of all objects that the guards hold: those they look at, and what they expect there."""
+        return identities_in(self.proof.guards)
 
     def add_to(self, places: Places) -> bool:
         classes: set[int] = set()

@@ -37,7 +37,7 @@ _CONTAINERS = {tuple: "tuple", list: "list", dict: "dict"}
 @reporting_faults
 def call_identity(function: Any, described: CallKey, state: Hashable, options: Options) -> list[Any]:
     """What a call of a function is found by."""
-    if described.objects or described.needs_gradients:
+    if described.objects or described.given is not None or described.needs_gradients:
         raise NotPortable("an argument is an object, or needs gradients")
     return [
         _function(function),

@@ -85,6 +85,8 @@ def _conditions() -> list[Any]:
 def write_recording(function: Any, made: Specialisation) -> dict[str, Any]:
     """A recording as plain data."""
     trace, guards = made.trace, made.environment.guards
+    if made.changes is not None:
+        raise NotPortable("it is given objects with state")
     if trace is None or made.result_shape is None or not isinstance(guards, ProvenGuards) or made.objects:
         raise NotPortable("nothing that is proven stands in for Python")
     if guards.proof.arguments or guards.proof.returned or made.gradients is not None or made.needs_gradients:

@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ingot.frontend.grad_mode import without_gradients
+from ingot.frontend.jit.arguments.given_objects import GivenObjects
 from ingot.frontend.jit.proof.domain import answers
 from ingot.frontend.jit.proof.domain.abstract_values import (
     AbstractTensor,
@@ -34,10 +35,10 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
 )
 from ingot.frontend.jit.proof.domain.answers import Answers, Asked
 from ingot.frontend.jit.proof.domain.open_sizes import SizeFacts
-from ingot.frontend.jit.proof.domain.place_guards import Guard, is_plain
+from ingot.frontend.jit.proof.domain.place_guards import Guard, identities_in, is_plain
 from ingot.frontend.jit.proof.domain.result_caches import KeptCall
 from ingot.frontend.jit.proof.natives import schedules
-from ingot.frontend.jit.proof.semantics import attribute_lookup, operations
+from ingot.frontend.jit.proof.semantics import attribute_lookup, given_state, operations
 from ingot.frontend.jit.proof.walk.walker import Walker
 
 
@@ -73,6 +74,9 @@ class Proof:
     """Calls of functions that keep their results, in order: each found the one that its guard expects."""
     calls_script: bool = False
     """Whether TorchScript functions are called, which make tensors of numbers that no recording sees being made."""
+    changes: dict[tuple[int, Any], Any] = field(default_factory=dict)
+    """What the call leaves in objects with state among the arguments, by their position and the place in them; what is
+    there, as `given_state` has it."""
     goes_through_sets: bool = False
     """Whether it depends on the order of sets, which differs from process to process."""
 
@@ -94,14 +98,19 @@ class Refusal:
 
 
 def prove(
-    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], questions: Sequence[Asked] = ()
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    questions: Sequence[Asked] = (),
+    given: GivenObjects | None = None,
 ) -> Proof | Refusal:
-    """With the questions that the call asked of tensors, the proof holds for calls that take the same path."""
-    walker = Walker(Answers(questions))
+    """With the questions that the call asked of tensors, the proof holds for calls that take the same path. `given` are
+    objects with state among the arguments, as they were when the call began."""
+    walker = Walker(Answers(questions), given)
     arguments: list[ArgumentIdentity] = []
     try:
         with torch._C.DisableTorchFunction(), _disable_current_modes():
-            returned, outline = without_gradients(_walk, walker, function, args, kwargs, arguments)
+            returned, outline, changes = without_gradients(_walk, walker, function, args, kwargs, arguments)
     except Refused as refused:
         return Refusal(refused.reason, refused.place, walker.answers.has_run_out)
     except Raised as raised:
@@ -112,14 +121,16 @@ def prove(
         return Refusal(f"the walk fails: {type(error).__name__}: {error}", walker.place())
     guards, sizes = walker.guards, walker.sizes.facts()
     found = list(guards.values()), arguments, list(walker.absent), returned, sizes, list(guards)
-    more = walker.kept_calls, walker.calls_script, walker.goes_through_sets
+    if given is not None and not identities_in(found[0]).isdisjoint(given.identities()):
+        return Refusal("an object among the arguments is reached in another way as well", walker.place())
+    more = walker.kept_calls, walker.calls_script, changes, walker.goes_through_sets
     return Proof(*found, walker.answers.decisions, walker.schedules, outline, *more)
 
 
 def _walk(
     walker: Walker, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], arguments: list[ArgumentIdentity]
-) -> tuple[list[Any], Any]:
-    """The objects that a call returns, and the outline of its result."""
+) -> tuple[list[Any], Any, dict[tuple[int, Any], Any]]:
+    """The objects that a call returns, the outline of its result, and what it leaves in objects that it is given."""
     values = [_abstract(walker, value, (index,), arguments) for index, value in enumerate(args)]
     named = {name: _abstract(walker, value, (name,), arguments) for name, value in kwargs.items()}
     result = walker.call(known(function, getattr(function, "__name__", "function")), values, named)
@@ -129,7 +140,7 @@ def _walk(
     outline = _outline(walker, result) if answers.holds_read(walker, result) else None
     if walker.answers.are_left:
         walker.refuse("reads values of tensors at places that the proof does not see")
-    return returned, outline
+    return returned, outline, given_state.changes(walker)
 
 
 def _outline(walker: Walker, value: AbstractValue) -> Any:
@@ -162,6 +173,8 @@ def _foreign(walker: Walker, value: AbstractValue, seen: set[int]) -> Iterator[A
                 yield from _foreign(walker, part, seen)
         case Fresh() if value.identity not in seen:
             seen.add(value.identity)
+            if value.identity in walker.given_places:
+                return  # each call returns its own
             if value.is_callers:
                 yield ...
             for held in (walker.state.items.get(value.identity), walker.state.attributes.get(value.identity)):
@@ -171,6 +184,9 @@ def _foreign(walker: Walker, value: AbstractValue, seen: set[int]) -> Iterator[A
 
 def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list[ArgumentIdentity]) -> AbstractValue:
     """An argument as a value: what belongs to the call key is known, other objects are known by identity."""
+    held = given_state.held_in(walker, value)
+    if held is not None:
+        return given_state.stand_in(walker, held, lambda part, key: _abstract(walker, part, (*path, key), arguments))
     if isinstance(value, torch.Tensor):
         made = operations.tensor_value(walker, value)
         made.path, made.attributes = path, frozenset(vars(value))

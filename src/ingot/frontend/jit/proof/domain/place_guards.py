@@ -7,10 +7,11 @@ are compared by identity, plain values by type and value, so that 1, True and 1.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -330,6 +331,18 @@ class WholeDict:
         return len(found) == len(self.expected) or not any(
             name in self.builtins for name in found.keys() - self.expected.keys()
         )
+
+
+def identities_in(guards: Iterable[Guard]) -> frozenset[int]:
+    """The identities of all objects that guards hold: those they look at, and what they expect there."""
+    found: set[int] = set()
+    for guard in guards:
+        for one in dataclasses.fields(guard):  # type: ignore[arg-type]
+            value = getattr(guard, one.name)
+            found.add(id(value))
+            if one.name in ("expected", "parts", "defaults", "keyword_defaults") and isinstance(value, tuple):
+                found.update(id(part) for item in value for part in (item, *(item if type(item) is tuple else ())))
+    return frozenset(found)
 
 
 def tensor_metadata(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -97,7 +97,7 @@ def _join(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> Abstr
 
 
 def _own(walker: Walker, value: AbstractValue) -> Fresh:
-    if not isinstance(value, Fresh) or value.is_callers:
+    if not isinstance(value, Fresh) or not walker.may_change(value):
         walker.refuse("changes a container that it did not make")
     return value
 

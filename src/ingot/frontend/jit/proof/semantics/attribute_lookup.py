@@ -397,7 +397,7 @@ def own_store(walker: Walker, value: AbstractValue, name: str, new: AbstractValu
         return
     if found is not ABSENT and _is_data(walker, found) and not isinstance(found, types.MemberDescriptorType):
         walker.refuse(f"sets the attribute {name!r} by a descriptor")
-    if isinstance(value, Fresh) and not value.is_callers:
+    if isinstance(value, Fresh) and walker.may_change(value):
         held = walker.state.attributes.get(value.identity, {})
         if held is MIXED:
             walker.refuse("sets an attribute of an object that depends on something that is not known here")
@@ -420,6 +420,7 @@ def delete(walker: Walker, value: AbstractValue, name: str) -> None:
         raise Raised(AttributeError, name)
     if isinstance(value, Fresh):
         held = walker.state.attributes[value.identity]
+        walker.mutations += 1
         walker.state.attributes[value.identity] = {one: entry for one, entry in held.items() if one != name}
         return
     assert isinstance(value, Known)

@@ -1,7 +1,7 @@
 """Containers: items, sizes and iteration of abstract values.
 
 In: a container and a key. Out: a value. What always holds: reading a container that is known adds a guard on what was
-read; only containers that were made during the call are written.
+read; only containers that were made during the call, or whose changes the proof tells, are written.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def contents(walker: Walker, value: Fresh) -> Any:
 
 
 def write(walker: Walker, value: AbstractValue, held: Any) -> None:
-    if not isinstance(value, Fresh) or value.is_callers:
+    if not isinstance(value, Fresh) or not walker.may_change(value):
         walker.refuse("changes a container that it did not make")
     walker.mutations += 1
     walker.state.items[value.identity] = held
@@ -399,7 +399,7 @@ def store_item(walker: Walker, value: AbstractValue, key: AbstractValue, new: Ab
     if is_tensor(value):
         operations.store(walker, value, key, new)
         return
-    if not isinstance(value, Fresh) or value.is_callers:
+    if not isinstance(value, Fresh) or not walker.may_change(value):
         walker.refuse("sets an item of an object that it did not make")
     if not is_own(walker, value.cls, "__setitem__") if issubclass(value.cls, list | dict) else True:
         method = walker.method(value, "__setitem__")
@@ -436,7 +436,7 @@ def has_kept_keys(walker: Walker, before: Any, now: Any) -> bool:
 
 
 def delete_item(walker: Walker, value: AbstractValue, key: AbstractValue) -> None:
-    if not isinstance(value, Fresh) or value.is_callers or not issubclass(value.cls, dict | list):
+    if not isinstance(value, Fresh) or not walker.may_change(value) or not issubclass(value.cls, dict | list):
         walker.refuse("deletes an item of an object that it did not make")
     if is_own(walker, value.cls, "__delitem__"):
         own_delete(walker, value, key)

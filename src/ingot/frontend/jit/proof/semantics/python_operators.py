@@ -343,7 +343,7 @@ def _is(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | Non
             return left.value is right.value
         if type(left.value) is not type(right.value):
             return False
-    elif isinstance(left, Fresh) and isinstance(right, Fresh) and not (left.is_callers and right.is_callers):
+    elif isinstance(left, Fresh) and isinstance(right, Fresh) and _are_told_apart(walker, left, right):
         return left.identity == right.identity
     elif isinstance(left, Closure) and isinstance(right, Closure):
         return left is right
@@ -354,6 +354,13 @@ def _is(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | Non
         if type(left) is not type(right) and not (is_callers and Known in (type(left), type(right))):
             return False
     return walker.refuse("asks whether two objects are the same one, which is not known here")
+
+
+def _are_told_apart(walker: Walker, left: Fresh, right: Fresh) -> bool:
+    """Whether two objects are one only if the walk has one value for them. Lists of the caller's may be passed twice;
+    objects with state, and what they hold, are not."""
+    callers = [one for one in (left, right) if one.is_callers]
+    return len(callers) < 2 or all(one.identity in walker.given_places for one in callers)
 
 
 _UNIQUE = (torch.dtype, torch.layout, torch.memory_format)

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from ingot.frontend.jit.arguments.given_objects import GivenObjects
 from ingot.frontend.jit.proof.domain import answers
 from ingot.frontend.jit.proof.domain.abstract_values import (
     AbstractTensor,
@@ -59,9 +60,15 @@ DEPTH = 60
 
 
 class Walker:
-    def __init__(self, given: Answers | None = None) -> None:
+    def __init__(self, answered: Answers | None = None, given: GivenObjects | None = None) -> None:
         self.state = WalkState()
-        self.answers = Answers() if given is None else given
+        self.answers = Answers() if answered is None else answered
+        self.given = given
+        """The objects with state among the arguments, as they were when the call began."""
+        self.given_places: dict[int, int] = {}
+        """Their positions, by the identities of what stands for them."""
+        self.given_before: dict[int, Any] = {}
+        """What stood for their contents when the call began, by position."""
         self.guards: dict[Hashable, Guard] = {}
         self.stack: list[Frame] = []
         self.line = 0
@@ -207,6 +214,10 @@ class Walker:
         if attributes is not None:
             self.state.attributes[fresh.identity] = attributes
         return fresh
+
+    def may_change(self, value: Fresh) -> bool:
+        """Whether code may change an object: one that it made, or one that the proof says the changes of."""
+        return not value.is_callers or value.identity in self.given_places
 
     def new_list(self, items: Any) -> Fresh:
         return self.new(list, tuple(items))

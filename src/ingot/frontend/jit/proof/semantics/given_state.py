@@ -1,0 +1,121 @@
+"""Objects with state among the arguments: what stands for them in the walk, and what the walk leaves in them.
+
+In: objects as they were when the call began. Out: values that code may change, and at the end every place that then
+holds something else. What always holds: what is said to be there is there after every call for which the proof holds;
+what cannot be said is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ingot.frontend.jit.arguments.given_objects import Held
+from ingot.frontend.jit.proof.domain.abstract_values import (
+    MIXED,
+    AbstractTensor,
+    AbstractValue,
+    Determined,
+    Fresh,
+    Known,
+    OpenTuple,
+    Tuple,
+    plain,
+)
+from ingot.frontend.jit.proof.domain.place_guards import ABSENT
+
+if TYPE_CHECKING:
+    from ingot.frontend.jit.proof.walk.walker import Walker
+
+Abstract = Callable[[Any, Any], AbstractValue]
+"""What stands for a part of an object, which is there under a key."""
+
+
+class Tensor:
+    """Any tensor: which one it is a recording tells."""
+
+
+class PlainValue:
+    """A plain value that is the same after each call, which a recording tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One of the objects among the arguments, by its position."""
+
+    position: int
+
+
+_OWN = {"__getattribute__": object.__getattribute__, "__setattr__": object.__setattr__} | {
+    "__delattr__": object.__delattr__,
+    "__del__": ABSENT,
+}
+
+
+def held_in(walker: Walker, value: Any) -> Held | None:
+    """What an object held when the call began; None for anything but the objects among the arguments."""
+    position = None if walker.given is None else walker.given.position_of(value)
+    return None if walker.given is None or position is None else walker.given.held[position]
+
+
+def stand_in(walker: Walker, held: Held, abstract: Abstract) -> Fresh:
+    """What stands for such an object."""
+    assert walker.given is not None
+    contents, cls = held.contents, type(held.container)
+    if isinstance(contents, list):
+        made = walker.new_list([abstract(part, index) for index, part in enumerate(contents)])
+    else:
+        parts = {key: abstract(part, key) for key, part in contents.items()}
+        is_object = held.table is not None
+        made = walker.new(cls, attributes=parts) if is_object else walker.new(dict, parts)
+    for name, own in _OWN.items() if held.table is not None else ():
+        if walker.type_attribute(cls, name) is not own:
+            walker.refuse(f"is given an object of the class {cls.__qualname__}, which has its own {name}")
+    made.is_callers = True
+    walker.given_places[made.identity] = position = walker.given.places[id(held.container)]
+    walker.given_before[position] = _contents(walker, made.identity)
+    return made
+
+
+def _contents(walker: Walker, identity: int) -> Any:
+    state = walker.state
+    return state.attributes[identity] if identity in state.attributes else state.items[identity]
+
+
+def changes(walker: Walker) -> dict[tuple[int, Any], Any]:
+    """The places that hold something else at the end, and what that is; ABSENT where there is nothing any more."""
+    found: dict[tuple[int, Any], Any] = {}
+    for identity, position in walker.given_places.items():
+        before, now = walker.given_before[position], _contents(walker, identity)
+        if now is before:
+            continue
+        if now is MIXED:
+            walker.refuse("changes an object that it was given in a way that depends on something that is not known")
+        if isinstance(before, dict):
+            found |= {(position, name): ABSENT for name in before.keys() - now.keys()}
+            changed = {name: value for name, value in now.items() if before.get(name) is not value}
+            found |= {(position, name): _said(walker, value) for name, value in changed.items()}
+        elif len(before) != len(now) or any(one is not other for one, other in zip(before, now, strict=True)):
+            found[position, ...] = tuple(_said(walker, item) for item in now)
+    return found
+
+
+def _said(walker: Walker, value: AbstractValue) -> Any:
+    """A new value, as far as it is known."""
+    match value:
+        case AbstractTensor():
+            return Tensor
+        case Known() if plain(value) or isinstance(value, OpenTuple):
+            return value.value  # which fixes sizes that it depends on
+        case Known() if isinstance(value.value, torch.Tensor):
+            return Tensor
+        case Determined():
+            return PlainValue
+        case Tuple() if value.cls is tuple:
+            return tuple(_said(walker, item) for item in value.items)
+        case Fresh() if value.identity in walker.given_places:
+            return Given(walker.given_places[value.identity])
+    return walker.refuse("keeps an object in one that it was given, and it is not known which")
