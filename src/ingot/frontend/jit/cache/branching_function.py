@@ -17,8 +17,9 @@ from ingot.base.logs import log
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.autotune.timing import is_capturing, stopwatch
 from ingot.frontend.jit.cache.paths import Paths
-from ingot.frontend.jit.cache.recorded_function import RecordedFunction
+from ingot.frontend.jit.cache.recorded_function import ANOTHER_PATH, RecordedFunction
 from ingot.frontend.jit.cache.settling import PAID
+from ingot.frontend.jit.cache.shape_families import Recorded
 from ingot.frontend.jit.cache.specialisation import RESULT_NEEDS_GRADIENTS, Specialisation
 from ingot.frontend.jit.lowering.branches import BranchingProgram, UnseenAnswer
 from ingot.frontend.jit.lowering.pieces import DifferentPaths
@@ -31,7 +32,6 @@ _MOST_REFUSED = 8
 _REFUSED = 3
 """The weight of a path that cannot be recorded, beside 1 for one that can: the next call like this one meets it
 again."""
-_ANOTHER_PATH = "a value of a tensor led to another path"
 
 
 class BranchingFunction(RecordedFunction):
@@ -61,6 +61,8 @@ class BranchingFunction(RecordedFunction):
             return super()._run(key, found, args, kwargs, described)
         if is_capturing():
             return self.function(*args, **kwargs)
+        if found.knows(described):
+            return self.otherwise(*args, **kwargs)
         self.python_calls += 1
         found.calls += 1
         self.latest = found
@@ -126,6 +128,8 @@ class BranchingFunction(RecordedFunction):
             return result
         try:
             result = ending.run()
+            if path.changes is not None:
+                result = path.result_of(result, described)
         except IngotError as error:
             if program.has_effects:
                 raise
@@ -153,7 +157,7 @@ class BranchingFunction(RecordedFunction):
             found.attempts += 1
             found.calls -= 1
             self.python_calls -= 1  # recording counts it
-            return self._record(key, args, kwargs, described, _ANOTHER_PATH)
+            return self._record(key, args, kwargs, described, ANOTHER_PATH)
         found.unseen += 1
         if found.is_in_vain(self.calls_of(found)):
             self._leave_to_python(key, found, "values of tensors lead to more paths than are kept")
@@ -172,6 +176,12 @@ class BranchingFunction(RecordedFunction):
     def forget(self) -> None:
         super().forget()
         self.refused_paths = 0
+
+    def _is_unused(self, member: Recorded) -> bool:
+        held = self.specialisations.get(member.key)
+        if not isinstance(held, Paths):
+            return super()._is_unused(member)
+        return held.program is None and held.paths == [member.specialisation]
 
     def _take_path(self, key: Hashable, made: Specialisation) -> Specialisation:
         found = self.specialisations.get(key)

@@ -113,7 +113,10 @@ class _Unifier:
         for values in zip(*(trace.environment_tensors for trace in self.traces), strict=True):
             _require_equal_tensors(values)
         results = self._value([trace.results for trace in self.traces], "a result", allow=False)
-        trace = Trace(notes, events, results, last.environment_tensors, casts=last.casts, symbols=self.origins)
+        asked = [[(one.register, one.event, one.asked_by, one.decisions) for one in t.questions] for t in self.traces]
+        self._require_equal(asked, "what is decided by values of tensors")
+        made = notes, events, results, last.environment_tensors
+        trace = Trace(*made, casts=last.casts, questions=last.questions, symbols=self.origins)
         ranges = dict.fromkeys([*self._ranges(notes), *_ranges_of_parts(trace), *_ranges_of_views(trace)])
         return Unified(trace, tuple(varying), tuple(self.divisors), tuple(ranges))
 

@@ -124,7 +124,7 @@ class Paths(Specialisation):
             if self.program is None:
                 start = time.perf_counter()
                 assert self.tree is not None
-                builds = [path.build_result for path in self.paths if path.build_result is not None]
+                builds = [list if path.changes is not None else path.build_result for path in self.paths]
                 self.program = branching_program(self.tree, self.traces, builds, compiler, is_frozen, self._finish)
                 self.compile_seconds += time.perf_counter() - start
             assert isinstance(self.program, BranchingProgram)

@@ -23,13 +23,14 @@ from ingot.frontend.jit.autotune.timing import is_capturing, stopwatch
 from ingot.frontend.jit.cache.auditing import Audited
 from ingot.frontend.jit.cache.native_calls import NativeCalls
 from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, Payoff, numbers_in_a_row, unless_off
-from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, ShapeFamilies
+from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, Recorded, ShapeFamilies
 from ingot.frontend.jit.cache.specialisation import RESULT_NEEDS_GRADIENTS, Specialisation, record
 from ingot.frontend.jit.gradients.calls import Call
 from ingot.frontend.jit.gradients.function import is_observed
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.guards import Outdated
 from ingot.frontend.jit.guards.recompile_reasons import difference
+from ingot.frontend.jit.lowering.branches import UnseenAnswer
 from ingot.frontend.jit.lowering.recorded_program import ShapeMismatch
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import EVERYTHING, is_off
@@ -44,6 +45,8 @@ MOST_SPECIALISATIONS = 64
 """How many specialisations a function keeps; beyond that the least recently used one goes."""
 NEEDS_GRADIENTS = "its arguments need gradients"
 """Why calls are left to PyTorch that would need a backward pass."""
+ANOTHER_PATH = "a value of a tensor led to another path"
+"""Why a call is recorded that ended at an answer which was never seen."""
 MOST_ASIDE = 3
 """How many recordings of one kind of call are kept while their guards fail."""
 
@@ -364,8 +367,10 @@ class RecordedFunction(NativeCallable):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         described: CallKey,
+        tried: Sequence[Generalised] = (),
     ) -> Any:
-        """Run what was recorded for other sizes or numbers; where it turns out not to hold, this call is recorded."""
+        """Run what was recorded for other sizes or numbers; where it turns out not to hold, this call is recorded. Those
+        that were `tried` have ended at an answer of a tensor which they do not know."""
         found = general.specialisation
         program, trace = found.program, found.trace
         assert program is not None and trace is not None and found.build_result is not None
@@ -381,6 +386,14 @@ class RecordedFunction(NativeCallable):
             return audited.result
         try:
             results = program.function(described.tensors, trace.environment_tensors, general.values(numbers))
+        except UnseenAnswer:  # nothing has happened yet
+            self.python_calls -= 1
+            found.calls -= 1
+            tried = (*tried, general)
+            other = self._families.find(described, key[1], tried)
+            if other is not None:
+                return self._run_general(key, *other, args, kwargs, described, tried)
+            return self._record(key, args, kwargs, described, ANOTHER_PATH)
         except (IngotError, ShapeMismatch, RuntimeError, ValueError, TypeError) as error:
             if program.has_effects:
                 raise
@@ -391,7 +404,7 @@ class RecordedFunction(NativeCallable):
                     self._give_back(general)
                     self.native.drop(found)
             return result
-        if not general.unified.variables and not program.has_guesses:
+        if not (general.unified.variables or program.has_guesses or trace.questions):
             with self._lock:
                 while len(self._shortcuts) >= MOST_SPECIALISATIONS:
                     self._shortcuts.pop(next(iter(self._shortcuts)))
@@ -446,9 +459,9 @@ class RecordedFunction(NativeCallable):
                 made.calls_until_another = self._payoff.next_look()
             self._hand_over(made.broken.reason, made.broken.place)
         with self._lock:
-            made = self.latest = self.specialisations[key] = self._take_path(key, made)
+            self.latest = self.specialisations[key] = self._take_path(key, made)
             self._recorded.append(key)
-            if made.trace is None or not (made.trace.questions or made.trace.training):
+            if made.trace is None or not made.trace.training:
                 self._take_general(self._generalise(key, described, made))
         return result
 
@@ -487,18 +500,23 @@ class RecordedFunction(NativeCallable):
         if general is None:
             return
         for member in general.members:
-            if member.specialisation.program is None and general.fits(member.shapes, member.numbers):
+            if self._is_unused(member) and general.fits(member.shapes, member.numbers):
                 self.specialisations.pop(member.key, None)
         for replaced in general.replaces:
             self.specialisations.pop(replaced, None)
         self.specialisations[general] = general.specialisation
+
+    def _is_unused(self, member: Recorded) -> bool:
+        """Whether a recording has no program yet."""
+        return member.specialisation.program is None
 
     def _give_back(self, general: Generalised) -> None:
         """Return to the recordings that something was generalised from."""
         self._shortcuts.clear()
         self.specialisations.pop(general, None)
         for member in general.members:
-            self.specialisations.setdefault(member.key, member.specialisation)
+            if not member.trace.questions:
+                self.specialisations.setdefault(member.key, member.specialisation)
 
     # --- calls that are handed on unseen ------------------------------------------------------------------------------
 

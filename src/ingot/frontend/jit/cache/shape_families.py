@@ -132,8 +132,10 @@ class ShapeFamilies:
     positions: dict[Shape, dict[int, int | str]] = field(default_factory=dict)
     parameters: frozenset[str] | None = None
 
-    def find(self, described: CallKey, state: Hashable) -> tuple[Generalised, Numbers] | None:
-        """What holds for a call that was not recorded."""
+    def find(
+        self, described: CallKey, state: Hashable, tried: Sequence[Generalised] = ()
+    ) -> tuple[Generalised, Numbers] | None:
+        """What holds for a call that was not recorded, as far as its sizes tell, apart from what was tried."""
         if not self.table:
             return None
         family = self.table.get((self._key(described), state))
@@ -142,7 +144,7 @@ class ShapeFamilies:
         numbers, shapes = self._numbers(described), [tensor.shape for tensor in described.tensors]
         for general in list(family.generals):
             found = general.specialisation
-            if found.trace is not None and general.fits(shapes, numbers) and found.changed() is None:
+            if found.trace is not None and general not in tried and general.fits(shapes, numbers) and found.changed() is None:
                 return general, numbers
         return None
 
@@ -283,6 +285,7 @@ class ShapeFamilies:
     def _groups(self, members: Sequence[Recorded]) -> Iterator[list[Recorded]]:
         """Groups of members that may be generalised, the most promising first; the newest member is in each."""
         newest = members[-1]
+        members = [member for member in members if _decided(member) == _decided(newest)]
         needed = _SHAPES_NEEDED.get(self.dynamic, MOST_MEMBERS + 1)
         oblivious = [member for member in members if _takes_same_way(member, newest)]
         if newest in oblivious:
@@ -310,6 +313,11 @@ def _takes_same_way(member: Recorded, newest: Recorded) -> bool:
         return True
     ours, theirs = member.specialisation.sizes, newest.specialisation.sizes
     return ours is not None and theirs is not None and ours.way == theirs.way
+
+
+def _decided(member: Recorded) -> list[object]:
+    """What was decided by values of tensors."""
+    return [question.decisions for question in member.trace.questions]
 
 
 def _has_ones(member: Recorded, others: Sequence[Recorded]) -> bool:

@@ -27,6 +27,7 @@ from ingot.frontend.jit.gradients.eligibility import why_never
 from ingot.frontend.jit.gradients.whole_steps import as_whole_step, needs_more_gradients, with_more_results
 from ingot.frontend.jit.guards.environment import Environment, environment_of
 from ingot.frontend.jit.guards.proven import ProvenGuards
+from ingot.frontend.jit.lowering.branches import single_path
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace, with_checked_weights
 from ingot.frontend.jit.proof import SizeFacts
 from ingot.frontend.jit.proof.domain.result_caches import KeptCall
@@ -270,6 +271,10 @@ class Specialisation:
             if self.program is None:
                 assert self.trace is not None
                 start, trace = time.perf_counter(), self.trace
+                if trace.questions and trace.training is None:
+                    self.program = single_path(trace, self.passed, compiler, is_frozen)
+                    self.compile_seconds += time.perf_counter() - start
+                    return self.program
                 is_private = not self.checks_overlap
                 program = compile_trace(
                     with_more_results(trace), compiler, is_frozen, is_replayed, is_private, self.called

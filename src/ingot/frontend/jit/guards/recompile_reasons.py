@@ -11,21 +11,22 @@ from typing import Any
 import torch
 
 from ingot.frontend.jit.arguments.call_key import counts_by_identity
-from ingot.frontend.jit.arguments.structure import Shape
+from ingot.frontend.jit.arguments.structure import Attributes, Shape
 from ingot.frontend.jit.arguments.variable_numbers import positional_names
 from ingot.runtime.torch_state import changes
 
 
 def difference(key: Any, recorded: Iterable[Any], function: Callable[..., Any]) -> str:
     """What is different in a call from those that were recorded; the last of those that are most like it counts."""
-    closest: list[str] | None = None
+    closest: tuple[tuple[bool, int], list[str]] | None = None
     for other in recorded:
         found = list(_differences(other, key, function))
-        if closest is None or len(found) <= len(closest):
-            closest = found
+        distance = other[0][0] != key[0][0], len(found)  # other nesting is further away than any other difference
+        if closest is None or distance <= closest[0]:
+            closest = distance, found
     if closest is None:
         return "first call"
-    return ", ".join(closest) or "a recording was given up"
+    return ", ".join(closest[1]) or "a recording was given up"
 
 
 def differs_in_numbers(before: Any, now: Any) -> bool:
@@ -109,4 +110,7 @@ def _leaves(shape: Shape, name: str) -> Iterator[str]:
         return
     keys = shape.context if isinstance(shape.context, tuple) and len(shape.context) == len(shape.parts) else None
     for position, part in enumerate(shape.parts):
-        yield from _leaves(part, f"{name}[{keys[position]!r}]" if keys else f"{name}[{position}]")
+        if isinstance(shape.kind, Attributes):
+            yield from _leaves(part, f"{name}.{shape.context[position]}")
+        else:
+            yield from _leaves(part, f"{name}[{keys[position]!r}]" if keys else f"{name}[{position}]")

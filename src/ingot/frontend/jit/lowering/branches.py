@@ -15,10 +15,10 @@ from typing import Any
 
 from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.lowering.faults import reporting_faults
-from ingot.frontend.jit.lowering.pieces import Choice, Piece
+from ingot.frontend.jit.lowering.pieces import Choice, Piece, tree_of
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
 from ingot.frontend.jit.proof.domain.answers import expression
-from ingot.frontend.jit.trace.questions import draws, writes_leaves
+from ingot.frontend.jit.trace.questions import draws, ready_to_cut, writes_leaves
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 
@@ -107,7 +107,7 @@ class BranchingProgram(RecordedProgram):
         """Run all but the last piece of a call."""
         assert self.root is not None
         start = time.perf_counter()
-        node, given = _find(self.root, arguments, environment_tensors)
+        node, given = _find(self.root, arguments, environment_tensors, ())
         return Ending(node, given, environment_tensors, time.perf_counter() - start)
 
 
@@ -124,7 +124,7 @@ def branching_program(
     programs: dict[str, RecordedProgram] = {}
 
     def compiled(trace: Trace) -> RecordedProgram:
-        key = f"{trace.text}\n{trace.tensors}"
+        key = f"{trace.text}\n{trace.tensors}\n{trace.symbols}"
         if key not in programs:
             programs[key] = compile_trace(trace, compiler, is_frozen)
         return programs[key]
@@ -149,20 +149,27 @@ def branching_program(
     generated = tuple(one for part in used for one in part.generated)
 
     def function(arguments: Sequence[Any], environment_tensors: Sequence[Any], numbers: Sequence[Any]) -> Any:
-        node, given = _find(root, arguments, environment_tensors)
-        return node.build(node.function(given, environment_tensors, ()))  # type: ignore[misc]
+        node, given = _find(root, arguments, environment_tensors, numbers)
+        return node.build(node.function(given, environment_tensors, numbers))  # type: ignore[misc]
 
     return BranchingProgram(
         text,
         function,
         next(iter(programs.values())).steps,
         modules,
+        tuple(condition for part in used for condition in part.conditions),
+        any(part.has_guesses for part in used),
         generated=generated,
         root=root,
         paths=len(paths),
         writes_leaves=any(map(writes_leaves, paths)),
         draws=any(map(draws, paths)),
     )
+
+
+def single_path(trace: Trace, passed: int, compiler: JitCompiler, is_frozen: bool) -> BranchingProgram:
+    """The program of one path alone, which gives its results in parts; so many tensors are passed."""
+    return branching_program(tree_of(ready_to_cut([trace]), passed), [trace], [list], compiler, is_frozen)
 
 
 def _decision(text: str) -> Callable[[Sequence[Any]], bool]:
@@ -172,7 +179,7 @@ def _decision(text: str) -> Callable[[Sequence[Any]], bool]:
 
 
 def _find(
-    node: BranchNode, arguments: Sequence[Any], environment_tensors: Sequence[Any]
+    node: BranchNode, arguments: Sequence[Any], environment_tensors: Sequence[Any], numbers: Sequence[Any]
 ) -> tuple[BranchNode, Sequence[Any]]:
     """The end of the path that the values of tensors lead to, and what its piece is given."""
     given, held, answers = arguments, (), []
@@ -189,7 +196,7 @@ def _find(
             if following is None:
                 return node, given
             # Answers need no history, and what is computed with them is differentiated as it was recorded, if it is.
-            asked, *made = without_gradients(node.function, given, environment_tensors, ())  # type: ignore[arg-type]
+            asked, *made = without_gradients(node.function, given, environment_tensors, numbers)  # type: ignore[arg-type]
             answers.append(asked.item())
             kept = node.kept
             held = (*held, *made) if kept is None else (*[held[slot] for slot in kept], *made)

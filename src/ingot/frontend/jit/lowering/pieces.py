@@ -163,7 +163,7 @@ def _trace_of(
         for event in events
     ]
     made = replace_values(results, renamed)
-    return Trace(tensors, renamed_events, made, path.environment_tensors, casts=path.casts)
+    return Trace(tensors, renamed_events, made, path.environment_tensors, casts=path.casts, symbols=path.symbols)
 
 
 def _origin(origin: Origin, slot: int | None, start: int) -> Origin:

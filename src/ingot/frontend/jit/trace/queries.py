@@ -108,6 +108,7 @@ OBLIVIOUS = frozenset(
         "__pow__",
         "__radd__",
         "__rmul__",
+        "__contains__",
     ]
 )
 """Functions of torch that are written in Python and do not take another way for other sizes."""

@@ -30,7 +30,7 @@ from ingot.frontend.jit.trace.trace import (
 
 READS_VALUE: Any = torch.ops.aten._local_scalar_dense.default
 """The operation that gives a tensor's value to Python."""
-ASKS = frozenset({"__bool__", "item", "__float__", "__int__"})
+ASKS = frozenset({"__bool__", "item", "__float__", "__int__", "__contains__"})
 """Methods of tensors by which Python may ask for a value while it is recorded."""
 _ANSWER = re.compile(r"\br(\d+)\b")
 """An answer in an expression, by its number."""

@@ -40,6 +40,7 @@ FUNCTIONS: dict[str, Any] = {
 _ANSWER = re.compile(r"\br(\d+)\b")
 _NUMBERS = (bool, int, float)
 _CONVERSIONS = {"__bool__": "bool(r{})", "__float__": "float(r{})", "__int__": "int(r{})", "item": "r{}"}
+_CONVERSIONS |= {"__contains__": "bool(r{})"}
 """What methods of tensors, such as `item`, turn a value into."""
 
 
@@ -105,7 +106,7 @@ class Answers:
         walker.may_raise()
         self.decisions.append([])
         self.read_at = walker.place()
-        convert = FUNCTIONS.get(asked_by.strip("_"), lambda answer: answer)
+        convert = FUNCTIONS.get("bool" if asked_by == "__contains__" else asked_by.strip("_"), lambda answer: answer)
         return ReadNumber(_CONVERSIONS[asked_by].format(number), convert(asked.answer))
 
     def decide(self, walker: Walker, read: ReadNumber) -> bool:

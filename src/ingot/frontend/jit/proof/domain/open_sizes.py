@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HIGHEST = 2**62
 _MOST_TERMS = 8
-_MOST_FACTORS = 3
+_MOST_FACTORS = 4
 READERS = frozenset(["size", "numel", "nelement"])
 """Methods of tensors whose answer is made of sizes alone."""
 

@@ -21,6 +21,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     Open,
     View,
     computed,
+    is_open,
     is_tensor,
     is_undetermined,
     known,
@@ -28,7 +29,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     tuple_of,
 )
 from ingot.frontend.jit.proof.domain.place_guards import SetMember, is_compared_as_usual
-from ingot.frontend.jit.proof.semantics import containers
+from ingot.frontend.jit.proof.semantics import containers, operations
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walk.walker import Walker
@@ -42,6 +43,8 @@ def contains(walker: Walker, value: AbstractValue, key: AbstractValue) -> bool |
         return any(_equal_numbers(walker, key, known(one)) for one in value.value)
     if plain(value) and plain(key):
         return bool(computed(lambda held, one: one in held, value.value, key.value).value)  # type: ignore[attr-defined]
+    if is_tensor(value):
+        return _holds_number(walker, value, key)
     cls = walker.class_of(value)
     if isinstance(value, Determined) or (plain(value) and isinstance(key, Determined)):
         open_sizes.pin(walker, value, key)
@@ -59,6 +62,14 @@ def contains(walker: Walker, value: AbstractValue, key: AbstractValue) -> bool |
     if method is None:
         walker.refuse("asks whether an object that is not understood contains something")
     return walker.truth(walker.call(method, [key]))
+
+
+def _holds_number(walker: Walker, value: AbstractValue, key: AbstractValue) -> bool:
+    """Whether one of a tensor's elements equals a number, which Python asks its values for."""
+    if is_open(key) or not (isinstance(key, Known) and type(key.value) in (bool, int, float)):
+        walker.refuse("looks for an object in a tensor that is not a number")
+    operations.guard_methods(walker, (value,), "__contains__", "__eq__", "any", "item")
+    return walker.answers.decide(walker, walker.answers.ask(walker, "__contains__", 1))
 
 
 def _is_member(walker: Walker, value: Known, member: Any) -> bool:
