@@ -21,9 +21,9 @@ from ingot.base.forks import new_lock
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.structure import Shape
 from ingot.frontend.jit.cache.executors import call_gradients, call_program, run_kernels, variables_of
+from ingot.frontend.jit.cache.native_guards import places_of
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
-from ingot.frontend.jit.guards.guards import Guards
 from ingot.runtime.native.dispatch.call_records import (
     ArgumentGuards,
     CallCounter,
@@ -34,10 +34,8 @@ from ingot.runtime.native.dispatch.call_records import (
     VariableArgument,
     can_hold,
 )
-from ingot.runtime.native.dispatch.conditions import Places
 from ingot.runtime.native.dispatch.dispatcher import ANY_SETTINGS, Dispatcher, DispatchTable, NativeCallable, dispatcher
 from ingot.runtime.native.launch.records import NumberGuard, TensorGuard
-from ingot.runtime.torch_state import WATCHERS, ModuleEntry
 
 MOST_ATTEMPTS = 4
 """How many records are made for one kind of call before a rest: objects that are new at every call would need one each
@@ -240,7 +238,7 @@ def _record(
     nesting = _nesting(described.shape)
     if settings < 0 or nesting is None:
         return None
-    places = _places(found.environment.guards)
+    places = places_of(found.environment.guards)
     tensors = _tensor_arguments(described)
     guards = [one.guard for one in tensors] + [TensorGuard.like(tensor) for tensor in environment_tensors]
     if places is None or not can_hold(guards, len(described.leaves) + len(environment_tensors)):
@@ -315,14 +313,3 @@ def _tensor_arguments(described: CallKey) -> list[TensorArgument]:
 def _variable(leaf: int, described: CallKey, general: Generalised) -> VariableArgument:
     value = described.leaves[leaf]
     return VariableArgument(leaf, NumberGuard(float) if isinstance(value, float) else NumberGuard(int, *general.range))
-
-
-def _places(guards: Guards) -> Places | None:
-    """Everything that guards look at, and what `is_off` asks of Python; None if some of it cannot be read natively."""
-    found = Places()
-    for entry in (watcher.native for watcher in WATCHERS):
-        if isinstance(entry, ModuleEntry):
-            if entry.table.get(entry.name) is not entry.idle:
-                return None
-            found.dictionary_holds(entry.table, entry.name, entry.idle)
-    return found if guards.add_to(found) else None

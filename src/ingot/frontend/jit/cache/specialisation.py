@@ -22,6 +22,7 @@ from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.arguments.structure import Shape, builder_of, mutable_containers
 from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
 from ingot.frontend.jit.cache.audits import Audits
+from ingot.frontend.jit.cache.native_guards import NativeGuards
 from ingot.frontend.jit.gradients.calls import GradientCalls
 from ingot.frontend.jit.gradients.eligibility import why_never
 from ingot.frontend.jit.gradients.whole_steps import as_whole_step, needs_more_gradients, with_more_results
@@ -120,6 +121,8 @@ class Specialisation:
         things may be one."""
         if described.given is None:
             return False
+        if self._native is None:  # native records answer no such calls
+            self._native = NativeGuards()
         if self._guarded is None:
             guards = self.environment.guards
             self._guarded = guards.identities() if isinstance(guards, ProvenGuards) else frozenset()
@@ -193,6 +196,14 @@ class Specialisation:
 
     def changed(self) -> str | None:
         """What has changed around the function since the recording; None if it still holds."""
+        if self._native is not None and self._native():
+            return None
+        changed = self._what_changed()
+        if changed is None and self._native is not None and self.standing_in is not None:
+            self._native.learn(self.environment.guards, self.standing_in.environment_tensors)
+        return changed
+
+    def _what_changed(self) -> str | None:
         changed = self.environment.guards.changed()
         trace = self.standing_in
         if changed is not None or trace is None:
@@ -244,6 +255,8 @@ class Specialisation:
             self._leaves = leaves
         return self._leaves
 
+    _native: NativeGuards | None = None
+    """The guards in machine code, for calls that come to Python because of their arguments."""
     _guarded: frozenset[int] | None = None
     """The identities of what guards look at; the guards hold these objects."""
     _leaves: dict[type, list[tuple[int, int]]] | None = None
