@@ -7,8 +7,10 @@ an object that is reached twice, or is too large, is refused, so that the shape 
 
 from __future__ import annotations
 
+import dataclasses
 import types
 from abc import ABCMeta
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +25,7 @@ MOST_PARTS = 4096
 MOST_NESTED = 12
 _HEAP_TYPE = 1 << 9
 _KEYS = (bool, int, float, complex, str, bytes, type(None))
+_PLAIN_TABLES = (dict, OrderedDict, defaultdict)
 _OWN_METHODS = ("__getattribute__", "__setattr__", "__delattr__")
 _FORBIDDEN = ("__call__", "__del__", "__torch_function__")
 
@@ -57,6 +60,8 @@ class GivenObjects:
     held: list[Held] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)
     """The position of each by its identity; `held` keeps them alive."""
+    outputs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Dictionaries among the other arguments that are dataclasses as well, such as outputs of models, by identity."""
     _parts: int = 0
 
     def expand(self, value: Any, leaves: list[Any]) -> Shape | None:
@@ -65,9 +70,15 @@ class GivenObjects:
         return None if attributes is None else self._object(value, attributes, leaves, 0)
 
     def finish(self, args: Any) -> None:
-        """Make sure that the arguments around the objects reach nothing in them."""
-        if any(id(one) in self.places for one in mutable_containers(args)):
-            raise Unsuitable("an object among the arguments shares a list or a dictionary with another argument")
+        """Make sure that the arguments around the objects reach nothing in them, and that their entries say all about
+        dictionaries of other classes."""
+        for one in mutable_containers(args):
+            if id(one) in self.places:
+                raise Unsuitable("an object among the arguments shares a list or a dictionary with another argument")
+            if isinstance(one, dict) and type(one) not in _PLAIN_TABLES:
+                if not _is_told_by_entries(one):
+                    raise Unsuitable(f"an argument is a {type(one).__name__}, which may change without ingot seeing it")
+                self.outputs[id(one)] = one
 
     def position_of(self, value: Any) -> int | None:
         """The position of an object, a list or a dictionary; None for anything that is none of these."""
@@ -114,6 +125,18 @@ class GivenObjects:
             raise Unsuitable("an object, a list or a dictionary is reached twice from the arguments")
         self.places[id(one.container)] = len(self.held)
         self.held.append(one)
+
+
+def _is_told_by_entries(table: dict[str, Any]) -> bool:
+    """Whether a dictionary that is a dataclass has the attributes that its entries say: each field that has no entry is
+    None."""
+    if not dataclasses.is_dataclass(table) or type(type(table)) not in (type, ABCMeta):
+        return False
+    names = [one.name for one in dataclasses.fields(table)]
+    attributes = object.__getattribute__(table, "__dict__")
+    if type(attributes) is not dict or list(attributes) != names or not set(dict.keys(table)) <= set(names):
+        return False
+    return all(attributes[name] is dict.get(table, name) for name in names)
 
 
 class _Plain:

@@ -184,9 +184,10 @@ def _foreign(walker: Walker, value: AbstractValue, seen: set[int]) -> Iterator[A
 
 def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list[ArgumentIdentity]) -> AbstractValue:
     """An argument as a value: what belongs to the call key is known, other objects are known by identity."""
-    held = given_state.held_in(walker, value)
-    if held is not None:
-        return given_state.stand_in(walker, held, lambda part, key: _abstract(walker, part, (*path, key), arguments))
+    part_of = lambda part, key: _abstract(walker, part, (*path, key), arguments)
+    made = given_state.stand_in(walker, value, part_of)
+    if made is not None:
+        return made
     if isinstance(value, torch.Tensor):
         made = operations.tensor_value(walker, value)
         made.path, made.attributes = path, frozenset(vars(value))

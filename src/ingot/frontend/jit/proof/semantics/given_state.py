@@ -7,6 +7,7 @@ what cannot be said is refused.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import torch
 from ingot.frontend.jit.arguments.given_objects import Held
 from ingot.frontend.jit.proof.domain.abstract_values import (
     MIXED,
+    NONE,
     AbstractTensor,
     AbstractValue,
     Determined,
@@ -55,28 +57,43 @@ _OWN = {"__getattribute__": object.__getattribute__, "__setattr__": object.__set
 }
 
 
-def held_in(walker: Walker, value: Any) -> Held | None:
-    """What an object held when the call began; None for anything but the objects among the arguments."""
-    position = None if walker.given is None else walker.given.position_of(value)
-    return None if walker.given is None or position is None else walker.given.held[position]
+def stand_in(walker: Walker, value: Any, abstract: Abstract) -> Fresh | None:
+    """What stands for an object with state among the arguments, or for a list or a dictionary in one; None for others."""
+    given = walker.given
+    if given is None:
+        return None
+    if id(value) in given.outputs:
+        return _output(walker, given.outputs[id(value)], abstract)
+    position = given.position_of(value)
+    if position is None:
+        return None
+    held = given.held[position]
+    made = _made(walker, held, abstract)
+    made.is_callers = True
+    walker.given_places[made.identity] = position
+    walker.given_before[position] = _contents(walker, made.identity)
+    return made
 
 
-def stand_in(walker: Walker, held: Held, abstract: Abstract) -> Fresh:
-    """What stands for such an object."""
-    assert walker.given is not None
+def _made(walker: Walker, held: Held, abstract: Abstract) -> Fresh:
     contents, cls = held.contents, type(held.container)
     if isinstance(contents, list):
-        made = walker.new_list([abstract(part, index) for index, part in enumerate(contents)])
-    else:
-        parts = {key: abstract(part, key) for key, part in contents.items()}
-        is_object = held.table is not None
-        made = walker.new(cls, attributes=parts) if is_object else walker.new(dict, parts)
-    for name, own in _OWN.items() if held.table is not None else ():
+        return walker.new_list([abstract(part, index) for index, part in enumerate(contents)])
+    parts = {key: abstract(part, key) for key, part in contents.items()}
+    if held.table is None:
+        return walker.new(dict, parts)
+    for name, own in _OWN.items():
         if walker.type_attribute(cls, name) is not own:
             walker.refuse(f"is given an object of the class {cls.__qualname__}, which has its own {name}")
+    return walker.new(cls, attributes=parts)
+
+
+def _output(walker: Walker, table: dict[str, Any], abstract: Abstract) -> Fresh:
+    """A dictionary that is a dataclass: its attributes are its entries, and None for those that it lacks."""
+    entries = {key: abstract(part, key) for key, part in dict.items(table)}
+    names = [one.name for one in dataclasses.fields(table)]  # type: ignore[arg-type]
+    made = walker.new(type(table), entries, {name: entries.get(name, NONE) for name in names})
     made.is_callers = True
-    walker.given_places[made.identity] = position = walker.given.places[id(held.container)]
-    walker.given_before[position] = _contents(walker, made.identity)
     return made
 
 

@@ -137,7 +137,7 @@ def operate(
         walker.refuse(f"calls {name}, which is not an operation on tensors alone")
     if "out" in kwargs and not (isinstance(kwargs["out"], Known) and kwargs["out"].value is None):
         walker.refuse(f"calls {name} with 'out'")
-    walker.may_raise()
+    walker.operation_may_raise()
     for value in (*args, *kwargs.values()):
         if isinstance(value, Union):
             walker.refuse(f"calls {name} with what may be one of several objects")

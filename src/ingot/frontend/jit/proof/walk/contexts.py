@@ -47,7 +47,9 @@ def _run_else(walker: Walker, node: ast.Try) -> bool:
 
 
 def _run_caught(walker: Walker, node: ast.Try) -> bool:
+    lets_operations = _lets_operations(walker, node)
     walker.tries += 1
+    walker.open_tries += lets_operations
     depth = len(walker.stack)
     exits = list(walker.frame.exits)
     try:
@@ -55,14 +57,29 @@ def _run_caught(walker: Walker, node: ast.Try) -> bool:
     except Raised as raised:
         assert len(walker.stack) == depth
         walker.tries -= 1
+        walker.open_tries -= lets_operations
         if len(walker.frame.exits) != len(exits):
             walker.refuse("leaves a 'try' in more than one way")
         return _handle(walker, node, raised)
     except BaseException:
         walker.tries -= 1
+        walker.open_tries -= lets_operations
         raise
     walker.tries -= 1
+    walker.open_tries -= lets_operations
     return ends and walker.run(node.orelse)
+
+
+def _lets_operations(walker: Walker, node: ast.Try) -> bool:
+    """Whether a statement catches no exception that an operation raises because of values. It raises
+    NotImplementedError for types and devices, which are the same at each call like the recorded one."""
+    names = [handler.type.id if isinstance(handler.type, ast.Name) else "" for handler in node.handlers]
+    if set(names) != {NotImplementedError.__name__}:
+        return False
+    return all(
+        isinstance(value, Known) and value.value is NotImplementedError
+        for value in (walker.evaluate(handler.type) for handler in node.handlers if handler.type is not None)
+    )
 
 
 def _handle(walker: Walker, node: ast.Try, raised: Raised) -> bool:

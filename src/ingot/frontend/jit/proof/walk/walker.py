@@ -74,6 +74,8 @@ class Walker:
         self.line = 0
         self.tries = 0
         """How many statements around the present place would catch an exception."""
+        self.open_tries = 0
+        """How many of them catch nothing that an operation may raise because of values."""
         self.writes = 0
         """Writes into tensors with known values: each makes all values that were known before unknown."""
         self.schedules: list[Any] = []
@@ -197,6 +199,11 @@ class Walker:
         and would not be recorded."""
         if self.tries:
             self.refuse("whether an exception is raised inside a 'try' depends on a value that is not known here")
+
+    def operation_may_raise(self) -> None:
+        """The same for an operation of PyTorch's."""
+        if self.tries > self.open_tries:
+            self.may_raise()
 
     def determined(self, cls: type | None = None) -> Determined:
         self.may_raise()
