@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ingot.base.sizes import SizeExpression
+from ingot.base.sizes import Size, SizeExpression
 from ingot.frontend.jit.lowering.rolling import rolled
 from ingot.frontend.jit.lowering.row_lookups import looked_up
 from ingot.frontend.jit.rewrites.product_strategies import PACKED_PRODUCT, linear, packed_product
@@ -90,6 +90,12 @@ def has_proven_sizes(operation: Operation) -> bool:
         return noted == [(*given[1], given[0][1])]
     if name == "gather" and len(given) == 2:
         return noted == [given[1]]
+    if name == "cat":
+        return noted == [_joined(operation)]
+    if name == "arange" and operation.event.target is _aten.arange.default:
+        return noted == [(operation.arguments[0],)]
+    if name in _ARITHMETIC and len(given) == 1 and not all_of(Version, operation.keywords):  # with a number
+        return noted == [given[0]]
     if name == "select" and _is_there(operation.arguments[2]):
         rest = list(given[0])
         del rest[operation.arguments[1]]
@@ -97,11 +103,30 @@ def has_proven_sizes(operation: Operation) -> bool:
     return name in _LIKE_THE_FIRST and all(sizes == given[0] for sizes in noted)
 
 
+def _joined(operation: Operation) -> tuple[Size, ...] | None:
+    """The sizes of tensors that are joined along an axis; None where they are not known to fit."""
+    tensors, *rest = operation.arguments
+    shapes = [one.note.sizes for one in tensors]
+    rank = len(shapes[0])
+    axis = rest[0] if rest else 0
+    if operation.keywords or not -rank <= axis < rank or any(len(shape) != rank for shape in shapes):
+        return None
+    axis %= rank
+    around = [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]
+    if any(one != around[0] for one in around):
+        return None
+    length: Size = 0
+    for shape in shapes:
+        length = shape[axis] + length
+    return (*shapes[0][:axis], length, *shapes[0][axis + 1 :])
+
+
 def _is_there(index: Any) -> bool:
     """Whether an axis has an element: one whose size stays open has two, and an index that does is bounded."""
     return isinstance(index, SizeExpression) or -2 <= index <= 1
 
 
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div"})
 _LIKE_THE_FIRST = frozenset({"bernoulli", "native_dropout", "rand_like", "randn_like", "empty_like", "clone"})
 """Operators whose results have the sizes of their first argument."""
 
