@@ -19,8 +19,8 @@ from ingot.base.collecting import collecting_later
 from ingot.base.errors import CaptureError
 from ingot.base.logs import log
 from ingot.base.warning import warn
-from ingot.frontend.jit.arguments.call_key import CallKey
-from ingot.frontend.jit.arguments.structure import take_apart
+from ingot.frontend.jit.arguments.call_key import CallKey, is_guardable
+from ingot.frontend.jit.arguments.structure import mutable_containers, take_apart
 from ingot.frontend.jit.autotune.timing import is_capturing
 from ingot.frontend.jit.cache.auditing import Audited, audit
 from ingot.frontend.jit.cache.audits import Audits
@@ -34,6 +34,7 @@ from ingot.frontend.jit.guards.proven import ProvenGuards
 from ingot.frontend.jit.kept import recordings as kept
 from ingot.frontend.jit.proof import Proof, Refusal, prove
 from ingot.frontend.jit.proof.domain.abstract_values import ReadNumber
+from ingot.frontend.jit.proof.domain.place_guards import expected_in
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.frontend.jit.trace.comparing import Difference
@@ -47,7 +48,19 @@ Tier = Literal["new", "skipping", "following", "eager"]
 _FOR_GOOD = 1 << 62
 """A number of calls that is never reached."""
 _FILLS = "it has filled the cache of a function that keeps its results"
+_AROUND = "a tensor that it is given is also found around it, and the recording does not tell them apart"
+_FOR_NOW = (_FILLS, _AROUND)
+"""What the next call like the recorded one may not do."""
 _NO_TRAP = "this version of PyTorch does not allow it: the self-check of the trap failed"
+
+
+def _are_around(proof: Proof, described: CallKey, given: Any) -> bool:
+    """Whether tensors that were passed are also found around the function: then a recording does not tell which of the
+    two is meant. What arguments hold is not around it."""
+    passed = {id(tensor) for tensor in described.tensors}
+    containers = [*mutable_containers(given), *(one.value for one in proof.arguments if not is_guardable(one.value))]
+    own = {id(one) for one in containers} | {id(getattr(one, "__dict__", None)) for one in containers}
+    return not passed.isdisjoint(expected_in(proof.guards, own - {id(None)}))
 
 
 def _what_a_proof_lacks(proof: Proof, made: Specialisation) -> str | None:
@@ -214,6 +227,8 @@ class CompiledFunction(BranchingFunction):
             self.refused_paths = 0 if isinstance(proof, Proof) else self.refused_paths + 1
         if isinstance(proof, Proof):
             reason = _what_a_proof_lacks(proof, made) or unproven_change(proof.changes, made)
+            if reason is None and _are_around(proof, described, (args, kwargs)):
+                reason = _AROUND
             if reason is None:
                 if made.trace is not None and made.trace.training is not None:
                     gradients = GradientGuard.of(made.trace, made.trace.training)
@@ -223,12 +238,14 @@ class CompiledFunction(BranchingFunction):
                 made.repeat([call for call in proof.kept_calls if call.cache.is_limited])
                 made.allow_open_sizes(proof.sizes)
                 return
-            if is_promised and not trains:
+            if is_promised and not trains and reason is not _AROUND:
                 return
             proof = Refusal(reason, "")
         elif is_promised and not questions and not trains:
-            return
-        made.trace, made.broken = None, Broken(proof.reason, proof.place, is_for_now=proof.reason is _FILLS)
+            if not any(id(tensor) in made.environment.tensors for tensor in described.tensors):
+                return
+            proof = Refusal(_AROUND, "")
+        made.trace, made.broken = None, Broken(proof.reason, proof.place, is_for_now=proof.reason in _FOR_NOW)
 
     def _find_kept(self, key: tuple[Hashable, Hashable], described: CallKey) -> Specialisation | None:
         if not self._keeps_recordings:

@@ -7,11 +7,10 @@ are compared by identity, plain values by type and value, so that 1, True and 1.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -333,16 +332,31 @@ class WholeDict:
         )
 
 
+_LOOKED_AT = ("dictionary", "items", "members", "table", "cell", "function", "partial", "cls", "value", "variable")
+_EXPECTED = ("expected", "parts", "defaults", "keyword_defaults")
+
+
 def identities_in(guards: Iterable[Guard]) -> frozenset[int]:
     """The identities of all objects that guards hold: those they look at, and what they expect there."""
+    looked_at = {id(getattr(guard, name)) for guard in guards for name in _LOOKED_AT if hasattr(guard, name)}
+    return frozenset(looked_at) | expected_in(guards)
+
+
+def expected_in(guards: Iterable[Guard], apart_from: Collection[int] = ()) -> frozenset[int]:
+    """The identities of the objects that guards expect to find, apart from places in objects of these identities."""
     found: set[int] = set()
     for guard in guards:
-        for one in dataclasses.fields(guard):  # type: ignore[arg-type]
-            value = getattr(guard, one.name)
-            found.add(id(value))
-            if one.name in ("expected", "parts", "defaults", "keyword_defaults") and isinstance(value, tuple):
-                found.update(id(part) for item in value for part in (item, *(item if type(item) is tuple else ())))
+        if any(id(getattr(guard, name, None)) in apart_from for name in _LOOKED_AT):
+            continue
+        for name in _EXPECTED:
+            _note_parts(getattr(guard, name, None), found)
     return frozenset(found)
+
+
+def _note_parts(value: Any, found: set[int]) -> None:
+    found.add(id(value))
+    for part in value if type(value) is tuple else ():
+        _note_parts(part, found)
 
 
 def tensor_metadata(tensor: torch.Tensor) -> tuple[Any, ...]:
