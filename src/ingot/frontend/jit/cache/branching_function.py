@@ -134,6 +134,10 @@ class BranchingFunction(RecordedFunction):
             if program.has_effects:
                 raise
             return self._abandon(found, error, args, kwargs)
+        except Exception:
+            if path.repeats_errors:
+                return self.function(*args, **kwargs)
+            raise
         comparison.note_program(float(watch.stop()) + ending.seconds + looking)
         self._settle(key, found, args, kwargs, described)
         return result

@@ -343,6 +343,10 @@ class RecordedFunction(NativeCallable):
             if program.has_effects:
                 raise
             return self._abandon(found, error, args, kwargs)
+        except Exception:
+            if found.repeats_errors:
+                return self.function(*args, **kwargs)
+            raise
         result = found.result_of(results, described)
         if not comparison.is_warm:
             found.compile_seconds += time.perf_counter() - start
@@ -404,6 +408,10 @@ class RecordedFunction(NativeCallable):
                     self._give_back(general)
                     self.native.drop(found)
             return result
+        except Exception:
+            if found.repeats_errors:
+                return self.function(*args, **kwargs)
+            raise
         if not (general.unified.variables or program.has_guesses or trace.questions):
             with self._lock:
                 while len(self._shortcuts) >= MOST_SPECIALISATIONS:

@@ -33,7 +33,7 @@ from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compil
 from ingot.frontend.jit.proof import SizeFacts
 from ingot.frontend.jit.proof.domain.result_caches import KeptCall
 from ingot.frontend.jit.trace.object_changes import ObjectChanges
-from ingot.frontend.jit.trace.questions import effect_before_questions
+from ingot.frontend.jit.trace.questions import draws, effect_before_questions, writes_leaves
 from ingot.frontend.jit.trace.recorder import Broken, Recording
 from ingot.frontend.jit.trace.results import take_results
 from ingot.frontend.jit.trace.trace import EnvironmentTensor, GradientOf, Trace, TraceArgument
@@ -115,6 +115,11 @@ class Specialisation:
         if self.changes is None or described.given is None:
             return self.build_result(results)
         return self.changes.finish(self.build_result, results, described.given)
+
+    @property
+    def repeats_errors(self) -> bool:
+        """Whether Python runs where the program raises an error: it may have changed objects before that line."""
+        return self.changes is not None and bool(self.changes.changes)
 
     def knows(self, described: CallKey) -> bool:
         """Whether guards hold something of the objects that a call is given: then what the recording takes for two
@@ -348,6 +353,8 @@ def record(
         made.needs_gradients = needs_more_gradients(result, training)
         if made.needs_gradients:
             recording.stop("it trains, and returns what can still be differentiated")
+    if made.changes is not None and made.changes.changes and (writes_leaves(recording.trace) or draws(recording.trace)):
+        recording.stop("it changes an object that it was given, and writes into tensors or draws random numbers as well")
     made.broken = recording.broken
     # Questions of steps may turn out to be numbers that are returned: their proof tells (trace/questions.py).
     effect = effect_before_questions(recording.trace) if training is None else None

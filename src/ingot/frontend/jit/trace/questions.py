@@ -187,11 +187,24 @@ def writes_leaves(trace: Trace) -> bool:
 
 def draws(trace: Trace) -> bool:
     """Whether a call draws random numbers."""
-    return any(torch.Tag.nondeterministic_seeded in tags_of(event.target) for event in trace.events)
+    return any(map(_draws, trace.events))
+
+
+def _draws(event: TraceOp) -> bool:
+    """Whether an operation draws random numbers; attention does so only for dropout."""
+    if torch.Tag.nondeterministic_seeded not in tags_of(event.target):
+        return False
+    if event.target not in _ATTENTION:
+        return True
+    given = dict(zip((one.name for one in event.target._schema.arguments), event.arguments, strict=False))
+    return (given | event.keywords).get("dropout_p", 0.0) != 0.0
+
+
+_ATTENTION = frozenset({torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default})
 
 
 def _effect(trace: Trace, event: TraceOp, leaves: set[int]) -> str | None:
-    if torch.Tag.nondeterministic_seeded in tags_of(event.target):
+    if _draws(event):
         return "it draws random numbers"
     if event.target.namespace not in _PYTORCHS:
         return f"it calls {event.target}"

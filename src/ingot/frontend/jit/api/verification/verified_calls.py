@@ -17,6 +17,7 @@ from ingot.frontend.jit.api.function import CompiledFunction
 from ingot.frontend.jit.api.verification.differences import difference_between
 from ingot.frontend.jit.api.verification.reproduction import written_script
 from ingot.frontend.jit.api.verification.snapshots import NotVerifiable, Snapshot, copies_of, state_of
+from ingot.frontend.jit.arguments.given_objects import attributes_of
 from ingot.frontend.jit.arguments.structure import put_together, take_apart
 from ingot.frontend.jit.guards.environment import environment_of
 from ingot.frontend.jit.settings.switch import disable, is_off
@@ -34,6 +35,8 @@ def verified_call(compiled: CompiledFunction, args: tuple[Any, ...], kwargs: Map
     try:
         if _trains(compiled.function):
             raise NotVerifiable("it trains, and to run it twice would be two steps")
+        if any(attributes_of(type(leaf)) is not None for leaf in leaves):
+            raise NotVerifiable("an argument is an object with state, which both calls would change")
         copies, kept = copies_of(leaves), copies_of(leaves)
     except NotVerifiable as reason:
         warn(f"a call of {compiled.name} was not verified: {reason}", UserWarning)
