@@ -95,6 +95,8 @@ def look(value: Any) -> Any:
 def _look(value: Any, seen: dict[int, int], memory: dict[int, int], kept: list[Any]) -> Any:
     if value is None or isinstance(value, bool | int | float | str | torch.dtype | torch.device | type):
         return (type(value).__name__, repr(value))
+    if not hasattr(value, "__dict__") and not isinstance(value, torch.Tensor | list | tuple | dict):
+        return (type(value).__name__,)
     if id(value) in seen:
         return ("again", seen[id(value)])
     kept.append(value)
