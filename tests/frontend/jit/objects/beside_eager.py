@@ -60,6 +60,11 @@ class Beside:
         self.mine, self.its = make(), make()
         """What the plain function is given besides tensors, and what the compiled one is."""
 
+    @property
+    def demotion(self) -> Any:
+        """What an audit has found, if one has found anything."""
+        return self.compiled._compiled.demotion
+
     def change(self, change: Callable[[Any], Any]) -> None:
         """Do the same to both."""
         change(self.mine)

@@ -90,7 +90,9 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "a class with __getattribute__": lambda given: setattr(
         given,
         "__class__",
-        type("Other", (Plain,), {"__getattribute__": lambda s, n: 4 if n == "scale" else object.__getattribute__(s, n)}),
+        type(
+            "Other", (Plain,), {"__getattribute__": lambda s, n: 4 if n == "scale" else object.__getattribute__(s, n)}
+        ),
     ),
     "a class with __setattr__": lambda given: setattr(
         given,

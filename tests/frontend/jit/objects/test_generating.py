@@ -79,7 +79,9 @@ def test_a_cache_goes_on_where_an_earlier_text_ended():
                 found.append(model(input_ids=words, past_key_values=cache, use_cache=True).logits)
                 other = copy.deepcopy(cache)
                 for step in range(6):
-                    found.append(model(input_ids=(words[:, :1] + step) % 100, past_key_values=cache, use_cache=True).logits)
+                    found.append(
+                        model(input_ids=(words[:, :1] + step) % 100, past_key_values=cache, use_cache=True).logits
+                    )
                     found.append(model(input_ids=words[:, :1], past_key_values=other, use_cache=True).logits)
                 cache.crop(-3)
             found += [tensor for layer in cache.layers for tensor in (layer.keys, layer.values)]

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.arguments.given_objects import GivenObjects, Unsuitable, attributes_of
+from ingot.frontend.jit.arguments.given_objects import GivenObjects, Unsuitable
 from ingot.frontend.jit.arguments.structure import LEAF, Shape, take_apart
 from ingot.frontend.jit.arguments.supported_tensors import refused_tensor
 
@@ -48,25 +48,20 @@ class CallKey:
 def describe(args: Sequence[Any], kwargs: Mapping[str, Any], takes_objects: bool = False) -> CallKey:
     """What a call with these arguments is like. Where it `takes_objects`, ordinary objects with state are taken apart;
     otherwise, and where they cannot be, such calls are refused."""
-    found, unknown = _describe(args, kwargs, None)
-    if unknown is None or not takes_objects or attributes_of(type(unknown)) is None:
-        return found
+    objects = GivenObjects() if takes_objects else None
     try:
-        return _describe(args, kwargs, GivenObjects())[0]
+        return _describe(args, kwargs, objects)
     except Unsuitable as error:
-        found.refused = str(error)
-        return found
+        return CallKey(None, [], [], refused=str(error))
 
 
-def _describe(
-    args: Sequence[Any], kwargs: Mapping[str, Any], objects: GivenObjects | None
-) -> tuple[CallKey, Any]:
-    """What a call is like, and the argument that it is refused for, if it is one that may change unseen."""
+def _describe(args: Sequence[Any], kwargs: Mapping[str, Any], objects: GivenObjects | None) -> CallKey:
     leaves: list[Any] = []
     given = (tuple(args), dict(kwargs))
     shape = take_apart(given, leaves, None if objects is None else objects.expand)
-    found = CallKey(None, [], [], shape=shape, leaves=leaves, given=objects)
-    if objects is not None:
+    found = CallKey(None, [], [], shape=shape, leaves=leaves)
+    if objects is not None and objects.held:
+        found.given = objects
         objects.finish(given)
     grad_mode = torch.is_grad_enabled()
     keys: list[Hashable] = []
@@ -75,7 +70,7 @@ def _describe(
         if isinstance(leaf, torch.Tensor):
             found.refused = found.refused or refused_tensor(leaf)
             if found.refused:
-                return found, None
+                return found
             needs_gradients = grad_mode and leaf.requires_grad
             found.needs_gradients |= needs_gradients
             first = identities.setdefault(id(leaf), len(found.tensors))
@@ -93,12 +88,12 @@ def _describe(
             keys.append((type(leaf), id(leaf)))
         else:
             found.refused = f"an argument is a {type(leaf).__name__}, which may change without ingot seeing it"
-            return found, leaf
-    if objects is not None and found.needs_gradients:
+            return found
+    if found.given is not None and found.needs_gradients:
         raise Unsuitable("an argument is an object with state, and gradients are needed")
     found.parts = keys
     found.key = (shape, *keys)
-    return found, None
+    return found
 
 
 def plain_key(value: Any) -> Hashable:

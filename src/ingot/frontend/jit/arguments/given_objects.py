@@ -88,9 +88,7 @@ class GivenObjects:
         """The identities of all of them, and of the dictionaries of attributes."""
         return {*self.places, *(id(one.table) for one in self.held if one.table is not None)}
 
-    def _object(
-        self, value: Any, attributes: Callable[[Any], dict[str, Any]], leaves: list[Any], depth: int
-    ) -> Shape:
+    def _object(self, value: Any, attributes: Callable[[Any], dict[str, Any]], leaves: list[Any], depth: int) -> Shape:
         table = attributes(value)
         if type(table) is not dict or not all(type(name) is str for name in table):
             raise Unsuitable(f"a {type(value).__name__} among the arguments keeps its attributes in an unusual way")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -26,6 +26,13 @@ class Shape:
     """The class of the container; None for a leaf."""
     context: Any = None
     parts: tuple[Shape, ...] = ()
+    _hash: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The hash, once it was asked for: a call is looked up by its shape several times."""
+
+    def __hash__(self) -> int:
+        if not self._hash:
+            self._hash.append(hash((self.kind, self.context, self.parts)))
+        return self._hash[0]
 
 
 LEAF = Shape(None)

@@ -133,7 +133,7 @@ class NativeCalls:
         """Answer calls like this one, which a specialisation has just answered, with a record from now on; whether that
         can be done."""
         owner, native = self._owner(), dispatcher()
-        if owner is None or native is None:
+        if owner is None or native is None or described.given is not None:
             return False
         if found.standing_in is None and len(described.leaves) > _MOST_COMPARED:
             return False  # the original may be called without comparing anything

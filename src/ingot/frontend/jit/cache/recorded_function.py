@@ -373,8 +373,8 @@ class RecordedFunction(NativeCallable):
         described: CallKey,
         tried: Sequence[Generalised] = (),
     ) -> Any:
-        """Run what was recorded for other sizes or numbers; where it turns out not to hold, this call is recorded. Those
-        that were `tried` have ended at an answer of a tensor which they do not know."""
+        """Run what was recorded for other sizes or numbers; where it turns out not to hold, this call is recorded.
+        Those that were `tried` have ended at an answer of a tensor which they do not know."""
         found = general.specialisation
         program, trace = found.program, found.trace
         assert program is not None and trace is not None and found.build_result is not None

@@ -144,7 +144,12 @@ class ShapeFamilies:
         numbers, shapes = self._numbers(described), [tensor.shape for tensor in described.tensors]
         for general in list(family.generals):
             found = general.specialisation
-            if found.trace is not None and general not in tried and general.fits(shapes, numbers) and found.changed() is None:
+            if (
+                found.trace is not None
+                and general not in tried
+                and general.fits(shapes, numbers)
+                and found.changed() is None
+            ):
                 return general, numbers
         return None
 

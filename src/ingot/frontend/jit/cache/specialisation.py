@@ -354,7 +354,9 @@ def record(
         if made.needs_gradients:
             recording.stop("it trains, and returns what can still be differentiated")
     if made.changes is not None and made.changes.changes and (writes_leaves(recording.trace) or draws(recording.trace)):
-        recording.stop("it changes an object that it was given, and writes into tensors or draws random numbers as well")
+        recording.stop(
+            "it changes an object that it was given, and writes into tensors or draws random numbers as well"
+        )
     made.broken = recording.broken
     # Questions of steps may turn out to be numbers that are returned: their proof tells (trace/questions.py).
     effect = effect_before_questions(recording.trace) if training is None else None

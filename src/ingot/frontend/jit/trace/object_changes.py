@@ -43,9 +43,7 @@ class ObjectChanges:
     leaves: int = 0
     """How many of the last results of a recording are leaves of new values."""
 
-    def finish(
-        self, build: Callable[[Sequence[Any]], Any], results: Sequence[Any], given: GivenObjects
-    ) -> Any:
+    def finish(self, build: Callable[[Sequence[Any]], Any], results: Sequence[Any], given: GivenObjects) -> Any:
         """The result of a call, when its objects have been changed."""
         containers = [one.container for one in given.held]
         leaves = [containers[one.position] if type(one) is GivenObject else one for one in results]

@@ -58,7 +58,7 @@ _OWN = {"__getattribute__": object.__getattribute__, "__setattr__": object.__set
 
 
 def stand_in(walker: Walker, value: Any, abstract: Abstract) -> Fresh | None:
-    """What stands for an object with state among the arguments, or for a list or a dictionary in one; None for others."""
+    """What stands for an object with state among the arguments, or a list or a dictionary in one; None for others."""
     given = walker.given
     if given is None:
         return None
