@@ -24,6 +24,8 @@ jit: Any = ingot.jit
 class Box:
     """Something that ingot does not look into."""
 
+    __slots__ = ("content",)
+
 
 class Layer(nn.Module):
     def __init__(self) -> None:

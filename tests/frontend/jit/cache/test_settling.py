@@ -38,9 +38,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     describe = recorded_function.describe
 
-    def looking(args: Any, kwargs: Any) -> Any:
+    def looking(args: Any, kwargs: Any, takes_objects: bool) -> Any:
         found.append(1)
-        return describe(args, kwargs)
+        return describe(args, kwargs, takes_objects)
 
     monkeypatch.setattr(recorded_function, "describe", looking)
     return found

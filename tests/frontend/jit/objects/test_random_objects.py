@@ -185,10 +185,10 @@ def test_random_programs_leave_in_objects_what_eager_leaves(
         assert run(recipe).demotion is None
 
 
-def test_programs_over_objects_are_mostly_skipped() -> None:
-    """Otherwise nothing is tested above: each line alone is skipped, but for those that cannot be."""
+def test_each_line_alone_is_skipped() -> None:
+    """Otherwise little would be tested above."""
     left = []
     for line in (*READS, *WRITES):
         beside = run(Recipe(((line, 2),), "(t, one)", ("new",) * 8))
         left += [line] if beside.compiled.tier != "skipping" else []
-    assert left == ["one.state.add_({k}).clamp_(-9, 9)"] or len(left) < 4, left
+    assert not left
