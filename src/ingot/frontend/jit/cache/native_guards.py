@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ingot.base.forks import new_lock
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.runtime.native.dispatch.call_records import (
     ArgumentGuards,
@@ -23,7 +24,7 @@ from ingot.runtime.native.dispatch.call_records import (
     can_hold,
 )
 from ingot.runtime.native.dispatch.conditions import Places
-from ingot.runtime.native.dispatch.dispatcher import NativeCallable, dispatcher
+from ingot.runtime.native.dispatch.dispatcher import DispatchTable, NativeCallable, dispatcher
 from ingot.runtime.native.launch.records import TensorGuard
 from ingot.runtime.torch_state import WATCHERS, ModuleEntry
 
@@ -34,26 +35,30 @@ MOST_ATTEMPTS = 4
 class NativeGuards(NativeCallable):
     """The guards of one recording. Called, it says whether native code is sure that they hold."""
 
-    __slots__ = ("_attempts",)
+    __slots__ = ("_attempts", "_lock", "_table")
 
     def __init__(self) -> None:
         self._attempts = 0
+        self._table: DispatchTable | None = None
+        self._lock = new_lock()
 
     def __call__(self) -> bool:
         return False
 
     def learn(self, guards: Guards, tensors: Sequence[torch.Tensor]) -> None:
         """Take what guards look at, which hold now, for what must stay as it is."""
-        if self._attempts >= MOST_ATTEMPTS:
-            return
-        self._attempts += 1
-        record = _record(guards, tensors)
-        native = dispatcher()
-        if record is None or native is None:
-            self._attempts = MOST_ATTEMPTS
-            return
-        table = native.attach(self)
-        table.put(record)
+        with self._lock:
+            if self._attempts >= MOST_ATTEMPTS:
+                return
+            self._attempts += 1
+            record, native = _record(guards, tensors), dispatcher()
+            if record is None or native is None:
+                self._attempts = MOST_ATTEMPTS
+                return
+            if self._table is None:
+                self._table = native.attach(self)
+            self._table.remove(lambda known: True)
+            self._table.put(record)
 
 
 def places_of(guards: Guards) -> Places | None:

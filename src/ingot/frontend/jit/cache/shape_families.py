@@ -343,6 +343,8 @@ def _unify(calls: Sequence[Recorded], members: Sequence[Recorded]) -> Generalise
             raise CannotGeneralise("Python looks at the value of a number")
     if any(member.specialisation.result_shape != newest.specialisation.result_shape for member in calls):
         raise CannotGeneralise("results are nested in another way")
+    if any(member.specialisation.changes != newest.specialisation.changes for member in calls):
+        raise CannotGeneralise("objects that are given are changed in another way")
     numbers = {leaf: value for leaf, value in values.items() if leaf not in looked_at}
     are_needed = newest.trace.reads_sizes and any(member.shapes != newest.shapes for member in calls)
     facts = [member.specialisation.sizes for member in calls if member.specialisation.sizes] if are_needed else []

@@ -27,7 +27,8 @@ class GivenObject:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one of them holds in one place. A list has one place, `...`, for all its items."""
+    """What one of them holds in one place: an attribute, an entry or an item. Items beyond the end are appended; a list
+    that has become shorter has one place, `...`, for all that are left."""
 
     position: int
     place: Any
@@ -58,6 +59,8 @@ class ObjectChanges:
 def _apply(held: Held, change: Change, value: Any) -> None:
     if change.place is ...:
         held.container[:] = value
+    elif isinstance(held.contents, list) and change.place >= len(held.contents):
+        held.container.append(value)
     elif held.table is not None and change.shape is None:
         object.__delattr__(held.container, change.place)
     elif held.table is not None:
@@ -79,12 +82,16 @@ def changed_places(held: Held) -> Iterator[tuple[Any, Any]]:
         raise Incomparable("it replaces the dictionary of an object that it was given")
     if isinstance(before, list):
         assert isinstance(now, list)
-        if len(before) != len(now) or any(one is not other for one, other in zip(before, now, strict=True)):
+        if len(now) < len(before):
             yield ..., now
+            return
+        for index, value in enumerate(now):
+            if index >= len(before) or before[index] is not value:
+                yield index, value
         return
     assert isinstance(now, dict)
-    kept = [name for name in before if name in now]
-    if list(now) != [*kept, *(name for name in now if name not in before)]:
+    expected = [*(name for name in before if name in now), *(name for name in now if name not in before)]
+    if [(type(name), name) for name in now] != [(type(name), name) for name in expected]:
         raise Incomparable("it changes the order of the attributes or entries of an object that it was given")
     for name in before:
         if name not in now:

@@ -115,8 +115,11 @@ def changes(walker: Walker) -> dict[tuple[int, Any], Any]:
             found |= {(position, name): ABSENT for name in before.keys() - now.keys()}
             changed = {name: value for name, value in now.items() if before.get(name) is not value}
             found |= {(position, name): _said(walker, value) for name, value in changed.items()}
-        elif len(before) != len(now) or any(one is not other for one, other in zip(before, now, strict=True)):
+        elif len(now) < len(before):
             found[position, ...] = tuple(_said(walker, item) for item in now)
+        else:
+            new = [index for index, item in enumerate(now) if index >= len(before) or item is not before[index]]
+            found |= {(position, index): _said(walker, now[index]) for index in new}
     return found
 
 
