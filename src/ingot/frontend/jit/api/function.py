@@ -133,6 +133,8 @@ class CompiledFunction(BranchingFunction):
     def _hand_on(self, calls: int) -> None:
         """Give the next calls that no recording answers to the function, as they are."""
         if self.options.python != "run" and self.demotion is None:
+            if self._needs_a_look():
+                return
             calls = max(calls, self.native.to_be_handed_on)
         self.native.hand_on(self.function, calls)
 

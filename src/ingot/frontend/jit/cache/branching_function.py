@@ -66,7 +66,7 @@ class BranchingFunction(RecordedFunction):
         self.python_calls += 1
         found.calls += 1
         self.latest = found
-        self._patience.reset()
+        self._note_answered(described)
         with collecting_later():  # kernels are compiled when they are first called
             try:
                 program = found.prepare(self.compiler, self.options.freeze)

@@ -47,6 +47,8 @@ NEEDS_GRADIENTS = "its arguments need gradients"
 """Why calls are left to PyTorch that would need a backward pass."""
 ANOTHER_PATH = "a value of a tensor led to another path"
 """Why a call is recorded that ended at an answer which was never seen."""
+LEFT_BETWEEN = 64
+"""After this many calls in a row that are left to Python, calls with objects that recordings answer are not expected."""
 MOST_ASIDE = 3
 """How many recordings of one kind of call are kept while their guards fail."""
 
@@ -104,6 +106,9 @@ class RecordedFunction(NativeCallable):
         """What was recorded for the latest call that came here, or why nothing was."""
         self._patience = Patience()
         self._payoff = Payoff()
+        self._unseen_by_records = 0
+        """How many of the next calls that are left to Python may be followed by one that a recording answers here, as no
+        record can: then no calls are handed on unseen."""
         self._of_numbers = 0
         """Recordings in a row that differ in numbers alone."""
         self._warned: set[str] = set()
@@ -274,7 +279,7 @@ class RecordedFunction(NativeCallable):
             return (target if is_native else self._in_vain(target))(*args, **kwargs)
         if found.knows(described):
             return self.otherwise(*args, **kwargs)
-        self._patience.reset()
+        self._note_answered(described)
         if not found.eager_comparison.is_settled and is_capturing():
             return self.function(*args, **kwargs)
         if (
@@ -386,7 +391,7 @@ class RecordedFunction(NativeCallable):
         if program.mutates_leaves and found.shares_memory_anew(described.tensors):
             return self.function(*args, **kwargs)
         self.python_calls += 1
-        self._patience.reset()
+        self._note_answered(described)
         found.calls += 1
         self.latest = found
         if (audited := self._audit(found, general.values(numbers), args, kwargs, described)) is not None:
@@ -531,9 +536,23 @@ class RecordedFunction(NativeCallable):
 
     # --- calls that are handed on unseen ------------------------------------------------------------------------------
 
+    def _note_answered(self, described: CallKey) -> None:
+        """Take note of a call that a recording answers here, and not a record."""
+        self._patience.reset()
+        if described.given is not None:
+            self._unseen_by_records = LEFT_BETWEEN
+
+    def _needs_a_look(self) -> bool:
+        """Whether a call that no record knows may be one that a recording answers; asked once per call that is left to
+        Python."""
+        self._unseen_by_records = max(0, self._unseen_by_records - 1)
+        return self._unseen_by_records > 0
+
     def _in_vain(self, target: Callable[..., Any]) -> Callable[..., Any]:
         """Note that a call was looked at and is left to a function, which is returned. After a few such calls native
         code hands the next ones to that function at once."""
+        if self._needs_a_look():
+            return target
         settings = self.native.settings()
         calls = self._patience.note(target, settings)
         if calls and settings >= 0:
