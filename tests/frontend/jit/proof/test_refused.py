@@ -56,6 +56,9 @@ DEFAULTS: collections.defaultdict[str, float] = collections.defaultdict(float)
 DEQUE: collections.deque[int] = collections.deque([1, 2])
 
 
+class Shown: ...
+
+
 class Holder:
     def __init__(self) -> None:
         self.scale = 2.0
@@ -69,6 +72,22 @@ HOLDER = Holder()
 WEAK = weakref.ref(HOLDER)
 PROXY = weakref.proxy(HOLDER)
 NAMESPACE = types.MappingProxyType({"scale": 2.0})
+
+
+@refused(reason="has changed since")
+def shown_attributes(x):
+    holder = Shown()
+    shown = holder.__dict__
+    holder.added = 5
+    return x * SCALE if "added" in shown else x
+
+
+@refused(reason="has changed since")
+def shown_entries(x):
+    entries = {"scale": 1.0}
+    shown = types.MappingProxyType(entries)
+    entries["scale"] = 5.0
+    return x * SCALE if shown["scale"] > 3 else x
 
 
 @refused(reason="variable 'COUNTER'")

@@ -124,7 +124,8 @@ class Paths(Specialisation):
             if self.program is None:
                 start = time.perf_counter()
                 assert self.tree is not None
-                builds = [list if path.changes is not None else path.build_result for path in self.paths]
+                built = [path.build_result for path in self.paths if path.changes is None]
+                builds = [one for one in built if one is not None] if built else [list] * len(self.paths)
                 self.program = branching_program(self.tree, self.traces, builds, compiler, is_frozen, self._finish)
                 self.compile_seconds += time.perf_counter() - start
             assert isinstance(self.program, BranchingProgram)

@@ -346,17 +346,13 @@ def record(
     grad_mode = torch.is_grad_enabled()
     leaves = (*described.tensors, *recording.trace.environment_tensors)
     made.needs_gradients = grad_mode and any(tensor.requires_grad for tensor in leaves)
-    if made.needs_gradients and described.given is not None:
-        recording.stop("it is given an object with state, and its result needs gradients")
+    if made.changes is not None:
+        _require_nothing_else(recording, made.changes, made.needs_gradients)
     training = recording.trace.training
     if training is not None:
         made.needs_gradients = needs_more_gradients(result, training)
         if made.needs_gradients:
             recording.stop("it trains, and returns what can still be differentiated")
-    if made.changes is not None and made.changes.changes and (writes_leaves(recording.trace) or draws(recording.trace)):
-        recording.stop(
-            "it changes an object that it was given, and writes into tensors or draws random numbers as well"
-        )
     made.broken = recording.broken
     # Questions of steps may turn out to be numbers that are returned: their proof tells (trace/questions.py).
     effect = effect_before_questions(recording.trace) if training is None else None
@@ -368,3 +364,12 @@ def record(
     made.ran = recording.ran
     made.record_seconds = time.perf_counter() - start
     return result, made
+
+
+def _require_nothing_else(recording: Recording, changes: ObjectChanges, needs_gradients: bool) -> None:
+    """Have a recording end where a call does more than change the objects that it was given: after an error in the
+    middle nobody could tell how much of both Python has done."""
+    if needs_gradients:
+        recording.stop("it is given an object with state, and its result needs gradients")
+    if changes.changes and (writes_leaves(recording.trace) or draws(recording.trace)):
+        recording.stop("it changes an object that it was given, and also writes into tensors or draws random numbers")

@@ -77,6 +77,10 @@ def _add(places: Places, guard: proven.Guard, versions: dict[type, list[int]], c
             places.word_is(id(guard.value) + TYPE_WORD * _WORD, id(guard.cls))
         case proven.InstanceDict():
             return _add_dictionary_of(places, guard)
+        case proven.ClassName() if guard.name == "__mro__":
+            return _add_class(places, guard.cls, versions, classes) or _ask_python(places, guard)
+        case proven.SlotContents():
+            return _add_slot(places, guard)
         case proven.ContextValue():
             places.context_holds(guard.variable, proven.ABSENT, guard.variable.get(proven.ABSENT))
         case proven.Switch() if guard.function() is guard.function():  # one object for each answer
@@ -190,6 +194,45 @@ def _add_dictionary_of(places: Places, guard: proven.InstanceDict) -> bool:
         return _ask_python(places, guard)
     places.keep(guard.value, guard.dictionary)
     places.word_is(address, id(guard.dictionary))
+    return True
+
+
+class _Slotted:
+    __slots__ = ("first", "second")
+
+
+@once
+def _offset_words() -> tuple[int, int] | None:
+    """Where a descriptor of a slot refers to what describes it, and where that has the slot's offset in objects."""
+    sample: Any = _Slotted()
+    sample.first, sample.second = object(), object()
+    words = (_DESCRIBED_WORD, _OFFSET_WORD)
+    for name in _Slotted.__slots__:
+        offset = _offset_of(vars(_Slotted)[name], words)
+        is_known = 0 < offset < _Slotted.__basicsize__ and _read(id(sample) + offset) == id(getattr(sample, name))
+        if not is_known:
+            return None
+    return words
+
+
+_DESCRIBED_WORD, _OFFSET_WORD = 5, 2
+
+
+def _offset_of(descriptor: Any, words: tuple[int, int]) -> int:
+    return _read(_read(id(descriptor) + words[0] * _WORD) + words[1] * _WORD)
+
+
+def _add_slot(places: Places, guard: proven.SlotContents) -> bool:
+    """What an object holds in a slot; 0 where it holds nothing."""
+    words = _offset_words()
+    if words is None or type(guard.value).__dictoffset__ < 0 or guard.descriptor.__objclass__.__module__ == "builtins":
+        return _ask_python(places, guard)
+    address = id(guard.value) + _offset_of(guard.descriptor, words)
+    held = 0 if guard.expected is proven.ABSENT else id(guard.expected)
+    if _read(address) != held:
+        return _ask_python(places, guard)
+    places.keep(guard.value, guard.expected)
+    places.word_is(address, held)
     return True
 
 

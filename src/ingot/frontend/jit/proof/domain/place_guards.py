@@ -129,16 +129,17 @@ class SetMember:
     text: str
 
     def holds(self) -> bool:
-        are_texts = set(map(type, self.members)) <= {str}  # quickly found, and often so
-        are_usual = are_texts or all(map(is_compared_as_usual, self.members))
+        are_usual = all(map(_compares_as_usual, set(map(type, self.members))))
         return are_usual and (self.member in self.members) is self.expected
 
 
 def is_compared_as_usual(value: Any) -> bool:
     """Whether an object is a text, or a class that equals itself alone."""
-    if type(value) is str:
-        return True
-    return isinstance(value, type) and type(value).__eq__ is type.__eq__ and type(value).__hash__ is type.__hash__
+    return _compares_as_usual(type(value))
+
+
+def _compares_as_usual(kind: type) -> bool:
+    return kind is str or (issubclass(kind, type) and kind.__eq__ is type.__eq__ and kind.__hash__ is type.__hash__)
 
 
 @dataclass(frozen=True, eq=False)

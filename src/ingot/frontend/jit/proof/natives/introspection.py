@@ -187,9 +187,7 @@ def signature(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> A
 
 
 def proxy(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
-    copy = walker.new(dict, dict(containers.mapping(walker, args[0])))
-    copy.is_callers = True
-    return copy
+    return walker.new_showing("items", args[0], containers.mapping(walker, args[0]))
 
 
 def make_object(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:

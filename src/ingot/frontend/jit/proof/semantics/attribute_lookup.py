@@ -275,9 +275,7 @@ def _of_native(walker: Walker, found: Any, value: AbstractValue, name: str) -> A
     if name == "__dict__" and isinstance(value, Fresh):
         held = walker.state.attributes.get(value.identity)
         if isinstance(held, dict):
-            copy = walker.new(dict, dict(held))
-            copy.is_callers = True  # writing into it would have to write the attributes
-            return copy
+            return walker.new_showing("attributes", value, held)
     if isinstance(value, Determined):
         return walker.determined()
     if isinstance(value, Closure) and name == "__name__":

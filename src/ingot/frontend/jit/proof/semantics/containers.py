@@ -53,6 +53,10 @@ def contents(walker: Walker, value: Fresh) -> Any:
         walker.refuse("takes an object for a container that is not one")
     if held is MIXED:
         walker.refuse("reads a container whose contents depend on something that is not known here")
+    if value.identity in walker.shown:
+        part, shown, before = walker.shown[value.identity]
+        if getattr(walker.state, part).get(shown) is not before:
+            walker.refuse("reads a dictionary that shows an object which has changed since")
     return held
 
 

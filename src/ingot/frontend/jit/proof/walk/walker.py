@@ -94,6 +94,8 @@ class Walker:
         self.writers: dict[tuple[int, str | None], str] = {}
         """Where places of known objects were written."""
         self.written_at = "?:0"
+        self.shown: dict[int, tuple[str, int, Any]] = {}
+        """For each dictionary that shows the attributes or entries of an object: which, whose, and what they were."""
         self.tokens: dict[int, Any] = {}
         """For each token of a context variable: the variable, and its value before."""
         self.absent: dict[tuple[tuple[Any, ...], str], None] = {}
@@ -221,6 +223,15 @@ class Walker:
         if attributes is not None:
             self.state.attributes[fresh.identity] = attributes
         return fresh
+
+    def new_showing(self, part: str, value: AbstractValue, entries: dict[Any, AbstractValue]) -> Fresh:
+        """A dictionary that shows the `attributes` or `items` of an object as they are at each moment, and is not written
+        into."""
+        copy = self.new(dict, dict(entries))
+        copy.is_callers = True
+        if isinstance(value, Fresh):
+            self.shown[copy.identity] = part, value.identity, getattr(self.state, part).get(value.identity)
+        return copy
 
     def may_change(self, value: Fresh) -> bool:
         """Whether code may change an object: one that it made, or one that the proof says the changes of."""
