@@ -48,7 +48,7 @@ NEEDS_GRADIENTS = "its arguments need gradients"
 ANOTHER_PATH = "a value of a tensor led to another path"
 """Why a call is recorded that ended at an answer which was never seen."""
 LEFT_BETWEEN = 64
-"""After this many calls in a row that are left to Python, calls with objects that recordings answer are not expected."""
+"""After this many calls in a row that are left to Python, none is expected that a recording answers here."""
 MOST_ASIDE = 3
 """How many recordings of one kind of call are kept while their guards fail."""
 
@@ -107,8 +107,8 @@ class RecordedFunction(NativeCallable):
         self._patience = Patience()
         self._payoff = Payoff()
         self._unseen_by_records = 0
-        """How many of the next calls that are left to Python may be followed by one that a recording answers here, as no
-        record can: then no calls are handed on unseen."""
+        """While this is positive no calls are handed on unseen: the next may be one that a recording answers here, as no
+        record can. It counts down with each call that is left to Python."""
         self._of_numbers = 0
         """Recordings in a row that differ in numbers alone."""
         self._warned: set[str] = set()

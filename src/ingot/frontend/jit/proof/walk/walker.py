@@ -225,8 +225,7 @@ class Walker:
         return fresh
 
     def new_showing(self, part: str, value: AbstractValue, entries: dict[Any, AbstractValue]) -> Fresh:
-        """A dictionary that shows the `attributes` or `items` of an object as they are at each moment, and is not written
-        into."""
+        """A dictionary that shows the `attributes` or `items` of an object as they are at each moment."""
         copy = self.new(dict, dict(entries))
         copy.is_callers = True
         if isinstance(value, Fresh):
