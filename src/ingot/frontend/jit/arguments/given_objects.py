@@ -90,6 +90,7 @@ class GivenObjects:
 
     def _object(self, value: Any, attributes: Callable[[Any], dict[str, Any]], leaves: list[Any], depth: int) -> Shape:
         table = attributes(value)
+        self._count(table, depth)
         if type(table) is not dict or not all(type(name) is str for name in table):
             raise Unsuitable(f"a {type(value).__name__} among the arguments keeps its attributes in an unusual way")
         self._hold(Held(value, dict(table), table))
@@ -98,12 +99,11 @@ class GivenObjects:
 
     def _take(self, value: Any, leaves: list[Any], depth: int) -> Shape:
         kind = type(value)
-        self._parts += 1
-        if self._parts > MOST_PARTS or depth > MOST_NESTED:
-            raise Unsuitable("an object among the arguments has too many parts")
         if kind is torch.Tensor or kind in _KEYS:
             leaves.append(value)
             return LEAF
+        if kind in (list, tuple, dict) or issubclass(kind, tuple):
+            self._count(value, depth)
         if kind is list:
             self._hold(Held(value, list(value), None))
             return Shape(kind, None, tuple([self._take(part, leaves, depth + 1) for part in value]))
@@ -117,6 +117,11 @@ class GivenObjects:
             return self._object(value, attributes, leaves, depth)
         leaves.append(value)
         return LEAF
+
+    def _count(self, container: Any, depth: int) -> None:
+        self._parts += len(container)
+        if self._parts > MOST_PARTS or depth > MOST_NESTED:
+            raise Unsuitable("an object among the arguments has too many parts")
 
     def _hold(self, one: Held) -> None:
         if id(one.container) in self.places:

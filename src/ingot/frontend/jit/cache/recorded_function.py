@@ -107,7 +107,7 @@ class RecordedFunction(NativeCallable):
         self._patience = Patience()
         self._payoff = Payoff()
         self._unseen_by_records = 0
-        """While this is positive no calls are handed on unseen: the next may be one that a recording answers here, as no
+        """While this is positive no calls are handed on unseen: the next may be one that is answered here, as no
         record can. It counts down with each call that is left to Python."""
         self._of_numbers = 0
         """Recordings in a row that differ in numbers alone."""

@@ -201,11 +201,14 @@ class Specialisation:
 
     def changed(self) -> str | None:
         """What has changed around the function since the recording; None if it still holds."""
-        if self._native is not None and self._native():
+        trace, native = self.standing_in, self._native
+        if trace is None or native is None:
+            return self._what_changed()
+        if native():
             return None
         changed = self._what_changed()
-        if changed is None and self._native is not None and self.standing_in is not None:
-            self._native.learn(self.environment.guards, self.standing_in.environment_tensors)
+        if changed is None:
+            native.learn(self.environment.guards, trace.environment_tensors)
         return changed
 
     def _what_changed(self) -> str | None:
