@@ -342,10 +342,37 @@ def test_too_many_parts_are_refused_quickly(monkeypatch: pytest.MonkeyPatch):
     assert "too many parts" in beside.compiled.explain()
 
 
-def test_fullgraph_says_why_an_object_is_not_taken():
-    class Slotted:
-        __slots__ = ("number",)
+class Slotted:
+    __slots__ = ("number",)
 
+
+def test_calls_with_objects_are_answered_between_calls_that_cannot_be():
+    """No record answers them, so that calls which are handed on unseen would take them along."""
+
+    def function(x: torch.Tensor, given: Any) -> torch.Tensor:
+        if isinstance(given, Plain):
+            given.state = x * 2
+        return x + 1
+
+    beside = Beside(function, Plain)
+    skipped(beside)
+    compiled, other = beside.compiled._compiled, Slotted()
+    before = compiled.calls
+    for _ in range(20):
+        for _ in range(6):
+            beside.compiled(torch.ones(2, 4), other)
+        beside.call(torch.ones(2, 4))
+    assert compiled.calls == before + 20
+    for _ in range(300):
+        beside.compiled(torch.ones(2, 4), other)
+    assert compiled.native.to_be_handed_on > 0  # and where none come, nothing is looked at in vain
+
+
+class Plain:
+    state: Any = None
+
+
+def test_fullgraph_says_why_an_object_is_not_taken():
     given: Any = Slotted()
     given.number = 1
     with pytest.raises(ingot.IngotError, match="Slotted"):
@@ -364,6 +391,22 @@ def test_calls_are_verified_only_without_objects():
     with torch.no_grad(), pytest.warns(UserWarning, match="object with state"):
         found = compiled(torch.ones(1, 4), cache)[0]
     same(look([found, cache]), look([attend(torch.ones(1, 4), other)[0], other]))
+
+
+def test_objects_are_not_saved_in_bundles(tmp_path: Any):
+    with pytest.raises(ingot.IngotError, match="is a Cache"):
+        ingot.save(attend, tmp_path / "bundle", [(torch.ones(1, 4), Cache())])
+
+
+@pytest.mark.parametrize(
+    "options", [{"freeze": True}, {"mode": "reduce-overhead"}, {"dynamic": True}, {"fullgraph": True}]
+)
+def test_other_ways_to_compile(options: dict[str, Any]):
+    beside = Beside(attend, Cache, **options)
+    for _ in range(2):
+        beside.renew(Cache)
+        beside.grow(12)
+    assert beside.compiled.tier == "skipping"
 
 
 def test_disable_calls_the_original():

@@ -67,7 +67,9 @@ def _describe(args: Sequence[Any], kwargs: Mapping[str, Any], objects: GivenObje
     keys: list[Hashable] = []
     identities: dict[int, int] = {}
     for position, leaf in enumerate(leaves):
-        if isinstance(leaf, torch.Tensor):
+        if type(leaf) in _PLAIN:
+            keys.append(plain_key(leaf))
+        elif isinstance(leaf, torch.Tensor):
             found.refused = found.refused or refused_tensor(leaf)
             if found.refused:
                 return found
@@ -79,8 +81,6 @@ def _describe(args: Sequence[Any], kwargs: Mapping[str, Any], objects: GivenObje
             has_attributes = bool(vars(leaf))  # of its own, which code may look for
             state = is_inference, has_attributes, needs_gradients
             keys.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.device, type(leaf), state, first))
-        elif type(leaf) in _PLAIN:
-            keys.append(plain_key(leaf))
         elif isinstance(leaf, _VALUES):
             keys.append(_hashable(leaf))
         elif is_guardable(leaf):

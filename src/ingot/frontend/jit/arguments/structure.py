@@ -26,16 +26,19 @@ class Shape:
     """The class of the container; None for a leaf."""
     context: Any = None
     parts: tuple[Shape, ...] = ()
-    _hash: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
     """The hash, once it was asked for: a call is looked up by its shape several times."""
 
     def __hash__(self) -> int:
-        if not self._hash:
-            self._hash.append(hash((self.kind, self.context, self.parts)))
-        return self._hash[0]
+        found = self._hash
+        if found is None:
+            found = hash((self.kind, self.context, self.parts))
+            object.__setattr__(self, "_hash", found)
+        return found
 
 
 LEAF = Shape(None)
+_NEVER_NESTED = frozenset({torch.Tensor, torch.nn.Parameter, bool, int, float, str, type(None)})
 
 
 Expand = Callable[[Any, list[Any]], Shape | None]
@@ -45,6 +48,9 @@ Expand = Callable[[Any, list[Any]], Shape | None]
 def take_apart(value: Any, leaves: list[Any], expand: Expand | None = None) -> Shape:
     """The shape of a value; its leaves are added to the list, in order. What `expand` takes apart is no leaf."""
     kind: Any = type(value)
+    if kind in _NEVER_NESTED:
+        leaves.append(value)
+        return LEAF
     if kind is tuple or kind is list:
         return Shape(kind, None, tuple([take_apart(part, leaves, expand) for part in value]))
     if kind is dict or kind is OrderedDict:
