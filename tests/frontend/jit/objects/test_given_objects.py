@@ -14,6 +14,7 @@ import torch
 
 import ingot
 from ingot.frontend.jit.arguments import given_objects
+from ingot.frontend.jit.proof.semantics import given_state
 from tests.frontend.jit.objects.beside_eager import Beside, Cache, Layer, attend, jit, look, same
 
 WEIGHT = torch.arange(4.0)
@@ -319,6 +320,14 @@ def test_python_skip_does_not_promise_what_calls_leave_in_objects():
     assert proven.compiled.tier == "skipping"
 
 
+def test_a_change_that_the_proof_does_not_say_is_not_recorded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(given_state, "changes", lambda walker: {})
+    beside = Beside(attend, Cache)
+    beside.grow(8)
+    assert beside.compiled.tier != "skipping"
+    assert "in another way than the proof says" in beside.compiled.explain()
+
+
 def test_objects_are_not_recorded_where_gradients_are_needed():
     def function(x: torch.Tensor, given: Cache) -> torch.Tensor:
         given.seen["first"] = True
@@ -358,13 +367,14 @@ def test_calls_with_objects_are_answered_between_calls_that_cannot_be():
     skipped(beside)
     compiled, other = beside.compiled._compiled, Slotted()
     before = compiled.calls
-    for _ in range(20):
-        for _ in range(6):
+    with torch.no_grad():  # as the calls of both are: under other settings nothing is handed on
+        for _ in range(20):
+            for _ in range(6):
+                beside.compiled(torch.ones(2, 4), other)
+            beside.call(torch.ones(2, 4))
+        assert compiled.calls == before + 20
+        for _ in range(300):
             beside.compiled(torch.ones(2, 4), other)
-        beside.call(torch.ones(2, 4))
-    assert compiled.calls == before + 20
-    for _ in range(300):
-        beside.compiled(torch.ones(2, 4), other)
     assert compiled.native.to_be_handed_on > 0  # and where none come, nothing is looked at in vain
 
 
