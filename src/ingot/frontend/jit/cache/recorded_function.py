@@ -530,8 +530,8 @@ class RecordedFunction(NativeCallable):
         """Return to the recordings that something was generalised from."""
         self._shortcuts.clear()
         self.specialisations.pop(general, None)
-        for member in general.members:
-            if not member.trace.questions:
+        if not general.unified.trace.questions:
+            for member in general.members:
                 self.specialisations.setdefault(member.key, member.specialisation)
 
     # --- calls that are handed on unseen ------------------------------------------------------------------------------

@@ -282,7 +282,8 @@ class ShapeFamilies:
         """What these calls have in common, some of which were recorded; raises CannotGeneralise."""
         general = _unify(group, members)
         self._write_program(general)
-        replaced = [g for g in family.generals if all(general.fits(m.shapes, m.numbers) for m in g.members)]
+        alike = [g for g in family.generals if _decided(g.unified.trace) == _decided(general.unified.trace)]
+        replaced = [g for g in alike if all(general.fits(m.shapes, m.numbers) for m in g.members)]
         general.replaces = replaced
         family.generals = [general, *(one for one in family.generals if one not in replaced)]
         return general
@@ -290,7 +291,7 @@ class ShapeFamilies:
     def _groups(self, members: Sequence[Recorded]) -> Iterator[list[Recorded]]:
         """Groups of members that may be generalised, the most promising first; the newest member is in each."""
         newest = members[-1]
-        members = [member for member in members if _decided(member) == _decided(newest)]
+        members = [member for member in members if _decided(member.trace) == _decided(newest.trace)]
         needed = _SHAPES_NEEDED.get(self.dynamic, MOST_MEMBERS + 1)
         oblivious = [member for member in members if _takes_same_way(member, newest)]
         if newest in oblivious:
@@ -320,9 +321,9 @@ def _takes_same_way(member: Recorded, newest: Recorded) -> bool:
     return ours is not None and theirs is not None and ours.way == theirs.way
 
 
-def _decided(member: Recorded) -> list[object]:
+def _decided(trace: Trace) -> list[object]:
     """What was decided by values of tensors."""
-    return [question.decisions for question in member.trace.questions]
+    return [question.decisions for question in trace.questions]
 
 
 def _has_ones(member: Recorded, others: Sequence[Recorded]) -> bool:
