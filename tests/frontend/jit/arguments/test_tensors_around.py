@@ -10,6 +10,7 @@ import torch
 
 import ingot
 
+jit: Any = ingot.jit
 AROUND = torch.arange(4.0)
 HELD: dict[str, Any] = {"one": torch.ones(4)}
 
@@ -44,10 +45,10 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_tensor_from_around_the_function_is_passed(name: str, python: Any) -> None:
     function, around = CASES[name]
-    compiled = ingot.jit(function, python=python)
+    compiled = jit(function, python=python)
     for given in (*[around] * 6, *(torch.randn(4) for _ in range(12)), around, torch.randn(4)):
         torch.testing.assert_close(compiled(given), function(given))
-    fresh = ingot.jit(function, python=python)
+    fresh = jit(function, python=python)
     for given in (*(torch.randn(4) for _ in range(6)), *[around] * 3, torch.randn(4)):
         torch.testing.assert_close(fresh(given), function(given))
     if type(around) is torch.Tensor:  # a parameter is another kind of argument, and that kind was the latest
@@ -55,7 +56,7 @@ def test_a_tensor_from_around_the_function_is_passed(name: str, python: Any) -> 
 
 
 def test_what_arguments_hold_is_not_around_the_function() -> None:
-    compiled = ingot.jit(lambda pair: pair.first * 2 + pair.second)
+    compiled = jit(lambda pair: pair.first * 2 + pair.second)
     for _ in range(4):
         pair = Pair(torch.randn(4), torch.randn(4))
         torch.testing.assert_close(compiled(pair), pair.first * 2 + pair.second)

@@ -76,7 +76,7 @@ NAMESPACE = types.MappingProxyType({"scale": 2.0})
 
 @refused(reason="has changed since")
 def shown_attributes(x):
-    holder = Shown()
+    holder: Any = Shown()
     shown = holder.__dict__
     holder.added = 5
     return x * SCALE if "added" in shown else x
