@@ -225,7 +225,7 @@ class RecordedFunction(NativeCallable):
                 self.function, self.compiler, self.options.dynamic, self.options.is_replayed, self.name
             )
             self.recompiles.clear()
-            self.recordings = self.taken_up = self.python_calls = 0
+            self.recordings = self.taken_up = self.python_calls = self._unseen_by_records = 0
             self._patience, self._payoff = Patience(), Payoff()
             self.given_up = self.latest = None
             self._warned.clear()
