@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from ingot.frontend.jit.arguments.structure import LEAF, Attributes, Shape, mutable_containers, names_of
+from ingot.frontend.jit.arguments.structure import LEAF, InstanceAttributes, Shape, mutable_containers, names_of
 
 MOST_PARTS = 4096
 """Leaves and containers of the objects of one call."""
@@ -95,7 +95,7 @@ class GivenObjects:
             raise Unsuitable(f"a {type(value).__name__} among the arguments keeps its attributes in an unusual way")
         self._hold(Held(value, dict(table), table))
         parts = tuple([self._take(part, leaves, depth + 1) for part in table.values()])
-        return Shape(Attributes(type(value)), tuple(table), parts)
+        return Shape(InstanceAttributes(type(value)), tuple(table), parts)
 
     def _take(self, value: Any, leaves: list[Any], depth: int) -> Shape:
         kind = type(value)

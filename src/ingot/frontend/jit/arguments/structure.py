@@ -168,7 +168,7 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
-class Attributes:
+class InstanceAttributes:
     """An ordinary object: its class; its attributes by name are its parts."""
 
     type: type

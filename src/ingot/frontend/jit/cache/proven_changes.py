@@ -13,7 +13,7 @@ from typing import Any
 from ingot.frontend.jit.arguments.structure import put_together
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.proof.domain.place_guards import ABSENT, is_plain, is_same
-from ingot.frontend.jit.proof.semantics.given_state import Given, PlainValue, Tensor
+from ingot.frontend.jit.proof.semantics.given_state import AnyTensor, Given, PlainValue
 from ingot.frontend.jit.trace.object_changes import GivenObject
 from ingot.frontend.jit.trace.trace import TraceValue
 
@@ -40,7 +40,7 @@ class _NOTHING:
 
 def _agree(said: Any, found: Any) -> bool:
     """Whether a value in a recording is what the proof says is there."""
-    if said is Tensor:
+    if said is AnyTensor:
         return isinstance(found, TraceValue)
     if said is PlainValue:
         return is_plain(found)

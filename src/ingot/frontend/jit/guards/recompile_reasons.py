@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ingot.frontend.jit.arguments.call_key import counts_by_identity
-from ingot.frontend.jit.arguments.structure import Attributes, Shape
+from ingot.frontend.jit.arguments.structure import InstanceAttributes, Shape
 from ingot.frontend.jit.arguments.variable_numbers import positional_names
 from ingot.runtime.torch_state import changes
 
@@ -110,7 +110,7 @@ def _leaves(shape: Shape, name: str) -> Iterator[str]:
         return
     keys = shape.context if isinstance(shape.context, tuple) and len(shape.context) == len(shape.parts) else None
     for position, part in enumerate(shape.parts):
-        if isinstance(shape.kind, Attributes):
+        if isinstance(shape.kind, InstanceAttributes):
             yield from _leaves(part, f"{name}.{shape.context[position]}")
         else:
             yield from _leaves(part, f"{name}[{keys[position]!r}]" if keys else f"{name}[{position}]")

@@ -13,6 +13,7 @@ from typing import Any
 
 from ingot.frontend.jit.arguments.given_objects import GivenObjects, Held
 from ingot.frontend.jit.arguments.structure import LEAF, Shape, put_together
+from ingot.frontend.jit.proof.domain.place_guards import ABSENT
 
 Note = Callable[[Any], Any]
 """What a leaf of a result is noted as in a trace; a reason to stop is told to the recording."""
@@ -99,13 +100,6 @@ def changed_places(held: Held) -> Iterator[tuple[Any, Any]]:
     for name, value in now.items():
         if before.get(name, ABSENT) is not value:
             yield name, value
-
-
-class _Absent:
-    """The content of a place that is gone."""
-
-
-ABSENT = _Absent()
 
 
 def take_changes(given: GivenObjects, note: Note) -> tuple[ObjectChanges, list[Any]]:

@@ -36,7 +36,7 @@ Abstract = Callable[[Any, Any], AbstractValue]
 """What stands for a part of an object, which is there under a key."""
 
 
-class Tensor:
+class AnyTensor:
     """Any tensor: which one it is a recording tells."""
 
 
@@ -127,11 +127,11 @@ def _said(walker: Walker, value: AbstractValue) -> Any:
     """A new value, as far as it is known."""
     match value:
         case AbstractTensor():
-            return Tensor
+            return AnyTensor
         case Known() if plain(value) or isinstance(value, OpenTuple):
             return value.value  # which fixes sizes that it depends on
         case Known() if isinstance(value.value, torch.Tensor):
-            return Tensor
+            return AnyTensor
         case Determined():
             return PlainValue
         case Tuple() if value.cls is tuple:

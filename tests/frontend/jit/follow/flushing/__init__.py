@@ -1,0 +1,1 @@
+"""Tests of how pending steps are run."""
