@@ -34,6 +34,8 @@ class Case:
     """Whether moving the bytes should take longer than computing with them."""
     is_flat: bool = False
     """Whether the inputs are vectors instead of matrices; it makes no difference to what is computed."""
+    shape: tuple[int, int] | None = None
+    """Rows and columns that the case is about, where it is about a shape."""
 
     def tensors(
         self, rows: int, columns: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"

@@ -44,7 +44,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def bench_for(device: torch.device, quick: bool, with_compile: bool, only: Sequence[str]) -> Bench:
     if quick:
-        return Bench(device, 256, 256, 1 << 20, Effort(QUICK_ROUNDS, 0.0), with_compile, tuple(only))
+        return Bench(device, 256, 256, 1 << 20, Effort(QUICK_ROUNDS, 0.0), with_compile, tuple(only), own_shapes=False)
     return Bench(device, 8192, 8192, 1 << 30, Effort(ROUNDS, SHORTEST_TURN), with_compile, tuple(only))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import torch
 from torch.nn import functional
 
@@ -32,6 +35,13 @@ def normalized_images(images: torch.Tensor, mean: torch.Tensor, deviation: torch
     return (images.to(mean.dtype) / 255 - mean) / deviation
 
 
+def _shaped(cases: Iterable[Case], names: Iterable[str], rows: int, columns: int) -> tuple[Case, ...]:
+    """Cases of these names, about a shape."""
+    named = {case.name: case for case in cases}
+    shape = (rows, columns)
+    return tuple(replace(named[name], name=f"{name}, {rows:,} x {columns:,}", shape=shape) for name in names)
+
+
 CASES = (
     *POINTWISE,
     Case("bias+gelu, tanh", (FULL, ROW), lambda x, bias: functional.gelu(x + bias, approximate="tanh")),
@@ -39,6 +49,9 @@ CASES = (
     Case("smooth_l1", (FULL, FULL), functional.smooth_l1_loss),
     Case("rope", (HEADS, ANGLES, ANGLES), rope),
     Case("images from bytes", (IMAGES, CHANNELS, CHANNELS), normalized_images),
+    *_shaped(REDUCTIONS, ("softmax", "log_softmax", "layer_norm", "residual+layer_norm"), 1_000_000, 32),
+    *_shaped(POINTWISE, ("bias+gelu",), 1_000, 50_257),
+    *_shaped(REDUCTIONS, ("column sum",), 65_536, 1_000),
 )
 FULL_REDUCTIONS = ("variance of all", "smooth_l1")
 """Cases whose one result needs all elements: their last step cannot begin before everything has been read."""

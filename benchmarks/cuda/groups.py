@@ -39,6 +39,8 @@ class Bench:
     with_compile: bool
     only: tuple[str, ...] = ()
     """Names of the cases to measure, or parts of them; all where there are none."""
+    own_shapes: bool = True
+    """Whether cases that are about a shape have it."""
 
     @cached_property
     def copy(self) -> Contestant:
@@ -51,7 +53,8 @@ class Bench:
 
     def inputs(self, case: Case, dtype: str) -> list[torch.Tensor]:
         """Large tensors of a type."""
-        return case.tensors(self.rows, self.columns, DTYPES[dtype], self.device)
+        rows, columns = (self.own_shapes and case.shape) or (self.rows, self.columns)
+        return case.tensors(rows, columns, DTYPES[dtype], self.device)
 
 
 def measure_large(case: Case, dtype: str, bench: Bench) -> Row:

@@ -17,6 +17,8 @@ CHOICES = {
     "kept_words": (1, 8, 40),
     "few_elements": (8, 16),
     "most_elements": (1, 1, 8, 32),
+    "row_bytes": (0, 128, 512),
+    "column_bytes": (16, 128),
     "iterations_at_once": (1, 2, 4),
     "shortest_axis": (2, 3, 16),
     "enough_threads": (64, 1 << 17),

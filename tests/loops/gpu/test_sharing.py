@@ -138,3 +138,23 @@ def test_parts_are_whole_iterations_and_cover_their_row():
     for rows, length, multiple in product((1, 7, 200), (1025, 99_999, 1 << 20, (1 << 26) + 1), (64, 1024)):
         split_length = split_length_of(rows, length, multiple, 528)
         assert split_length % multiple == 0 and -(-length // split_length) * rows <= 528
+
+
+@pytest.mark.parametrize("dtype", [DataType.Float, DataType.BFloat16, DataType.Double])
+@pytest.mark.parametrize("columns", [8, 32, 64, 96, 128, 1000])
+def test_threads_of_short_rows_read_whole_transactions_together(columns: int, dtype: DataType):
+    call, _ = planned(lambda ops, x: ops.softmax(x, -1), (1 << 20, columns), dtype)
+    schedule = call.schedule
+    assert isinstance(schedule, ThreadGroups)
+    together = schedule.thread_group_size * schedule.vector_width
+    assert together * dtype.bytes >= TUNING.row_bytes or 2 * together > columns
+    assert together < 2 * columns, "no thread of a short row is without elements if half of them would do"
+
+
+@pytest.mark.parametrize("dtype", [DataType.Float, DataType.BFloat16, DataType.Double])
+def test_more_threads_lie_side_by_side_where_columns_begin_anywhere(dtype: DataType):
+    for columns, times in ((1000, 2), (1024, 1)):
+        call, _ = planned(lambda ops, x: ops.sum(x, [0]), (1 << 16, columns), dtype)
+        assert isinstance(call.schedule, Columns)
+        together = call.schedule.thread_groups * call.schedule.vector_width * dtype.bytes
+        assert together == times * TUNING.column_bytes

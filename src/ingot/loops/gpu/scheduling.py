@@ -173,13 +173,14 @@ class _GpuChoice(LoopOrder):
         rows = math.prod(loop.size for loop in self.outer)
         units = math.prod(loop.size for loop in self.inner) // vector_width
         most = self._most_iterations(vector_width)
-        group_size = self._thread_group_size(units, min(self._few_units(vector_width, units), most), most)
+        few = min(self._few_units(vector_width, units), most)
+        group_size = self._thread_group_size(units, few, most, self._side_by_side(vector_width))
         iterations = -(-units // group_size)
         if iterations > most:
             iterations = 0
         if not iterations and rows <= self.tuning.few_rows and units > self.tuning.split_threads:
             return self._split_rows(vector_width, rows, units)
-        threads = group_size if group_size > WARP else 4 * WARP
+        threads = group_size if group_size > WARP else self.tuning.row_threads
         thread_groups = threads // group_size
         grid = -(-rows // thread_groups)
         schedule = ThreadGroups(
@@ -195,10 +196,15 @@ class _GpuChoice(LoopOrder):
         )
         return self._call(schedule, grid)
 
-    def _thread_group_size(self, units: int, few: int, most: int) -> int:
+    def _side_by_side(self, vector_width: int) -> int:
+        """How many threads of a row read as much of it together as memory is read at a time."""
+        unit_bytes = vector_width * max(self.widths[b] for b in (*self.outputs, *self.inputs))
+        return max(self.tuning.row_bytes // unit_bytes, 1)
+
+    def _thread_group_size(self, units: int, few: int, most: int, side_by_side: int) -> int:
         """Threads for a row of this many units, each of which takes some units: part of a warp, or some warps."""
         group_size = 1
-        while group_size < WARP and group_size * few < units:
+        while group_size < WARP and (group_size * few < units or 2 * group_size <= min(units, side_by_side)):
             group_size *= 2
         if units <= group_size * most:
             return group_size
@@ -251,7 +257,8 @@ class _GpuChoice(LoopOrder):
         rows = math.prod(loop.size for loop in self.outer) // vector_width
         length = math.prod(loop.size for loop in self.inner)
         unit_bytes = vector_width * max((self.widths[b] for b in (*self.outputs, *self.inputs)), default=1)
-        across, down = column_block(rows, length, max(tuning.column_bytes // unit_bytes, 1), vector_width, tuning)
+        column_bytes = tuning.column_bytes * (2 if self._columns_begin_anywhere else 1)
+        across, down = column_block(rows, length, max(column_bytes // unit_bytes, 1), vector_width, tuning)
         most = self._most_iterations(vector_width)
         if length <= most_down(across, vector_width, tuning) * most:  # they can stay in registers
             down = max(down, power_of_two(-(-length // most)))
@@ -293,6 +300,12 @@ class _GpuChoice(LoopOrder):
             return grid <= self.tuning.most_counters
         has_totals = any(s.is_reduction and s.level is Level.TOTAL for s in self.program.statements)
         return has_totals and grid <= self.tuning.most_counted
+
+    @property
+    def _columns_begin_anywhere(self) -> bool:
+        """Whether neighbouring elements of strided rows lie across transactions of memory."""
+        read = (loop.strides[b] for b in self.inputs if self.vector.strides[b] for loop in self.inner)
+        return any(stride % self.tuning.column_bytes for stride in read)
 
     @property
     def _most_reductions(self) -> int:
