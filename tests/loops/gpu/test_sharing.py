@@ -158,3 +158,11 @@ def test_more_threads_lie_side_by_side_where_columns_begin_anywhere(dtype: DataT
         assert isinstance(call.schedule, Columns)
         together = call.schedule.thread_groups * call.schedule.vector_width * dtype.bytes
         assert together == times * TUNING.column_bytes
+
+
+def test_rows_of_which_no_element_lies_in_memory_are_shared():
+    def body(ops: Any, index: Any) -> Any:
+        return ops.gather(ops.expand(ops.iota(7), [5, 7]), index, 1)
+
+    call, _ = planned(body, (5, 1), DataType.Int)
+    assert isinstance(call.schedule, ThreadGroups) and call.schedule.thread_group_size <= 8

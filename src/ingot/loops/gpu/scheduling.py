@@ -133,7 +133,7 @@ class _GpuChoice(LoopOrder):
         vector_width = self._vector_width(may_leave_rest=len(self.loops) == 1)
         per_element = [b for b in self.inputs if self.vector.strides[b]]
         unit = Unit(
-            widest=vector_width * max(self.widths[b] for b in (*self.outputs, *self.inputs)),
+            widest=self._unit_bytes(vector_width),
             read=vector_width * sum(self.widths[b] for b in per_element),
             has_line_values=len(per_element) < len(self.inputs),
         )
@@ -198,8 +198,11 @@ class _GpuChoice(LoopOrder):
 
     def _side_by_side(self, vector_width: int) -> int:
         """How many threads of a row read as much of it together as memory is read at a time."""
-        unit_bytes = vector_width * max(self.widths[b] for b in (*self.outputs, *self.inputs))
-        return max(self.tuning.row_bytes // unit_bytes, 1)
+        return max(self.tuning.row_bytes // self._unit_bytes(vector_width), 1)
+
+    def _unit_bytes(self, vector_width: int) -> int:
+        """What a unit takes in the widest buffer that is read or written an element at a time; there may be none."""
+        return vector_width * max((self.widths[b] for b in (*self.outputs, *self.inputs)), default=1)
 
     def _thread_group_size(self, units: int, few: int, most: int, side_by_side: int) -> int:
         """Threads for a row of this many units, each of which takes some units: part of a warp, or some warps."""
@@ -256,7 +259,7 @@ class _GpuChoice(LoopOrder):
         )
         rows = math.prod(loop.size for loop in self.outer) // vector_width
         length = math.prod(loop.size for loop in self.inner)
-        unit_bytes = vector_width * max((self.widths[b] for b in (*self.outputs, *self.inputs)), default=1)
+        unit_bytes = self._unit_bytes(vector_width)
         column_bytes = tuning.column_bytes * (2 if self._columns_begin_anywhere else 1)
         across, down = column_block(rows, length, max(column_bytes // unit_bytes, 1), vector_width, tuning)
         most = self._most_iterations(vector_width)
