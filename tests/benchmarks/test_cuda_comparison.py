@@ -35,8 +35,10 @@ def results():
 
 
 def test_every_case_is_measured_against_the_floor(results):
+    asked = {case.name for case in CASES if any(part in case.name for part in (*MEASURED, "a*b+c"))}
+    assert {"column sum", "column sum, 65,536 x 1,000", "bias+gelu, tanh"} < asked
     for dtype in DTYPES:
-        assert {row.name for row in results.groups[dtype]} == {"a*b+c", "bias+gelu, tanh", *MEASURED} - {"gelu, tanh"}
+        assert {row.name for row in results.groups[dtype]} == asked
         for row in results.groups[dtype]:
             assert row.floor > 0
             assert set(row.seconds) == {EAGER, JIT}
