@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import ingot
+from ingot.base import collecting
 from ingot.base.collecting import collecting_later
 from ingot.frontend.jit.cache import specialisation
 
@@ -27,6 +28,26 @@ def test_it_is_as_before_afterwards(is_enabled: bool):
         with pytest.raises(ZeroDivisionError), collecting_later():
             _ = 1 // 0
         assert gc.isenabled() == is_enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
+
+
+def test_a_block_that_never_began_leaves_collection_off(monkeypatch: pytest.MonkeyPatch):
+    """Interrupted at its first step, after an earlier block had found collection on."""
+
+    def interrupted(token: object) -> None:
+        raise KeyboardInterrupt
+
+    was_enabled = gc.isenabled()
+    try:
+        gc.enable()
+        with collecting_later():
+            pass
+        gc.disable()
+        monkeypatch.setattr(collecting, "_begin", interrupted)
+        with pytest.raises(KeyboardInterrupt), collecting_later():
+            pass
+        assert not gc.isenabled()
     finally:
         (gc.enable if was_enabled else gc.disable)()
 

@@ -49,8 +49,10 @@ def _end(token: object) -> None:
 
 
 def _collect_again() -> None:
+    global _was_enabled
     if _compiling.total == 0 and _was_enabled:
         gc.enable()
+        _was_enabled = False  # a later block that is interrupted before it begins must not use it
 
 
 if hasattr(os, "register_at_fork"):  # the threads that were compiling are not in the child
