@@ -10,7 +10,6 @@ PyTorch makes them; and what a segment computes is not counted again.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,10 +23,11 @@ from torch.utils._pytree import tree_map
 import ingot
 from benchmarks.measuring import Call
 from ingot.frontend.jit.autotune import eager_comparison
+from ingot.frontend.jit.follow.following import Following
+from ingot.frontend.jit.follow.following_summary import public_name
 from ingot.frontend.jit.follow.rules.live_functions import live
 from ingot.frontend.jit.follow.rules.roles import Role, gives_operand, name_of, never_waits, role_of, views_memory
 from ingot.frontend.jit.follow.segments import Segment
-from ingot.frontend.jit.follow.summary import public_name
 
 _native: Any = torch._C
 FOLLOWED = "followed"
@@ -69,22 +69,22 @@ def _segments(use: Call) -> list[Call]:
         found.append(lambda: native.run(segment.recorded, given, segment.writes.address))
         run(segment, native, given, begun)
 
-    with mock.patch.object(Segment, "run", noting), _another_thread():
+    with mock.patch.object(Segment, "run", noting), mock.patch.object(Following, "begin", _begin_in_python(True)):
+        use()
+    with mock.patch.object(Following, "begin", _begin_in_python(False)):
         use()
     return found
 
 
-@contextmanager
-def _another_thread() -> Iterator[None]:
-    """A thread that does nothing: while there is one, segments run through Python, where they can be noted."""
-    is_over = threading.Event()
-    thread = threading.Thread(target=is_over.wait, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
+def _begin_in_python(is_left: bool) -> Callable[[Following], None]:
+    """How a call begins whose flushes are all left to Python, where they can be noted; or that are so no longer."""
+    begin = Following.begin
+
+    def begin_so(following: Following) -> None:
+        following._call.leave_flushes(is_left)
+        begin(following)
+
+    return begin_so
 
 
 def _own_integers(value: Any) -> Any:

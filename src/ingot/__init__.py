@@ -58,7 +58,7 @@ _AT_FIRST_USE = {
     "reset": "ingot.frontend.jit.settings.switch",
     "save": "ingot.frontend.bundles.saving",
     "save_cache": "ingot.runtime.disk_cache.bundles",
-    "summary": "ingot.frontend.jit.api.summary",
+    "summary": "ingot.frontend.jit.api.process_summary",
 }
 """What is imported when it is asked for, so that `import ingot` stays quick, and where it lies."""
 
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from ingot.frontend.bundles.saving import save
     from ingot.frontend.fusion_definition import FusionCache, FusionDefinition, FusionManager, LRUCache
     from ingot.frontend.jit.api.forms import explain, jit
-    from ingot.frontend.jit.api.summary import summary
+    from ingot.frontend.jit.api.process_summary import summary
     from ingot.frontend.jit.settings.switch import disable, reset
     from ingot.frontend.onnx.loading import load_onnx
     from ingot.ir.builder import GraphBuilder

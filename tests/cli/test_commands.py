@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from ingot.base.config import FLAGS
-from ingot.base.pipeline import STAGES
+from ingot.base.stages import STAGES
 from ingot.cli.listing import COLUMNS
-from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
+from ingot.frontend.jit.rewrites.trace_passes import TRACE_PASSES
 from ingot.ops import table
-from ingot.passes.pipeline import PASSES
+from ingot.passes.graph_passes import PASSES
 from ingot.runtime.backends.registry import registered
 
 GRAPH = "graph(%0: f32[s0]) {\n  %1 = mul(%0, 1.0:f32): f32[s0]\n  %2 = exp(%1): f32[s0]\n  return %2\n}\n"

@@ -9,7 +9,7 @@ from ingot import DataType, FusionDefinition, IngotError
 from ingot.base.errors import InputError
 from ingot.ir.interpreter import Interpreter
 from ingot.ops import Op, table
-from ingot.passes.pipeline import optimize
+from ingot.passes.graph_passes import optimize
 from tests.ops import generation
 from tests.ops.generation import Refusal
 from tests.property.random_graphs import seeded_graph

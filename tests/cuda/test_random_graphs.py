@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies
 from ingot.base.errors import ExecutionError
 from ingot.fusion.rules import FusionRules
 from ingot.ir.interpreter import Interpreter
-from ingot.passes.pipeline import optimize
+from ingot.passes.graph_passes import optimize
 from ingot.runtime import plan as plan_module
 from ingot.runtime.backends.registry import using
 from ingot.runtime.cuda.backend import CudaBackend

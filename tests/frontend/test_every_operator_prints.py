@@ -6,7 +6,7 @@ import torch
 from ingot import DataType, FusionDefinition
 from ingot.base.dtypes import COMPUTED, in_order
 from ingot.base.errors import IngotError
-from ingot.frontend.fusion_definition.values import FusionValue, FusionVector
+from ingot.frontend.fusion_definition.defined_values import FusionValue, FusionVector
 from ingot.ops import table
 from ingot.ops.samples import Operand
 

@@ -19,7 +19,7 @@ from ingot.ir.parser import parse
 from ingot.ir.verifier import verify
 from ingot.ops import lookup
 from ingot.ops.attributes import ConstantAttributes, InputAttributes
-from ingot.passes.pipeline import optimize
+from ingot.passes.graph_passes import optimize
 
 
 def test_equal_expressions_are_one_node():

@@ -11,8 +11,8 @@ import pytest
 from ingot.ir.parser import parse
 from ingot.ops import table
 from ingot.passes import algebraic_simplification, constant_folding, layout, strength_reduction
-from ingot.passes.pipeline import PASSES, optimize
-from ingot.passes.rewriting import PassResult, operators_of
+from ingot.passes.graph_passes import PASSES, optimize
+from ingot.passes.graph_rewriting import PassResult, operators_of
 
 BY_NAME = {pass_.name: pass_ for pass_ in PASSES}
 
@@ -510,7 +510,7 @@ def test_passes_run_until_none_finds_anything():
             runs.append(graph)
             return PassResult(graph, changed=len(runs) < 3)
 
-    with mock.patch("ingot.passes.pipeline.PASSES", (BY_NAME["dead_code"], Counting())):
+    with mock.patch("ingot.passes.graph_passes.PASSES", (BY_NAME["dead_code"], Counting())):
         optimize(parse(body("%0: f32[4]", "%1 = exp(%0): f32[4]\nreturn %1")))
     assert len(runs) == 3
 

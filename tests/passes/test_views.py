@@ -10,7 +10,7 @@ import torch
 
 from ingot import DataType, GraphBuilder, JitCompiler
 from ingot.ir.parser import parse
-from ingot.passes.pipeline import optimize
+from ingot.passes.graph_passes import optimize
 from ingot.passes.regrouping import regrouped
 from ingot.passes.slices import Slices
 from tests.passes.test_rules import after, body

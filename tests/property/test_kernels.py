@@ -13,7 +13,7 @@ from ingot.codegen.llvm.math import FUNCTIONS
 from ingot.codegen.llvm.support import supports
 from ingot.fusion.rules import FusionRules
 from ingot.ir.node import Node
-from ingot.passes.pipeline import optimize
+from ingot.passes.graph_passes import optimize
 from ingot.runtime import plan as plan_module
 from ingot.runtime.cpu.kernels import launch
 from ingot.runtime.plan import Plan

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from ingot.ir.graph import Graph
 from ingot.ir.verifier import verify
-from ingot.passes.pipeline import PASSES, optimize
+from ingot.passes.graph_passes import PASSES, optimize
 from tests.property.outcomes import Outcome, difference, first_wrong_value, run
 from tests.property.random_graphs import Drawn, drawn_graphs
 

@@ -25,7 +25,7 @@ from ingot.ir.handles import Handle
 from ingot.ir.torch_types import to_torch
 from ingot.ir.verifier import verify
 from ingot.ops import Kind, table
-from ingot.passes.pipeline import PASSES, optimize
+from ingot.passes.graph_passes import PASSES, optimize
 from tests.property.conftest import CI_EXAMPLES
 from tests.property.outcomes import difference, first_wrong_value, run
 from tests.property.random_values import every_pair

@@ -23,7 +23,7 @@ from ingot.ir.handles import Handle
 from ingot.ir.verifier import verify
 from ingot.ops import Kind
 from ingot.passes.dead_code import DeadCode
-from ingot.passes.pipeline import PASSES, optimize
+from ingot.passes.graph_passes import PASSES, optimize
 from tests.property.outcomes import difference, first_wrong_value, run
 
 PROFILE = settings.get_profile("random graphs")

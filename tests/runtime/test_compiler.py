@@ -9,7 +9,7 @@ import torch
 from ingot import DataType, FusionDefinition, GraphBuilder, JitCompiler
 from ingot.base.errors import ArgumentError, ConfigError, VerificationError
 from ingot.ir.graph import Graph
-from ingot.passes.pipeline import PASSES
+from ingot.passes.graph_passes import PASSES
 
 
 def make_graph(scale=2.0):

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ingot.base.errors import ConfigError
-from ingot.base.pipeline import STAGES, named_stage, pass_names
+from ingot.base.stages import STAGES, named_stage, pass_names
 
 _PYTHON_DEFINITION = {"python_definition": "the Python code of every fusion when its definition ends"}
 _PASSES = {"passes": "what each pass did", "<pass>": "every trace or graph that a pass has changed, after it"}

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ingot.base.environment_variables import environment
 from ingot.base.forks import new_lock
-from ingot.base.pipeline import STAGES
+from ingot.base.stages import STAGES
 from ingot.base.warning import warn
 
 _DEFAULT = "ingot-work"

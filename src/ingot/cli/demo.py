@@ -15,7 +15,7 @@ import ingot
 from ingot import FusionDefinition, FusionManager, JitCompiler
 from ingot.cli.graphs import report_table
 from ingot.cli.terminal import console
-from ingot.passes.pipeline import optimize
+from ingot.passes.graph_passes import optimize
 
 
 @ingot.jit

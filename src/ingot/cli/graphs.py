@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ingot.ir.graph import Graph
 from ingot.ir.parser import parse
-from ingot.passes.pipeline import Optimized, optimize
+from ingot.passes.graph_passes import Optimized, optimize
 
 
 @click.command(name="verify")

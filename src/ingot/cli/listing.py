@@ -12,11 +12,11 @@ from rich.table import Table
 from ingot.base.config import FLAGS
 from ingot.base.dtypes import in_order
 from ingot.base.environment_variables import CHECKS, LOGS, dump_words
-from ingot.base.pipeline import STAGES
+from ingot.base.stages import STAGES
 from ingot.cli.terminal import console, print_json
-from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
+from ingot.frontend.jit.rewrites.trace_passes import TRACE_PASSES
 from ingot.ops import Kind, Op, lookup, table
-from ingot.passes.pipeline import PASSES
+from ingot.passes.graph_passes import PASSES
 from ingot.runtime.backends.interface import Backend
 from ingot.runtime.backends.registry import registered
 

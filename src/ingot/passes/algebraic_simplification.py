@@ -15,7 +15,7 @@ from ingot.base.types import TensorType
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
 from ingot.ops.attributes import AxesAttributes, BroadcastAttributes, CastAttributes, ShapeAttributes
-from ingot.passes.rewriting import (
+from ingot.passes.graph_rewriting import (
     PassResult,
     Rules,
     apply,

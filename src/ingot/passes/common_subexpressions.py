@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
-from ingot.passes.rewriting import PassResult, Rewriter, dtype_of, is_op
+from ingot.passes.graph_rewriting import PassResult, Rewriter, dtype_of, is_op
 
 _MIRRORED = {"gt": "lt", "ge": "le"}
 _ORDERED = (*_MIRRORED, *_MIRRORED.values())

@@ -19,7 +19,17 @@ from ingot.ir.interpreter import evaluate_scalar
 from ingot.ir.node import Node, make
 from ingot.ops import Kind
 from ingot.ops.attributes import PadAttributes, ShapeAttributes, SizeAttributes
-from ingot.passes.rewriting import PassResult, Rules, apply, apply_rules, constant, dtype_of, is_op, on, uniform_value
+from ingot.passes.graph_rewriting import (
+    PassResult,
+    Rules,
+    apply,
+    apply_rules,
+    constant,
+    dtype_of,
+    is_op,
+    on,
+    uniform_value,
+)
 
 
 def fold_scalars(node: Node) -> Node | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingot.ir.graph import Graph, live_nodes
-from ingot.passes.rewriting import PassResult
+from ingot.passes.graph_rewriting import PassResult
 
 
 @dataclass(frozen=True, slots=True)

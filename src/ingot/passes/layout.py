@@ -30,10 +30,10 @@ from ingot.ops.attributes import (
     ShapeAttributes,
     SliceAttributes,
 )
+from ingot.passes.graph_rewriting import PassResult, Rewriter, Rules, apply, is_op, on
 from ingot.passes.layout_regions import order_of, permute_regions, permuted, reduced_order
 from ingot.passes.readers import is_placing, shape_of
 from ingot.passes.regrouping import regrouped, regrouped_operand, same_but_for_ones
-from ingot.passes.rewriting import PassResult, Rewriter, Rules, apply, is_op, on
 from ingot.passes.slice_propagation import cut_of, piece_of, sliced
 
 # --- merging views ----------------------------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ from ingot.ir.graph import Graph
 from ingot.ir.node import Node, make
 from ingot.ops import Kind
 from ingot.ops.attributes import AxesAttributes, BroadcastAttributes, PermuteAttributes, ShapeAttributes
+from ingot.passes.graph_rewriting import PassResult, Rewriter, apply, has_op, is_op
 from ingot.passes.readers import is_movable
-from ingot.passes.rewriting import PassResult, Rewriter, apply, has_op, is_op
 
 Order = tuple[int, ...]
 

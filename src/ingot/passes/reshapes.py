@@ -30,11 +30,11 @@ from ingot.ir.graph import Graph
 from ingot.ir.node import Node, make
 from ingot.ops import Kind
 from ingot.ops.attributes import ShapeAttributes
+from ingot.passes.graph_rewriting import PassResult, Rewriter, apply, has_op, is_op, settled
 from ingot.passes.layout import merge_reshapes
 from ingot.passes.layout_regions import regions_of
 from ingot.passes.readers import Readers, base_of, is_computed, is_movable, is_smaller, shape_of
 from ingot.passes.regrouping import AxisGroup, merges_axes, regrouped, regrouped_operand, same_but_for_ones
-from ingot.passes.rewriting import PassResult, Rewriter, apply, has_op, is_op, settled
 
 
 @dataclass(frozen=True, slots=True)

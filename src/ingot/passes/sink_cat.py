@@ -21,8 +21,8 @@ from ingot.base.sizes import Size
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
 from ingot.ops.attributes import AxisAttributes
+from ingot.passes.graph_rewriting import PassResult, Rewriter, apply, has_op, is_op, settled
 from ingot.passes.readers import Readers, is_computed, is_movable, shape_of
-from ingot.passes.rewriting import PassResult, Rewriter, apply, has_op, is_op, settled
 from ingot.passes.slice_propagation import Bounds, Cone, Cut, SlicedCone, find_cone
 
 MOST_PIECES = 8

@@ -27,8 +27,8 @@ from ingot.ops.attributes import (
     PermuteAttributes,
     SliceAttributes,
 )
+from ingot.passes.graph_rewriting import Rewriter, apply, is_op
 from ingot.passes.readers import Readers, is_computed, is_movable, is_placing, is_smaller, shape_of
-from ingot.passes.rewriting import Rewriter, apply, is_op
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
+from ingot.passes.graph_rewriting import PassResult, Rewriter, has_op, is_op, settled
 from ingot.passes.readers import Readers, is_computed
-from ingot.passes.rewriting import PassResult, Rewriter, has_op, is_op, settled
 from ingot.passes.slice_propagation import Cone, Cut, SlicedCone, cut_of, find_cone
 
 MOST_SLICES = 8

@@ -14,8 +14,7 @@ from ingot.base.dtypes import DataType
 from ingot.ir.graph import Graph
 from ingot.ir.node import Node
 from ingot.ops import Kind
-from ingot.passes.readers import base_of
-from ingot.passes.rewriting import (
+from ingot.passes.graph_rewriting import (
     PassResult,
     Rules,
     apply,
@@ -28,6 +27,7 @@ from ingot.passes.rewriting import (
     on,
     uniform_value,
 )
+from ingot.passes.readers import base_of
 
 _SMALLEST_NORMAL = {DataType.Float: 2.0**-126, DataType.Double: sys.float_info.min}
 

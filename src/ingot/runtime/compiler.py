@@ -21,7 +21,7 @@ from ingot.base.dumping import dump, dump_stage
 from ingot.base.errors import ArgumentError
 from ingot.base.forks import new_lock
 from ingot.base.logs import log
-from ingot.base.pipeline import STAGE_NAMES, require_stage
+from ingot.base.stages import STAGE_NAMES, require_stage
 from ingot.base.working_directory import digest_of
 from ingot.fusion.rules import FusionRules, Pattern
 from ingot.ir.graph import Graph
@@ -29,14 +29,14 @@ from ingot.ir.interpreter import Interpreter
 from ingot.ir.node import Node, is_structure
 from ingot.ir.verifier import verify
 from ingot.ops import Kind
-from ingot.passes.pipeline import PassReport, optimize
+from ingot.passes.graph_passes import PassReport, optimize
 from ingot.runtime.backends.registry import registered
 from ingot.runtime.backends.tuning import tuner_for
 from ingot.runtime.disk_cache.entries import CodeOwner
 from ingot.runtime.kernels import Kernel, KernelOrigin
 from ingot.runtime.native.launch.records import Record
 from ingot.runtime.plan import Plan
-from ingot.runtime.profiling.statistics import CallCosts, KernelStatistics, TimedCall
+from ingot.runtime.profiling.kernel_statistics import CallCosts, KernelStatistics, TimedCall
 from ingot.runtime.runner import Runner, Shortcut
 
 

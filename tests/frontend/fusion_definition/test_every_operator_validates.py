@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ingot import DataType, FusionDefinition, IngotError
-from ingot.frontend.fusion_definition.values import FusionVector
+from ingot.frontend.fusion_definition.defined_values import FusionVector
 from ingot.ops import Op, table
 from ingot.ops.samples import Sample
 from tests.ops import generation

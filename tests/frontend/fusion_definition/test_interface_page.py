@@ -14,7 +14,7 @@ import pytest
 import ingot
 from ingot import DataType, FusionDefinition
 from ingot.base.errors import AbsentNameError, DTypeError, UnknownOperatorError
-from ingot.frontend.fusion_definition.values import FusionScalar, FusionTensor
+from ingot.frontend.fusion_definition.defined_values import FusionScalar, FusionTensor
 from ingot.ops import lookup
 from ingot.ops.parameters import data_type
 from ingot.ops.record import refused

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.base.dtypes import DataType
-from ingot.codegen.cpu import accumulation
-from ingot.codegen.cpu.accumulation import AccumulatorMemory
+from ingot.codegen.cpu import accumulators
+from ingot.codegen.cpu.accumulators import AccumulatorMemory
 from ingot.codegen.cpu.common import REGION, declare, provide
 from ingot.codegen.cpu.frame import LoopFrame, ScratchMemory, Words, counted, minimum
 from ingot.codegen.cpu.lanes import VECTOR_BYTES, lanes_of
@@ -142,9 +142,9 @@ class _Emission:
                 case Begin(accumulator):
                     self._begin(frame, accumulator)
                 case Accumulate(accumulator, operand):
-                    accumulation.accumulate_single(frame, accumulator, frame.value(operand, single))
+                    accumulators.accumulate_single(frame, accumulator, frame.value(operand, single))
                 case Finish(register, accumulator):
-                    frame.registers[register] = accumulation.finish(frame, accumulator, register.dtype)
+                    frame.registers[register] = accumulators.finish(frame, accumulator, register.dtype)
                 case _:
                     raise AssertionError(f"{instruction} must stand in a vector loop")
 
@@ -156,13 +156,13 @@ class _Emission:
     def _begin(self, frame: LoopFrame, index: int) -> None:
         axis = self.nest.accumulators[index].axis
         if axis is None:
-            accumulation.start(frame, index)
+            accumulators.start(frame, index)
             return
         first, last = frame.range_of(axis)
         with counted(frame.builder, first, last) as position:
             inner = frame.inner()
             inner.positions[axis] = position
-            accumulation.start_at_position(inner, index)
+            accumulators.start_at_position(inner, index)
 
     def _at(self, frame: LoopFrame, place: At) -> None:
         """One position; where it lies outside its axis the kernel reports a fault and goes on with the first."""
@@ -329,7 +329,7 @@ class _Emission:
         dtype = self.nest.accumulators[index].dtype
         with counted(frame.builder, WORD(0), grains) as number:
             code = frame.builder.load(frame.builder.gep(partials, number))
-            accumulation.accumulate_single(frame, index, in_register(frame.builder, code, dtype))
+            accumulators.accumulate_single(frame, index, in_register(frame.builder, code, dtype))
 
     def _region(self, loop: Loop, crossing: list[int], captured: list[Register], positions: list[int]) -> ir.Function:
         """The function for the iterations of a parallel loop."""
@@ -396,11 +396,11 @@ class _Emission:
         grain = frame.words.word(GRAIN)
         with counted(builder, first, last) as number:
             for index in crossing:
-                accumulation.start(frame, index)
+                accumulators.start(frame, index)
             begin = builder.mul(number, grain)
             iterate(begin, minimum(builder, builder.add(begin, grain), iterations))
             for index, pointer in zip(crossing, partials, strict=True):
-                code = in_memory(Instructions(builder, 1), accumulation.total(frame, index))
+                code = in_memory(Instructions(builder, 1), accumulators.total(frame, index))
                 builder.store(code, builder.gep(pointer, number))
 
     def _is_one_range(self, loop: Loop) -> bool:

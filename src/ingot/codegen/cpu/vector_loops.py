@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.base.dtypes import DataType
-from ingot.codegen.cpu.accumulation import accumulate_vector, read_accumulated, write_accumulated
+from ingot.codegen.cpu.accumulators import accumulate_vector, read_accumulated, write_accumulated
 from ingot.codegen.cpu.common import declare
 from ingot.codegen.cpu.frame import LoopFrame, counted
 from ingot.codegen.cpu.lane_exchanges import transposed

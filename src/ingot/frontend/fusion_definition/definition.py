@@ -22,11 +22,18 @@ from ingot.base.errors import ArgumentError, DefinitionError, IngotError
 from ingot.base.forks import new_lock
 from ingot.base.numbers import Number, number_type
 from ingot.frontend.fusion_definition.absent import absent_from_definitions
+from ingot.frontend.fusion_definition.defined_values import (
+    FusionScalar,
+    FusionTensor,
+    FusionValue,
+    FusionVector,
+    handle_of,
+    value_for,
+)
 from ingot.frontend.fusion_definition.execution import ExecutionOptions, flatten, named_device
+from ingot.frontend.fusion_definition.fixed_sizes import FixedSizes, replayed, sizes_to_fix
 from ingot.frontend.fusion_definition.manager import FusionManager
-from ingot.frontend.fusion_definition.replay import FixedSizes, replayed, sizes_to_fix
-from ingot.frontend.fusion_definition.scripts import declared_as_text, inputs_as_text, script
-from ingot.frontend.fusion_definition.statements import (
+from ingot.frontend.fusion_definition.recorded_statements import (
     AddOutput,
     Apply,
     DefineScalar,
@@ -38,16 +45,9 @@ from ingot.frontend.fusion_definition.statements import (
     mapped_values,
     python_text,
 )
+from ingot.frontend.fusion_definition.scripts import declared_as_text, inputs_as_text, script
 from ingot.frontend.fusion_definition.tensor_declaration import declare_like, declare_tensor
 from ingot.frontend.fusion_definition.validation import require_as_eager, require_close_to
-from ingot.frontend.fusion_definition.values import (
-    FusionScalar,
-    FusionTensor,
-    FusionValue,
-    FusionVector,
-    handle_of,
-    value_for,
-)
 from ingot.ir.builder import Builder
 from ingot.ir.graph import Graph
 from ingot.ir.operators import Operators

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from ingot.base.dtypes import HALVES, DataType, part_type
-from ingot.frontend.fusion_definition.statements import (
+from ingot.frontend.fusion_definition.defined_values import FusionScalar, FusionValue, FusionVector
+from ingot.frontend.fusion_definition.recorded_statements import (
     AddOutput,
     Apply,
     DefineScalar,
@@ -25,7 +26,6 @@ from ingot.frontend.fusion_definition.statements import (
     flat,
     mapped,
 )
-from ingot.frontend.fusion_definition.values import FusionScalar, FusionValue, FusionVector
 from ingot.ir.torch_types import to_torch
 from ingot.ops import Kind, Op
 from ingot.ops.parameters import Parameter, data_type

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ingot.base.errors import ArgumentError, DefinitionError
-from ingot.frontend.fusion_definition.statements import TensorDeclaration
+from ingot.frontend.fusion_definition.recorded_statements import TensorDeclaration
 from ingot.ir.torch_types import from_torch
 from ingot.ops.parameters import data_type
 

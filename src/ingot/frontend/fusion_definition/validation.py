@@ -16,7 +16,7 @@ import torch
 
 from ingot.base.errors import ValidationError
 from ingot.frontend.fusion_definition.eager_runs import EagerRun, PreciseRun
-from ingot.frontend.fusion_definition.statements import Statement
+from ingot.frontend.fusion_definition.recorded_statements import Statement
 
 _RUNS = (4, 20)
 """How many disturbed runs there are, and how many if something seems to be wrong."""

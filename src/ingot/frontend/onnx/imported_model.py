@@ -16,8 +16,8 @@ import torch
 from ingot.base.errors import ImportedModelError, IngotError, InputError
 from ingot.frontend.onnx import operators  # noqa: F401  (fills the table)
 from ingot.frontend.onnx.model_file import OnnxGraph, OnnxInput, require_known
+from ingot.frontend.onnx.model_values import MOST_KNOWN, HostValue, Value, declared_sizes, stored_tensor, tensor_of
 from ingot.frontend.onnx.operator_table import NodeCall, OnnxNode, find
-from ingot.frontend.onnx.values import MOST_KNOWN, HostValue, Value, declared_sizes, stored_tensor, tensor_of
 
 
 class ImportedModel(torch.nn.Module):

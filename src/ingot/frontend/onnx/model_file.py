@@ -16,8 +16,8 @@ import numpy
 import torch
 
 from ingot.base.errors import ImportedModelError, UnsupportedError
+from ingot.frontend.onnx.model_values import DTYPES, dtype_of
 from ingot.frontend.onnx.operator_table import OnnxNode, find
-from ingot.frontend.onnx.values import DTYPES, dtype_of
 
 LOWEST_OPSET = 7
 """Older versions broadcast by attributes of their own."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ingot.base.errors import ImportedModelError
-from ingot.frontend.onnx.values import HostValue, Value, tensor_of
+from ingot.frontend.onnx.model_values import HostValue, Value, tensor_of
 
 Results = Any
 """What an operator gives: a value, or a tuple of them."""

@@ -14,7 +14,7 @@ from ingot.base.dtypes import DataType
 from ingot.fusion.groups import Level
 from ingot.loops.building import NestBuilder, Scope, loop
 from ingot.loops.gpu.halves import in_halves
-from ingot.loops.gpu.keeping import kept_values
+from ingot.loops.gpu.register_keeping import kept_values
 from ingot.loops.gpu.schedule import GpuSchedule, Grid, RowSchedule, ThreadGroups, Tiles
 from ingot.loops.gpu.tiles import TilesBuilder
 from ingot.loops.nest import LoopKind, Nest, Place

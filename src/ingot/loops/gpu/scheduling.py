@@ -15,8 +15,8 @@ from typing import TypedDict
 from ingot.base.dtypes import DataType
 from ingot.fusion.groups import Level
 from ingot.loops.gpu.halves import in_halves
-from ingot.loops.gpu.keeping import kept_values
 from ingot.loops.gpu.lines import Unit, is_enough, share_of_elements
+from ingot.loops.gpu.register_keeping import kept_values
 from ingot.loops.gpu.schedule import WARP, Columns, GpuSchedule, Grid, ThreadGroups, Tiles
 from ingot.loops.gpu.sharing import (
     column_block,

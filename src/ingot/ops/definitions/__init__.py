@@ -21,7 +21,7 @@ from ingot.ops.definitions import (  # noqa: F401  (each module adds its operato
     scans,
     special_functions,
     statistics,
-    structures,
+    structural_nodes,
 )
 
 # isort: split

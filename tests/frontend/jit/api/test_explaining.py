@@ -12,8 +12,8 @@ from torch import nn
 
 import ingot
 from ingot.frontend.jit.api.explaining import INSPECTED
+from ingot.frontend.jit.follow.following_summary import MOST_FLUSHES, Flushes, public_name, text_of
 from ingot.frontend.jit.follow.steps.step_tree import OpenNumber, Outcome, Reference, StepNode, Wait
-from ingot.frontend.jit.follow.summary import MOST_FLUSHES, Flushes, public_name, text_of
 from tests.frontend.jit.comparing import place
 
 jit: Any = ingot.jit

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 import ingot
-from ingot.frontend.jit.gradients.calls import GradientCalls
-from ingot.frontend.jit.gradients.function import Differentiated
+from ingot.frontend.jit.gradients.autograd_functions import Differentiated
+from ingot.frontend.jit.gradients.gradient_calls import GradientCalls
 
 CALLS = 5
 """Enough for a recording, one with its backward pass, and compiled calls."""

@@ -16,7 +16,7 @@ from ingot.frontend.jit.autotune import eager_comparison
 from ingot.frontend.jit.lowering import checked_weights
 from ingot.frontend.jit.lowering.checked_weights import CheckedWeights
 from ingot.frontend.jit.rewrites import product_strategies, weight_packing
-from ingot.frontend.jit.rewrites.pipeline import _ON_CHECKED_WEIGHTS, TRACE_PASSES
+from ingot.frontend.jit.rewrites.trace_passes import _ON_CHECKED_WEIGHTS, TRACE_PASSES
 
 ENOUGH = 40
 """Calls until weights are packed, and packed calls are measured."""

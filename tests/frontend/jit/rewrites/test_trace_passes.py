@@ -18,8 +18,8 @@ from ingot.frontend.jit.arguments.call_key import describe
 from ingot.frontend.jit.cache.specialisation import record
 from ingot.frontend.jit.lowering.recorded_program import compile_trace
 from ingot.frontend.jit.rewrites import epilogues, product_strategies, weight_packing
-from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES, rewrite_trace
-from ingot.frontend.jit.rewrites.rewriting import TracePass, TraceRewriter
+from ingot.frontend.jit.rewrites.trace_passes import TRACE_PASSES, rewrite_trace
+from ingot.frontend.jit.rewrites.trace_rewriting import TracePass, TraceRewriter
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 

@@ -5,8 +5,8 @@ an instruction is a line of text, not an object; a value is its type and its nam
 written once. Pointers have a type of what they point to in Python, and none in the text.
 """
 
-from ingot.codegen.llvm.ir.builder import IRBuilder
-from ingot.codegen.llvm.ir.functions import BasicBlock, Function, Module, Phi
+from ingot.codegen.llvm.ir.blocks import BasicBlock, Function, Module, Phi
+from ingot.codegen.llvm.ir.instruction_builder import IRBuilder
 from ingot.codegen.llvm.ir.values import (
     BFloatType,
     Constant,

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 
-from ingot.codegen.llvm.math.dsl.control import replaced_where_any
 from ingot.codegen.llvm.math.dsl.formats import INFINITY, NAN, PI, parts
+from ingot.codegen.llvm.math.dsl.lane_branches import replaced_where_any
 from ingot.codegen.llvm.math.dsl.vocabulary import Bits, Number, choose, choose_bits, fma, rounded
 
 Reduced = tuple[Number, Bits]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingot.codegen.llvm.math.dsl.control import repeated
+from ingot.codegen.llvm.math.dsl.lane_branches import repeated
 from ingot.codegen.llvm.math.dsl.vocabulary import Bits, choose_bits
 
 

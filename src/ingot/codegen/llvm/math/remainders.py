@@ -7,8 +7,8 @@ power of two comes first, as often as it takes: each time the quotient loses 19 
 
 from __future__ import annotations
 
-from ingot.codegen.llvm.math.dsl.control import repeated
 from ingot.codegen.llvm.math.dsl.formats import INFINITY, NAN
+from ingot.codegen.llvm.math.dsl.lane_branches import repeated
 from ingot.codegen.llvm.math.dsl.vocabulary import Bits, Number, choose, choose_bits, fma, with_sign_of
 
 

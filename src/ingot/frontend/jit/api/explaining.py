@@ -10,21 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
-from ingot.base.pipeline import STAGE_NAMES, require_stage
+from ingot.base.stages import STAGE_NAMES, require_stage
 from ingot.frontend.jit.api.function import CompiledFunction
 from ingot.frontend.jit.api.wording import byte_count, counted, duration, indented, short_place
 from ingot.frontend.jit.cache.paths import Paths
 from ingot.frontend.jit.cache.specialisation import Specialisation
+from ingot.frontend.jit.follow.following_summary import with_names
 from ingot.frontend.jit.follow.segments import Segment
-from ingot.frontend.jit.follow.summary import with_names
-from ingot.frontend.jit.gradients.calls import GradientCalls
+from ingot.frontend.jit.gradients.gradient_calls import GradientCalls
 from ingot.frontend.jit.lowering.branches import BranchingProgram
 from ingot.frontend.jit.lowering.checked_weights import CheckedWeights
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram
 from ingot.frontend.jit.trace.trace import Trace, TraceArgument, Training
 from ingot.runtime.kernels import Kernel
-from ingot.runtime.profiling.statistics import memory_speed
+from ingot.runtime.profiling.kernel_statistics import memory_speed
 
 INSPECTED = ("steps", "segments", *STAGE_NAMES)
 """What can be seen of a compiled function: what following did, and all stages of the pipeline."""

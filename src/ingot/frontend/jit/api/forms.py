@@ -21,11 +21,11 @@ from typing import Any, TypeVar, overload
 
 import torch
 
+from ingot.frontend.jit.api.call_statistics import FunctionStatistics, statistics_of
 from ingot.frontend.jit.api.explaining import explain as explain_compiled
 from ingot.frontend.jit.api.explaining import inspect
 from ingot.frontend.jit.api.function import CompiledFunction, Tier, require_callable
 from ingot.frontend.jit.api.report.page import notebook_cell_of, write_report
-from ingot.frontend.jit.api.statistics import FunctionStatistics, statistics_of
 from ingot.frontend.jit.api.verification.verified_calls import verified_call
 from ingot.frontend.jit.settings.options import Mode, Options, Python
 from ingot.frontend.jit.settings.switch import is_off

@@ -16,7 +16,7 @@ from ingot.base.sizes import SizeExpression
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
-from ingot.frontend.jit.gradients.calls import Call
+from ingot.frontend.jit.gradients.gradient_calls import Call
 from ingot.frontend.jit.lowering.branches import UnseenAnswer
 from ingot.frontend.jit.lowering.partition import Region
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, ShapeMismatch

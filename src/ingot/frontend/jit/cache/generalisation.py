@@ -26,7 +26,7 @@ from ingot.base import sizes
 from ingot.base.sizes import Size
 from ingot.frontend.jit.cache.size_facts import Contradiction, ReadSizes
 from ingot.frontend.jit.proof import SizeFacts
-from ingot.frontend.jit.trace.indexing import part_of_axis
+from ingot.frontend.jit.trace.index_bounds import part_of_axis
 from ingot.frontend.jit.trace.trace import TensorMeta, Trace, TraceArgument, TraceOp, TraceValue, Variable, stride_order
 
 _aten: Any = torch.ops.aten

@@ -25,8 +25,8 @@ from ingot.frontend.jit.cache.native_calls import NativeCalls
 from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, Payoff, numbers_in_a_row, unless_off
 from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, Recorded, ShapeFamilies
 from ingot.frontend.jit.cache.specialisation import RESULT_NEEDS_GRADIENTS, Specialisation, record
-from ingot.frontend.jit.gradients.calls import Call
-from ingot.frontend.jit.gradients.function import is_observed
+from ingot.frontend.jit.gradients.autograd_functions import is_observed
+from ingot.frontend.jit.gradients.gradient_calls import Call
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.guards import Outdated
 from ingot.frontend.jit.guards.recompile_reasons import difference
@@ -34,8 +34,8 @@ from ingot.frontend.jit.lowering.branches import UnseenAnswer
 from ingot.frontend.jit.lowering.recorded_program import ShapeMismatch
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import EVERYTHING, is_off
-from ingot.frontend.jit.trace.places import module_of
 from ingot.frontend.jit.trace.recorder import Broken
+from ingot.frontend.jit.trace.source_lines import module_of
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.dispatch.dispatcher import NativeCallable

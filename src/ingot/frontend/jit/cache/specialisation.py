@@ -23,8 +23,8 @@ from ingot.frontend.jit.arguments.structure import Shape, builder_of, mutable_co
 from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
 from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.cache.native_guards import NativeGuards
-from ingot.frontend.jit.gradients.calls import GradientCalls
 from ingot.frontend.jit.gradients.eligibility import why_never
+from ingot.frontend.jit.gradients.gradient_calls import GradientCalls
 from ingot.frontend.jit.gradients.whole_steps import as_whole_step, needs_more_gradients, with_more_results
 from ingot.frontend.jit.guards.environment import Environment, environment_of
 from ingot.frontend.jit.guards.proven import ProvenGuards

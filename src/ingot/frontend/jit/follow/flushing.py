@@ -231,7 +231,7 @@ class Flushing(NativeMode):
             self._native.release(values)
         was_busy = recorded.python_calls != before
         self.is_busy |= was_busy
-        return None if is_seen or was_busy else (needed, segment)
+        return None if was_busy else (needed, segment)
 
     def _outside(self) -> Outside:
         assert self._state is not None, "without a state nothing is pending"
@@ -242,7 +242,7 @@ class Flushing(NativeMode):
         other tensors over the same memory. It waits for no other call: operations that are pending on its operands
         elsewhere were called later."""
         with self.trap.excluded():
-            segment.run(self._native, self._native.aliases(given), self._begun)
+            segment.run(self._native, self._native.aliases(tuple(given)), self._begun)
 
 
 def _is_quiet(native: NativeFollowing, frame: types.FrameType) -> bool:

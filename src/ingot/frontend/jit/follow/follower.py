@@ -14,11 +14,11 @@ from ingot.base.forks import new_lock
 from ingot.frontend.jit.follow import interrupts, visibility
 from ingot.frontend.jit.follow.flushing import Flushing
 from ingot.frontend.jit.follow.following import ACTIVE, Following, take_off
+from ingot.frontend.jit.follow.following_summary import Flushes, Summary, summary_of, text_of
 from ingot.frontend.jit.follow.protection.trap import Trap, trap
 from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps.native_steps import NativeTree
 from ingot.frontend.jit.follow.steps.step_tree import StepNode
-from ingot.frontend.jit.follow.summary import Flushes, Summary, summary_of, text_of
 from ingot.frontend.jit.follow.verdict import Verdict, Way
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler

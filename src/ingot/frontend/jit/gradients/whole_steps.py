@@ -18,7 +18,7 @@ import torch
 
 from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.arguments.structure import take_apart
-from ingot.frontend.jit.gradients.function import is_observed
+from ingot.frontend.jit.gradients.autograd_functions import is_observed
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram
 from ingot.frontend.jit.proof.domain.answers import expression
 from ingot.frontend.jit.trace.trace import TensorMeta, Trace, Training

@@ -24,7 +24,7 @@ from ingot.frontend.jit.kept.anatomy import NotPortable, code_digest
 from ingot.frontend.jit.kept.references import plain_reference
 from ingot.frontend.jit.lowering.faults import reporting_faults
 from ingot.frontend.jit.settings.options import Options
-from ingot.frontend.jit.trace.places import module_of
+from ingot.frontend.jit.trace.source_lines import module_of
 from ingot.runtime import torch_state
 
 _MAKERS = ("arguments", "guards", "kept", "proof", "trace")

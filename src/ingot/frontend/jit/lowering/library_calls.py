@@ -16,7 +16,7 @@ from ingot.base.sizes import Size, SizeExpression
 from ingot.frontend.jit.lowering.rolling import rolled
 from ingot.frontend.jit.lowering.row_lookups import looked_up
 from ingot.frontend.jit.rewrites.product_strategies import PACKED_PRODUCT, linear, packed_product
-from ingot.frontend.jit.trace.indexing import part_of_axis
+from ingot.frontend.jit.trace.index_bounds import part_of_axis
 from ingot.frontend.jit.trace.ssa import Operation, Version
 from ingot.frontend.jit.trace.trace import all_of
 from ingot.runtime.cpu.random_numbers import bernoulli_

@@ -26,8 +26,8 @@ from ingot.frontend.jit.lowering.library_calls import DIRECT, FEWEST_BYTES, INTO
 from ingot.frontend.jit.lowering.partition import EagerCall, Partition, Region, partition
 from ingot.frontend.jit.lowering.regions import RegionGraph, build_region
 from ingot.frontend.jit.rewrites.attention_strategy import attention, quicker_attention
-from ingot.frontend.jit.rewrites.pipeline import rewrite_on_checked_weights, rewrite_trace
 from ingot.frontend.jit.rewrites.product_strategies import GENERATED, quicker_product
+from ingot.frontend.jit.rewrites.trace_passes import rewrite_on_checked_weights, rewrite_trace
 from ingot.frontend.jit.rewrites.weight_packing import has_weights_to_pack
 from ingot.frontend.jit.trace.ssa import Operation, OperationKind, Version, to_ssa
 from ingot.frontend.jit.trace.trace import (

@@ -1,5 +1,5 @@
-"""Trace to trace: the passes that `pipeline.TRACE_PASSES` lists, and what they choose between.
+"""Trace to trace: the passes that `trace_passes.TRACE_PASSES` lists, and what they choose between.
 
 In: a `Trace`. Out: a `Trace` with the same results, or the same trace. What always holds: passes change traces by one
-rewriter (rewriting.py), and each can be switched off.
+rewriter (trace_rewriting.py), and each can be switched off.
 """

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.rewrites.rewriting import TraceRewriter
+from ingot.frontend.jit.rewrites.trace_rewriting import TraceRewriter
 from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue, replace_values, values_in, written_arguments
 
 _aten: Any = torch.ops.aten

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from ingot.frontend.jit.autotune.benchmarking import is_clearly_quicker
-from ingot.frontend.jit.rewrites.rewriting import TracePassResult, TraceRewriter
+from ingot.frontend.jit.rewrites.trace_rewriting import TracePassResult, TraceRewriter
 from ingot.frontend.jit.trace.trace import TensorMeta, Trace, TraceOp, TraceValue, replace_values
 
 _aten: Any = torch.ops.aten

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.rewrites.rewriting import TracePassResult, TraceRewriter
+from ingot.frontend.jit.rewrites.trace_rewriting import TracePassResult, TraceRewriter
 from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue
 
 _aten: Any = torch.ops.aten

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ingot.frontend.aten.pooling import LARGEST_WINDOW
-from ingot.frontend.jit.rewrites.rewriting import TracePassResult, TraceRewriter
+from ingot.frontend.jit.rewrites.trace_rewriting import TracePassResult, TraceRewriter
 from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue, stride_order
 
 _aten: Any = torch.ops.aten

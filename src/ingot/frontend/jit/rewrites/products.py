@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from ingot.base.sizes import product
-from ingot.frontend.jit.rewrites.rewriting import TracePassResult, TraceRewriter
+from ingot.frontend.jit.rewrites.trace_rewriting import TracePassResult, TraceRewriter
 from ingot.frontend.jit.trace.trace import TensorMeta, Trace, TraceOp, TraceValue, values_in
 
 _aten: Any = torch.ops.aten

@@ -26,7 +26,7 @@ import torch
 from ingot.frontend.jit.autotune.benchmarking import CLEARLY, seconds_of
 from ingot.frontend.jit.rewrites.channels_last import keep_channels_last, may_change_layout
 from ingot.frontend.jit.rewrites.product_strategies import PACKED_PRODUCT, is_row, packed_if_quicker
-from ingot.frontend.jit.rewrites.rewriting import TracePassResult, TraceRewriter
+from ingot.frontend.jit.rewrites.trace_rewriting import TracePassResult, TraceRewriter
 from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue
 from ingot.runtime.disk_cache.process import remembered
 from ingot.runtime.plan import is_plain

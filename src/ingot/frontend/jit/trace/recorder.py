@@ -29,11 +29,11 @@ from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.library_code import is_librarys
 from ingot.frontend.jit.trace.attachment import Attachment, mode_counts
 from ingot.frontend.jit.trace.effects import EffectMonitor
-from ingot.frontend.jit.trace.indexing import INDEXING, slice_bounds
-from ingot.frontend.jit.trace.places import definition_of, user_place
+from ingot.frontend.jit.trace.index_bounds import INDEXING, slice_bounds
 from ingot.frontend.jit.trace.queries import READS_MEMORY, READS_SIZES, SAYS_SIZES, is_oblivious
 from ingot.frontend.jit.trace.questions import ASKS, READS_VALUE
 from ingot.frontend.jit.trace.refusals import refusal, turned_view
+from ingot.frontend.jit.trace.source_lines import definition_of, user_place
 from ingot.frontend.jit.trace.trace import (
     EnvironmentTensor,
     GradientOf,

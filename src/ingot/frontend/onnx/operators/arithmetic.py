@@ -9,8 +9,8 @@ import numpy
 import torch
 from torch.nn import functional
 
+from ingot.frontend.onnx.model_values import dtype_of, numpy_dtype
 from ingot.frontend.onnx.operator_table import NodeCall, define, defines
-from ingot.frontend.onnx.values import dtype_of, numpy_dtype
 
 _UNARY: dict[str, tuple[Any, Any]] = {
     "Abs": (torch.abs, numpy.abs),

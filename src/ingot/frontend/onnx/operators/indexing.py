@@ -8,8 +8,8 @@ import numpy
 import torch
 
 from ingot.base.errors import ImportedModelError
+from ingot.frontend.onnx.model_values import HostValue, sizes_of
 from ingot.frontend.onnx.operator_table import NodeCall, defines
-from ingot.frontend.onnx.values import HostValue, sizes_of
 
 
 def _counted(indices: torch.Tensor, size: int) -> torch.Tensor:

@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional
 
 from ingot.base.errors import ImportedModelError
+from ingot.frontend.onnx.model_values import sizes_of
 from ingot.frontend.onnx.operator_table import NodeCall, defines
-from ingot.frontend.onnx.values import sizes_of
 
 
 @defines("BatchNormalization", since=7)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy
 import torch
 
+from ingot.frontend.onnx.model_values import HostValue, dtype_of, numpy_dtype
 from ingot.frontend.onnx.operator_table import NodeCall, defines
-from ingot.frontend.onnx.values import HostValue, dtype_of, numpy_dtype
 
 
 def _shape_of(value: Any) -> tuple[int, ...]:

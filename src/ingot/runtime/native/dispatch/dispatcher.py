@@ -19,8 +19,8 @@ from ingot.runtime.native.abi import object_layout
 from ingot.runtime.native.abi.object_layout import TensorLayout, tensor_layout
 from ingot.runtime.native.abi.settings import Settings, devices_in_use, emit_settings
 from ingot.runtime.native.assembler.addresses import python_function
-from ingot.runtime.native.assembler.clock import now
 from ingot.runtime.native.assembler.routines import Foreign, Library, Routine, Value
+from ingot.runtime.native.assembler.ticks import now
 from ingot.runtime.native.dispatch.call_matching import CallMatchingEmitter
 from ingot.runtime.native.dispatch.call_records import DECLINED, MOST_ARGUMENTS, CallRecord
 from ingot.runtime.native.dispatch.call_structs import (

@@ -78,7 +78,7 @@ class AnsweringEmitter:
         deciding, is_plain = DecidingEmitter(self._library), emit_is_plain(self._library)
         role_of, decide = deciding.role_of(), deciding.decide(are_written, operate, is_plain)
         boundaries = BoundaryEmitter(self._library, self._places, self._bit).emit(settings)
-        flushing = FlushingEmitter(self._library, self._settings).emit(settings, boundaries)
+        flushing = FlushingEmitter(self._library, self._places, self._settings, self._key).emit(settings, boundaries)
         self._handle(self._answer(role_of, decide, self._call_stand_in(), flushing.flush))
         intercepting = InterceptingEmitter(self._library, self._places, self._stack)
         intercepting.emit(decide, role_of, is_plain, flushing, call_of_builtins())

@@ -38,6 +38,8 @@ class BoundaryRoutines:
     """settle_into(values, bases, needed): writes a word for each tensor, 1 if it is a result that is needed."""
     release: Routine
     """release_all(values)"""
+    aliases: Routine
+    """aliases_of(tuple)"""
     run: Routine
     """run_function(function, values, writes): its result, 0 with Python's error set."""
 
@@ -52,8 +54,9 @@ class BoundaryEmitter:
 
     def emit(self, settings: Routine) -> BoundaryRoutines:
         """Write `ask_settings`, `begin`, `settle`, `release`, `aliases`, `run_counted` and `elements`."""
-        routines = BoundaryRoutines(self._settle_into(), self._release_all(), self._run_function())
-        self._aliases()
+        aliases_of = self._aliases_of()
+        routines = BoundaryRoutines(self._settle_into(), self._release_all(), aliases_of, self._run_function())
+        self._aliases(aliases_of)
         self._run(routines.run)
         self._settings(settings)
         self._elements()
@@ -144,22 +147,28 @@ class BoundaryEmitter:
         routine.give_back()
         return routine
 
-    def _aliases(self) -> None:
-        alias_of = self._alias_of()
+    def _aliases(self, aliases_of: Routine) -> None:
         routine = self._library.routine("aliases", 4)
         _, arguments, _, _ = routine.parameters
-        values = routine.load(arguments)
+        routine.give_back(routine.call(aliases_of, routine.load(arguments)))
+
+    def _aliases_of(self) -> Routine:
+        """aliases_of(tuple): a tuple with other tensors instead of marked ones; 0 with Python's error set."""
+        alias_of = self._alias_of()
+        routine = self._library.routine("aliases_of", 1)
+        (values,) = routine.parameters
         count = routine.load(values, object_layout.LENGTH_WORD)
         made = routine.call(python_function("PyTuple_New"), count)
         with routine.when(routine.compare(made, "==", 0)):
             routine.give_back(0)
         with routine.loop(count) as index:
-            alias = routine.call(alias_of, routine.load(routine.load(values, object_layout.ITEMS_WORD), index))
+            alias = routine.call(alias_of, routine.load(values, routine.add(index, object_layout.ITEMS_WORD)))
             with routine.when(routine.compare(alias, "==", 0)):
                 routine.call(python_function("Py_DecRef"), made)
                 routine.give_back(0)
             routine.store(alias, made, routine.add(index, object_layout.ITEMS_WORD))
         routine.give_back(made)
+        return routine
 
     def _alias_of(self) -> Routine:
         """alias_of(object): the object, or another tensor over a marked one's memory; 0 with Python's error set."""

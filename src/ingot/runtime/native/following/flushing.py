@@ -5,12 +5,13 @@
 
 A flush is known by the node that the call has reached, its cause, and which tensors are still needed. What the first
 one did in Python is then done here: the lists of what is pending are exchanged for empty ones, results that nothing
-refers to are let go, and the segment runs.
+refers to are let go, and the segment runs. While there are other threads it is given other tensors over the same
+memory, and the marks of those that they may hold stay until it has run.
 
 What always holds: once the lists are exchanged, what was pending runs to its end. Where that needs Python, because
-another thread has begun, torch's settings are others, or other tensors are needed, `finish` does it with the lists that
-were pending. The call's lock is held from the first change to the last. KeyboardInterrupt comes between two lines of
-Python only: where it comes inside of the segment, `finish` runs it again, unless Python has run it to its end.
+torch's settings are others, or other tensors are needed, `finish` does it with the lists that were pending. The call's
+lock is held from the first change to the last. KeyboardInterrupt comes between two lines of Python only: where it comes
+inside of the segment, `finish` runs it again, unless Python has run it to its end.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ingot.runtime.native.assembler.routines import Library, Routine, Value
 from ingot.runtime.native.assembler.structs import Code
 from ingot.runtime.native.following.boundaries import BoundaryRoutines
 from ingot.runtime.native.following.following_structs import CallStatus, FlushWords, FollowingWords, NodeWords
+from ingot.runtime.native.following.layouts import FollowingLayout
 from ingot.runtime.torch_state import GRAD_MODE
 
 PYTHON_CALLS = "python_calls"
@@ -52,14 +54,17 @@ class FlushingRoutines:
 class FlushingEmitter:
     """Writes these routines into a library."""
 
-    def __init__(self, library: Library, settings: Settings):
+    def __init__(self, library: Library, places: FollowingLayout, settings: Settings, key: int):
+        """`key` is the trap's."""
         self._library = library
+        self._places = places
         self._settings = settings
+        self._key = key
 
     def emit(self, settings: Routine, boundaries: BoundaryRoutines) -> FlushingRoutines:
         """Write all routines; gives those that others call."""
         may_run, is_known = self._may_run(settings), self._is_known()
-        run = self._run_segment(boundaries)
+        run = self._run_seen_or_not(self._run_segment(boundaries), boundaries)
         finish = self._finish()
         run_known = self._run_known(may_run, self._find(), boundaries, run, finish)
         known = self._flush_known(may_run, is_known, self._exchange(), run_known)
@@ -121,19 +126,12 @@ class FlushingEmitter:
         return routine
 
     def _may_run(self, settings: Routine) -> Routine:
-        """may_run(state): whether there is no other thread, no gradient is noted, and torch's settings are those of the
-        steps."""
+        """may_run(state): whether no gradient is noted, and torch's settings are those of the steps."""
         routine = self._library.routine("may_run", 1)
         (state,) = routine.parameters
-        threads = routine.call(python_function("PyObject_CallNoArgs"), id(_thread._count))
-        with routine.when(routine.compare(threads, "==", 0)):
-            routine.call(python_function("PyErr_Clear"))
-            routine.give_back(0)
-        routine.call(python_function("Py_DecRef"), threads)
-        is_alone = routine.compare(threads, "==", id(0))
         is_same = routine.compare(routine.call(settings), "==", routine.load(state, FollowingWords.settings))
         is_plain = routine.compare(self._settings.read(routine, GRAD_MODE), "==", 0)
-        routine.give_back(routine.choose(routine.both(is_alone, routine.both(is_same, is_plain)), 1, 0))
+        routine.give_back(routine.choose(routine.both(is_same, is_plain), 1, 0))
         return routine
 
     def _is_known(self) -> Routine:
@@ -214,14 +212,14 @@ class FlushingEmitter:
         is_known = routine.compare(flush, "!=", 0)
         with routine.when(routine.opposite(is_known)):
             routine.give_back(routine.call(finish, state, node, values, numbers, cause))
-        # Letting go of results may have had Python run, which may have begun threads or changed settings.
+        # Letting go of results may have had Python run, which may have changed settings.
         with routine.when(routine.compare(routine.call(may_run, state), "==", 0)):
             routine.give_back(routine.call(finish, state, node, values, numbers, cause))
         times = routine.load(flush, FlushWords.times)
         with routine.when(routine.compare(times, "!=", 0)):
             routine.increase(1, times)
-        routine.call(boundaries.release, values)
         with routine.when(routine.compare(routine.load(flush, FlushWords.function), "==", 0)):
+            routine.call(boundaries.release, values)
             routine.give_back(FlushStatus.DONE)
         status = routine.call(run, state, flush, values, numbers)
         with routine.when(routine.compare(status, "!=", FlushStatus.RAISED)):
@@ -238,20 +236,53 @@ class FlushingEmitter:
         routine.give_back(FlushStatus.RAISED)
         return routine
 
-    def _run_segment(self, boundaries: BoundaryRoutines) -> Routine:
-        """run_segment(state, flush, values, numbers)"""
-        arguments_of = self._arguments_of()
-        routine = self._library.routine("run_segment", 4)
+    def _run_seen_or_not(self, run_segment: Routine, boundaries: BoundaryRoutines) -> Routine:
+        """run_seen_or_not(state, flush, values, numbers): runs a segment; afterwards all tensors may be read. While
+        there are other threads their marks stay meanwhile, and the segment gets other tensors over the same memory."""
+        arguments_of, is_alone = self._arguments_of(), self._is_alone()
+        routine = self._library.routine("run_seen_or_not", 4)
         state, flush, values, numbers = routine.parameters
-        given = routine.call(arguments_of, flush, values, numbers)
+        given, status = routine.call(arguments_of, flush, values, numbers), routine.stack(1)
         with routine.when(routine.compare(given, "==", 0)):
             routine.give_back(FlushStatus.RAISED)
+        is_unseen = routine.compare(routine.call(is_alone), "!=", 0)
+        with routine.when(is_unseen):
+            routine.call(boundaries.release, values)
+            routine.store(routine.call(run_segment, state, flush, given), status)
+        with routine.when(routine.opposite(is_unseen)):
+            before = routine.call(self._places.is_excluded, self._key)
+            routine.call(self._places.set_excluded, self._key, 1)
+            routine.store(FlushStatus.RAISED, status)
+            others = routine.call(boundaries.aliases, given)
+            with routine.when(routine.compare(others, "!=", 0)):
+                routine.store(routine.call(run_segment, state, flush, others), status)
+                routine.call(python_function("Py_DecRef"), others)
+            routine.call(self._places.set_excluded, self._key, before)
+            routine.call(boundaries.release, values)
+        routine.call(python_function("Py_DecRef"), given)
+        routine.give_back(routine.load(status))
+        return routine
+
+    def _is_alone(self) -> Routine:
+        """is_alone(): whether there is no other thread of Python's."""
+        routine = self._library.routine("is_alone", 0)
+        threads = routine.call(python_function("PyObject_CallNoArgs"), id(_thread._count))
+        with routine.when(routine.compare(threads, "==", 0)):
+            routine.call(python_function("PyErr_Clear"))
+            routine.give_back(0)
+        routine.call(python_function("Py_DecRef"), threads)
+        routine.give_back(routine.choose(routine.compare(threads, "==", id(0)), 1, 0))
+        return routine
+
+    def _run_segment(self, boundaries: BoundaryRoutines) -> Routine:
+        """run_segment(state, flush, given)"""
+        routine = self._library.routine("run_segment", 3)
+        state, flush, given = routine.parameters
         function = routine.load(flush, FlushWords.function)
         routine.call(python_function("PySet_Clear", 32), routine.load(flush, FlushWords.ended))
         calls, name = python_function("PyObject_GetAttr"), id(PYTHON_CALLS)
         before = routine.call(calls, function, name)
         result = routine.call(boundaries.run, function, given, routine.load(flush, FlushWords.writes))
-        routine.call(python_function("Py_DecRef"), given)
         with routine.when(routine.compare(result, "==", 0)):
             self._drop(routine, before)
             routine.give_back(FlushStatus.RAISED)

@@ -47,6 +47,8 @@ class FollowingLayout:
     storages: StorageLayout
     set_excluded: Foreign
     """Lets this thread pass a dispatch key: the key, and whether."""
+    is_excluded: Foreign
+    """Whether it passes a key now."""
     getter_class: int
     getter_slot: int
     code_word: int
@@ -66,9 +68,9 @@ class FollowingLayout:
         """All of it; None where anything is not as expected."""
         tensors = tensor_layout()
         storages = StorageLayout.find()
-        name = "_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb"
-        set_excluded = torch_function("c10", name)
-        if tensors is None or storages is None or set_excluded is None:
+        set_excluded = torch_function("c10", "_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb")
+        is_excluded = torch_function("c10", "_ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE", 8)
+        if tensors is None or storages is None or set_excluded is None or is_excluded is None:
             return None
         if not (_counts_are_there() and _slices_are_as_expected() and _devices_are_as_expected()):
             return None
@@ -82,7 +84,7 @@ class FollowingLayout:
         if code_word is None or owner_word is None or elements_word is None or not _counts_versions(version_word):
             return None
         words = code_word, owner_word, elements_word, version_word, _storage_object_word()
-        return cls(tensors, storages, set_excluded, id(type(getter)), id(slot), *words)
+        return cls(tensors, storages, set_excluded, is_excluded, id(type(getter)), id(slot), *words)
 
 
 def _counts_are_there() -> bool:

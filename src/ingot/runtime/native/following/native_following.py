@@ -67,7 +67,7 @@ class NativeFollowing:
         """settle(values, bases): what is needed of the values; the others are let go."""
         self.run: Callable[[Any, tuple[Any, ...], int], Any] = new_builtin(library.address("run_counted"), "run")
         """run(function, values, writes): calls a function that writes tensors; `Writes` says which."""
-        self.aliases: Callable[[list[Any]], tuple[Any, ...]] = new_builtin(library.address("aliases"), "aliases")
+        self.aliases: Callable[[tuple[Any, ...]], tuple[Any, ...]] = new_builtin(library.address("aliases"), "aliases")
         """aliases(values): the same, without marks on what a thread is given that passes the trap."""
         self.elements: Callable[[tuple[Any, ...]], int] = new_builtin(library.address("elements"), "elements")
         """elements(values): how much data a call brings."""

@@ -15,8 +15,8 @@ from ingot.runtime.native.abi import object_layout
 from ingot.runtime.native.abi.object_layout import TensorLayout, tensor_layout
 from ingot.runtime.native.abi.settings import Settings
 from ingot.runtime.native.assembler.addresses import python_function
-from ingot.runtime.native.assembler.clock import now
 from ingot.runtime.native.assembler.routines import Foreign, Library, Routine, Value
+from ingot.runtime.native.assembler.ticks import now
 from ingot.runtime.native.launch.cpu_running import RunningEmitter
 from ingot.runtime.native.launch.guard_matching import MatchingEmitter, make_room
 from ingot.runtime.native.launch.record_structs import (

@@ -21,7 +21,7 @@ from ingot.loops.kernel_arguments import ACCESS
 from ingot.runtime.native.abi.devices import device_kind
 from ingot.runtime.native.abi.object_layout import tensor_layout
 from ingot.runtime.native.abi.prototypes import DTYPES, Prototype
-from ingot.runtime.native.assembler import clock
+from ingot.runtime.native.assembler import ticks
 from ingot.runtime.native.assembler.structs import WORD_BYTES, Struct, side_by_side
 from ingot.runtime.native.launch.record_structs import (
     AxisWords,
@@ -206,7 +206,7 @@ class RunStatistics:
 
     @property
     def seconds(self) -> float:
-        return clock.seconds(self._words.ticks)
+        return ticks.seconds(self._words.ticks)
 
     @property
     def launches(self) -> int:

@@ -7,8 +7,8 @@ GIL where they may take long, results put into the form the caller wants, and th
 from __future__ import annotations
 
 from ingot.runtime.native.assembler.addresses import python_function, system_function
-from ingot.runtime.native.assembler.clock import now
 from ingot.runtime.native.assembler.routines import Library, Routine, Value, Word
+from ingot.runtime.native.assembler.ticks import now
 from ingot.runtime.native.launch.record_structs import (
     Convention,
     ConversionWords,

@@ -13,12 +13,12 @@ from html import escape
 from pathlib import Path
 
 from ingot.base.errors import UnsupportedError
+from ingot.frontend.jit.api.call_statistics import FunctionStatistics, statistics_of
 from ingot.frontend.jit.api.explaining import calls_of, explain, kinds_of, programs_of
 from ingot.frontend.jit.api.function import CompiledFunction
+from ingot.frontend.jit.api.process_summary import Stop, stops_of
 from ingot.frontend.jit.api.report.program_picture import colour_of, picture_of
 from ingot.frontend.jit.api.report.style import STYLE
-from ingot.frontend.jit.api.statistics import FunctionStatistics, statistics_of
-from ingot.frontend.jit.api.summary import Stop, stops_of
 from ingot.frontend.jit.api.wording import byte_count, counted, duration, short_place
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram
 from ingot.runtime.compiler import CompiledModule, compiled_stages, kernel_texts

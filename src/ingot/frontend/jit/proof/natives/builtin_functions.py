@@ -31,7 +31,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     tuple_of,
 )
 from ingot.frontend.jit.proof.natives import methods
-from ingot.frontend.jit.proof.semantics import containers, operations, python_operators
+from ingot.frontend.jit.proof.semantics import abstract_operators, containers, operations
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walk.walker import Walker
@@ -88,7 +88,7 @@ def convert(cls: type) -> Handler:
                 outcome = walker.truth(args[0])
                 return walker.determined(bool) if outcome is None else Known(outcome)
             if cls is str:
-                return python_operators.text_of(walker, args[0])
+                return abstract_operators.text_of(walker, args[0])
             if cls is int and isinstance(args[0], Open):
                 return args[0]
             constant = operations.constant_of(walker, args[0])
@@ -105,7 +105,7 @@ def convert(cls: type) -> Handler:
 
 
 def repr_(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
-    return python_operators.text_of(walker, args[0], is_repr=True)
+    return abstract_operators.text_of(walker, args[0], is_repr=True)
 
 
 def sequence(cls: type) -> Handler:
@@ -233,7 +233,7 @@ def _open_extreme(walker: Walker, function: Callable[..., Any], items: Sequence[
 def sum_(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
     total = args[1] if len(args) > 1 else kwargs.get("start", Known(0))
     for item in containers.each_item(walker, args[0]):
-        total = python_operators.binary(walker, python_operators.NODES[operator.add], total, item)
+        total = abstract_operators.binary(walker, abstract_operators.NODES[operator.add], total, item)
     return total
 
 
@@ -278,13 +278,13 @@ def sorted_(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> Abs
 
 
 def operator_of(function: Callable[..., Any]) -> Handler:
-    node = python_operators.NODES[function]
+    node = abstract_operators.NODES[function]
 
     def handle(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
         action = (
-            python_operators.compare
+            abstract_operators.compare
             if function.__name__ in ("eq", "ne", "lt", "le", "gt", "ge")
-            else python_operators.binary
+            else abstract_operators.binary
         )
         return action(walker, node, args[0], args[1])
 

@@ -36,7 +36,7 @@ from ingot.frontend.jit.proof.natives import (
     state_functions,
     training_functions,
 )
-from ingot.frontend.jit.proof.semantics import operations, python_operators, torch_names
+from ingot.frontend.jit.proof.semantics import abstract_operators, operations, torch_names
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walk.walker import Walker
@@ -136,7 +136,7 @@ _TABLE: dict[Any, Handler] = {
         for function in (itertools.chain, itertools.islice, itertools.product, itertools.combinations)
         + (itertools.permutations, itertools.zip_longest, itertools.pairwise)
     },
-    **{function: builtin_functions.operator_of(function) for function in python_operators.NODES},
+    **{function: builtin_functions.operator_of(function) for function in abstract_operators.NODES},
     **{
         function: builtin_functions.pure(function)
         for function in [

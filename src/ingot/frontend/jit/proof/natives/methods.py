@@ -28,7 +28,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     plain,
     tuple_of,
 )
-from ingot.frontend.jit.proof.semantics import attribute_lookup, containers, python_operators
+from ingot.frontend.jit.proof.semantics import abstract_operators, attribute_lookup, containers
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walk.walker import Walker
@@ -141,7 +141,7 @@ def _list_copy(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> 
 
 def _list_index(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
     for position, item in enumerate(containers.sequence(walker, args[0]) or ()):
-        outcome = python_operators.equal(walker, item, args[1])
+        outcome = abstract_operators.equal(walker, item, args[1])
         if outcome is None:
             walker.refuse("looks for an object that is not known in a list")
         if outcome:

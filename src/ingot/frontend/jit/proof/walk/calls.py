@@ -34,7 +34,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
 from ingot.frontend.jit.proof.domain.place_guards import PartialCall
 from ingot.frontend.jit.proof.natives import known_functions
 from ingot.frontend.jit.proof.semantics import containers, operations
-from ingot.frontend.jit.proof.walk import modules
+from ingot.frontend.jit.proof.walk import module_calls
 from ingot.frontend.jit.proof.walk.source import Source, dataclass_initialiser, source_of
 
 if TYPE_CHECKING:
@@ -82,8 +82,11 @@ def _call_known(walker: Walker, function: Known, args: list[AbstractValue], kwar
         return operations.operate(walker, called, args, kwargs, function.name or getattr(called, "__name__", "?"))
     if isinstance(called, types.BuiltinFunctionType | types.MethodDescriptorType | types.WrapperDescriptorType):
         walker.refuse(f"calls the native function {_named(called)}, which is not known to be free of effects")
-    if isinstance(called, torch.nn.Module) and walker.type_attribute(type(called), "__call__") is modules.MODULE_CALL:
-        return modules.call_module(walker, function, args, kwargs)
+    if (
+        isinstance(called, torch.nn.Module)
+        and walker.type_attribute(type(called), "__call__") is module_calls.MODULE_CALL
+    ):
+        return module_calls.call_module(walker, function, args, kwargs)
     method = walker.method(function, "__call__")
     if method is None or not isinstance(method, Bound):
         walker.refuse(f"calls an object of the class {type(called).__qualname__}, which is not understood")

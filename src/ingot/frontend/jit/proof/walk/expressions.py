@@ -25,7 +25,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     tuple_of,
 )
 from ingot.frontend.jit.proof.domain.place_guards import ABSENT, CellContents
-from ingot.frontend.jit.proof.semantics import containers, python_operators
+from ingot.frontend.jit.proof.semantics import abstract_operators, containers
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walk.walker import Walker
@@ -68,7 +68,7 @@ def _boolean_condition(walker: Walker, node: ast.BoolOp, index: int) -> bool | N
 
 def _compare_condition(walker: Walker, node: ast.Compare, index: int, left: AbstractValue) -> bool | None:
     right = evaluate(walker, node.comparators[index])
-    outcome = walker.truth(python_operators.compare(walker, type(node.ops[index]), left, right))
+    outcome = walker.truth(abstract_operators.compare(walker, type(node.ops[index]), left, right))
     if index == len(node.ops) - 1 or outcome is False:
         return outcome
     if outcome is not None:
@@ -218,7 +218,7 @@ def _call(walker: Walker, node: ast.Call) -> AbstractValue:
 
 def _binary(walker: Walker, node: ast.BinOp) -> AbstractValue:
     left = evaluate(walker, node.left)
-    return python_operators.binary(walker, type(node.op), left, evaluate(walker, node.right))
+    return abstract_operators.binary(walker, type(node.op), left, evaluate(walker, node.right))
 
 
 def _unary(walker: Walker, node: ast.UnaryOp) -> AbstractValue:
@@ -226,7 +226,7 @@ def _unary(walker: Walker, node: ast.UnaryOp) -> AbstractValue:
     if isinstance(node.op, ast.Not):
         outcome = walker.truth(value)
         return walker.determined(bool) if outcome is None else Known(not outcome)
-    return python_operators.unary(walker, type(node.op), value)
+    return abstract_operators.unary(walker, type(node.op), value)
 
 
 def _boolean(walker: Walker, node: ast.BoolOp) -> AbstractValue:
@@ -247,7 +247,7 @@ def _boolean(walker: Walker, node: ast.BoolOp) -> AbstractValue:
 def _compare(walker: Walker, node: ast.Compare) -> AbstractValue:
     def following(index: int, left: AbstractValue) -> AbstractValue:
         right = evaluate(walker, node.comparators[index])
-        result = python_operators.compare(walker, type(node.ops[index]), left, right)
+        result = abstract_operators.compare(walker, type(node.ops[index]), left, right)
         if index == len(node.ops) - 1:
             return result
         outcome = walker.truth(result)
@@ -286,7 +286,7 @@ def _joined(walker: Walker, node: ast.JoinedStr) -> AbstractValue:
 def _formatted(walker: Walker, node: ast.FormattedValue) -> AbstractValue:
     value = evaluate(walker, node.value)
     layout: AbstractValue = Known("") if node.format_spec is None else evaluate(walker, node.format_spec)
-    text = python_operators.text_of(walker, value, is_repr=node.conversion in (ord("r"), ord("a")))
+    text = abstract_operators.text_of(walker, value, is_repr=node.conversion in (ord("r"), ord("a")))
     if not plain(layout) or not plain(text):
         return walker.determined(str)
     source = value if plain(value) and node.conversion == -1 else text

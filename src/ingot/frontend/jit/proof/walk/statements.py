@@ -30,7 +30,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     merge,
 )
 from ingot.frontend.jit.proof.domain.place_guards import ABSENT
-from ingot.frontend.jit.proof.semantics import attribute_lookup, containers, python_operators
+from ingot.frontend.jit.proof.semantics import abstract_operators, attribute_lookup, containers
 from ingot.frontend.jit.proof.walk import contexts, expressions
 
 if TYPE_CHECKING:
@@ -84,19 +84,19 @@ def _augmented(walker: Walker, node: ast.AugAssign) -> bool:
     target: Any = node.target
     if isinstance(target, ast.Name):
         current = expressions.load(walker, target.id)
-        result = python_operators.in_place(walker, type(node.op), current, walker.evaluate(node.value))
+        result = abstract_operators.in_place(walker, type(node.op), current, walker.evaluate(node.value))
         expressions.store(walker, target.id, result)
         return True
     base = walker.evaluate(target.value)
     if isinstance(target, ast.Attribute):
         name = expressions.mangled(walker, target.attr)
         current = walker.attribute(base, name)
-        result = python_operators.in_place(walker, type(node.op), current, walker.evaluate(node.value))
+        result = abstract_operators.in_place(walker, type(node.op), current, walker.evaluate(node.value))
         attribute_lookup.store(walker, base, name, result)
     else:
         key = walker.evaluate(target.slice)
         current = containers.item(walker, base, key)
-        result = python_operators.in_place(walker, type(node.op), current, walker.evaluate(node.value))
+        result = abstract_operators.in_place(walker, type(node.op), current, walker.evaluate(node.value))
         containers.store_item(walker, base, key, result)
     return True
 

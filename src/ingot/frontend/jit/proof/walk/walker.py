@@ -49,7 +49,7 @@ from ingot.frontend.jit.proof.domain.place_guards import (
     type_lookup,
 )
 from ingot.frontend.jit.proof.domain.result_caches import KeptCall
-from ingot.frontend.jit.proof.semantics import attribute_lookup, containers, python_operators
+from ingot.frontend.jit.proof.semantics import abstract_operators, attribute_lookup, containers
 from ingot.frontend.jit.proof.walk import calls, expressions, statements
 from ingot.frontend.jit.proof.walk.source import Source
 
@@ -325,14 +325,14 @@ class Walker:
 
     def equal(self, left: AbstractValue, right: AbstractValue) -> bool | None:
         """Whether two values are equal; None if that is not known."""
-        return python_operators.equal(self, left, right)
+        return abstract_operators.equal(self, left, right)
 
     def compare(self, node: type[ast.cmpop], left: AbstractValue, right: AbstractValue) -> AbstractValue:
-        return python_operators.compare(self, node, left, right)
+        return abstract_operators.compare(self, node, left, right)
 
     def truth(self, value: AbstractValue) -> bool | None:
         """Whether a value counts as true; None if that is not known, but always the same."""
-        return python_operators.truth(self, value)
+        return abstract_operators.truth(self, value)
 
     def class_of(self, value: AbstractValue) -> type | None:
         """The class of a value; None where it is not known."""

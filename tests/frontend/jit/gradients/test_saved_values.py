@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import ingot
-from ingot.frontend.jit.gradients.saving import Split
+from ingot.frontend.jit.gradients.saved_values import Split
 from tests.frontend.jit.gradients.comparing_gradients import calls_of, leaf
 
 

@@ -17,7 +17,7 @@ from ingot.frontend.jit.api.wording import byte_count, counted, duration, text_t
 from ingot.frontend.jit.trace.trace import CPU
 from ingot.runtime.compiler import CompiledModule
 from ingot.runtime.kernels import TunedKernel
-from ingot.runtime.profiling.statistics import KernelStatistics, memory_speed
+from ingot.runtime.profiling.kernel_statistics import KernelStatistics, memory_speed
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ import torch
 import ingot
 from ingot.base.environment_variables import environment
 from ingot.base.errors import ArgumentError, ConfigError
-from ingot.base.pipeline import STAGES, Stage, declare_passes, named_stage, pass_names, refuse_unknown_passes
+from ingot.base.stages import STAGES, Stage, declare_passes, named_stage, pass_names, refuse_unknown_passes
 from ingot.codegen.ptx.target import gpu
-from ingot.frontend.jit.rewrites.pipeline import TRACE_PASSES
-from ingot.passes.pipeline import PASSES
+from ingot.frontend.jit.rewrites.trace_passes import TRACE_PASSES
+from ingot.passes.graph_passes import PASSES
 from ingot.runtime.cuda.kernels import gpu_kernels, scheduled
 
 ON_GPUS = ("ptx", "sass")

@@ -29,8 +29,7 @@ from ingot.frontend.jit.arguments.structure import Shape, put_together, take_apa
 from ingot.frontend.jit.arguments.supported_tensors import refused_tensor
 from ingot.frontend.jit.autotune.eager_comparison import EagerComparison
 from ingot.frontend.jit.autotune.timing import is_capturing, stopwatch
-from ingot.frontend.jit.gradients.eligibility import leaf_tensors, written_leaves
-from ingot.frontend.jit.gradients.function import (
+from ingot.frontend.jit.gradients.autograd_functions import (
     Differentiated,
     gradients_inside,
     has_python,
@@ -38,9 +37,10 @@ from ingot.frontend.jit.gradients.function import (
     is_observed,
     keeps_graph,
 )
+from ingot.frontend.jit.gradients.eligibility import leaf_tensors, written_leaves
 from ingot.frontend.jit.gradients.joint_trace import JointTrace, storages_written
 from ingot.frontend.jit.gradients.rerunning import Moment
-from ingot.frontend.jit.gradients.saving import Split, split
+from ingot.frontend.jit.gradients.saved_values import Split, split
 from ingot.frontend.jit.guards.environment import KnownTensors
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
 from ingot.frontend.jit.trace.comparing import first_difference

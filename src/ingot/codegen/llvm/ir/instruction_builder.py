@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ingot.codegen.llvm.ir.functions import BasicBlock, Function, Module, Phi
+from ingot.codegen.llvm.ir.blocks import BasicBlock, Function, Module, Phi
 from ingot.codegen.llvm.ir.values import Constant, IntType, PointerType, Type, Undefined, Value, VectorType
 
 _BIT, _BYTE = IntType(1), IntType(8)

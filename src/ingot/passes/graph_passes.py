@@ -10,15 +10,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ingot.base.dumping import dump_pass
-from ingot.base.pipeline import declare_passes, refuse_unknown_passes
+from ingot.base.stages import declare_passes, refuse_unknown_passes
 from ingot.ir.graph import Graph
 from ingot.passes.algebraic_simplification import AlgebraicSimplification
 from ingot.passes.common_subexpressions import CommonSubexpressions
 from ingot.passes.constant_folding import ConstantFolding
 from ingot.passes.dead_code import DeadCode
+from ingot.passes.graph_rewriting import Pass
 from ingot.passes.layout import Layout
 from ingot.passes.reshapes import Reshapes
-from ingot.passes.rewriting import Pass
 from ingot.passes.sink_cat import SinkCat
 from ingot.passes.slices import Slices
 from ingot.passes.strength_reduction import StrengthReduction

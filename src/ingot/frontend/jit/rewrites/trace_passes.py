@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 import torch
 
 from ingot.base.dumping import dump, dump_pass
-from ingot.base.pipeline import declare_passes, refuse_unknown_passes
+from ingot.base.stages import declare_passes, refuse_unknown_passes
 from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.rewrites.aliases import DropAliases
 from ingot.frontend.jit.rewrites.epilogues import TakeInActivations
@@ -19,7 +19,7 @@ from ingot.frontend.jit.rewrites.foreach import ExpandLists
 from ingot.frontend.jit.rewrites.freezing import FoldNormalizations
 from ingot.frontend.jit.rewrites.pooling import SimplifyPooling
 from ingot.frontend.jit.rewrites.products import FindLinears, JoinProducts
-from ingot.frontend.jit.rewrites.rewriting import TracePass, TracePassResult
+from ingot.frontend.jit.rewrites.trace_rewriting import TracePass, TracePassResult
 from ingot.frontend.jit.rewrites.weight_packing import PackConvolutions, PackProducts
 from ingot.frontend.jit.trace.trace import Trace
 

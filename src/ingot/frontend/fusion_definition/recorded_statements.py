@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.base.dtypes import DataType
-from ingot.frontend.fusion_definition.values import FusionScalar, FusionTensor, FusionValue, FusionVector, Value
+from ingot.frontend.fusion_definition.defined_values import FusionScalar, FusionTensor, FusionValue, FusionVector, Value
 from ingot.ops import Op
 from ingot.ops.parameters import data_type
 

@@ -14,7 +14,8 @@ import torch
 from ingot.base.dtypes import DataType
 from ingot.base.sizes import SizeExpression
 from ingot.base.types import TensorType
-from ingot.frontend.fusion_definition.statements import (
+from ingot.frontend.fusion_definition.defined_values import FusionValue, FusionVector
+from ingot.frontend.fusion_definition.recorded_statements import (
     AddOutput,
     Apply,
     DefineScalar,
@@ -24,7 +25,6 @@ from ingot.frontend.fusion_definition.statements import (
     flat,
     mapped_values,
 )
-from ingot.frontend.fusion_definition.values import FusionValue, FusionVector
 from ingot.ir.builder import Builder
 from ingot.ir.graph import Graph
 from ingot.ir.handles import Vector
