@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 from unittest import mock
 
@@ -37,17 +38,26 @@ _AT_ONCE = "runs at once, as PyTorch's: "
 """How `explain()` begins the line of functions that do not wait, as far as they had to be looked at."""
 
 
+Kernels = list[list[Call]]
+"""What is run before a model is called first, and from each of its calls to the next one."""
+
+
 @dataclass
 class Followed:
     """A model whose `forward` is followed at every call."""
 
     module: Any
     use: Callable[[], Any]
-    kernels: list[Call] = field(default_factory=list)
+    kernels: Kernels
 
     def run_kernels(self) -> None:
-        for kernel in self.kernels:
-            kernel()
+        for part in self.kernels:
+            run_all(part)
+
+
+def run_all(calls: list[Call]) -> None:
+    for call in calls:
+        call()
 
 
 def followed(module: Any, use: Callable[[], Any]) -> Followed:
@@ -57,19 +67,39 @@ def followed(module: Any, use: Callable[[], Any]) -> Followed:
     with mock.patch.object(eager_comparison, "ROUNDS", 0):  # never left to eager for the sake of speed
         for _ in range(WARM_CALLS):
             use()
-        return Followed(module, use, [*_segments(use), *_calls_at_once(module, plain, use)])
+        parts = zip(_segments(module, use), _calls_at_once(module, plain, use), strict=True)
+        return Followed(module, use, [[*segments, *calls] for segments, calls in parts])
 
 
-def _segments(use: Call) -> list[Call]:
+@contextmanager
+def replaced(module: Any, make: Callable[[Any], Any]) -> Iterator[None]:
+    """A model with another `forward`, which is made of its own."""
+    forward = module.forward
+    try:
+        module.forward = wraps(forward)(make(forward))
+        yield
+    finally:
+        module.forward = forward
+
+
+def _segments(module: Any, use: Call) -> Kernels:
     """The segments that a followed call runs, to be run again."""
-    found: list[Call] = []
+    found: Kernels = [[]]
     run = Segment.run
 
     def noting(segment: Segment, native: Any, given: tuple[Any, ...], begun: list[Segment]) -> None:
-        found.append(lambda: native.run(segment.recorded, given, segment.writes.address))
+        found[-1].append(lambda: native.run(segment.recorded, given, segment.writes.address))
         run(segment, native, given, begun)
 
-    with mock.patch.object(Segment, "run", noting), mock.patch.object(Following, "begin", _begin_in_python(True)):
+    def counting(jitted: Any) -> Any:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            found.append([])
+            return jitted(*args, **kwargs)
+
+        return forward
+
+    patches = mock.patch.object(Segment, "run", noting), mock.patch.object(Following, "begin", _begin_in_python(True))
+    with replaced(module, counting), patches[0], patches[1]:
         use()
     with mock.patch.object(Following, "begin", _begin_in_python(False)):
         use()
@@ -101,7 +131,7 @@ class _Noting(TorchFunctionMode):
         super().__init__()
         self._names = names
         self.is_outside = True
-        self.calls: list[Call] = []
+        self.calls: Kernels = [[]]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if role_of(func) is Role.PYTHON:
@@ -110,7 +140,7 @@ class _Noting(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if self._runs(func, args, result):
             given = tree_map(_own_integers, (args, kwargs or {}))
-            self.calls.append(lambda: func(*given[0], **given[1]))
+            self.calls[-1].append(lambda: func(*given[0], **given[1]))
         return result
 
     def _runs(self, function: Any, args: tuple[Any, ...], result: Any) -> bool:
@@ -126,6 +156,7 @@ class _Noting(TorchFunctionMode):
     @contextmanager
     def inside(self) -> Iterator[None]:
         self.is_outside = False
+        self.calls.append([])
         try:
             yield
         finally:
@@ -141,20 +172,19 @@ def _computes(function: Any, args: tuple[Any, ...], result: Any) -> bool:
     return not all(_native._is_alias_of(part, args[0]) for part in parts)
 
 
-def _calls_at_once(module: Any, plain: Callable[..., Any], use: Call) -> list[Call]:
+def _calls_at_once(module: Any, plain: Callable[..., Any], use: Call) -> Kernels:
     """PyTorch's functions that a followed call runs by themselves, and those that are called around the model."""
     jitted = module.forward
     lines = [line.partition(_AT_ONCE)[2] for line in jitted.explain().splitlines() if _AT_ONCE in line]
     mode = _Noting(frozenset(name for line in lines for name in line.split(", ")))
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        with mode.inside():
-            return plain(*args, **kwargs)
+    def noting(_: Any) -> Any:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            with mode.inside():
+                return plain(*args, **kwargs)
 
-    try:
-        module.forward = forward
-        with mode:
-            use()
-    finally:
-        module.forward = jitted
+        return forward
+
+    with replaced(module, noting), mode:
+        use()
     return mode.calls

@@ -13,7 +13,7 @@ import torch
 
 import ingot
 from benchmarks.capture.contests import Job, Row, Settings, difference, error_text, medians, quiet
-from benchmarks.capture.followed import FOLLOWED, KERNELS, followed
+from benchmarks.capture.followed import FOLLOWED, KERNELS, Kernels, followed, replaced, run_all
 from benchmarks.capture.hugging_face import USES, Use
 from benchmarks.capture.python_floor import answered
 from benchmarks.capture.telling import recordings_of, tier_of, why_python_runs
@@ -23,21 +23,23 @@ from benchmarks.models import transformers_package
 from benchmarks.results import COMPILE, EAGER, JIT
 
 FLOOR = "Python alone"
+LEAST = "Python alone, with kernels"
+"""In one call, after each call of the model what that one runs: each finds the processor's caches as the other has left
+them, and is quicker by itself."""
 WARM_CALLS = 4
 """Texts or passes that are compared: each text calls the model a dozen times."""
 
 
-def least_seconds(row: Row) -> float | None:
-    """What following would take if it cost nothing itself: Python alone, and the kernels."""
-    if FLOOR not in row.seconds or KERNELS not in row.seconds:
-        return None
-    return row.seconds[FLOOR] + row.seconds[KERNELS]
-
-
 def over_least(row: Row) -> float | None:
-    """How many times as long following takes."""
-    least = least_seconds(row)
-    return None if least is None or FOLLOWED not in row.seconds else row.seconds[FOLLOWED] / least
+    """How many times as long following takes as what it would take if it cost nothing itself."""
+    return row.over(FOLLOWED, LEAST)
+
+
+def over_sum(row: Row) -> float | None:
+    """The same, compared with the sum of both measured apart."""
+    if not {FLOOR, KERNELS, FOLLOWED} <= row.seconds.keys():
+        return None
+    return row.seconds[FOLLOWED] / (row.seconds[FLOOR] + row.seconds[KERNELS])
 
 
 def models(settings: Settings) -> list[Job]:
@@ -62,6 +64,8 @@ def measure_model(use: Use, settings: Settings) -> Row:
         other_one: Any = use.model.make(is_small)[0]
         all_followed = followed(other_one, partial(use.run, other_one, inputs, is_small))
         calls |= {FOLLOWED: all_followed.use, KERNELS: all_followed.run_kernels}
+        if FLOOR in calls:
+            calls[LEAST] = _with_kernels(calls[FLOOR], module, all_followed.kernels)
         if settings.compile_models:
             remarks += _add_compiled(use, inputs, settings, calls)
         seconds = medians(calls, settings.effort)
@@ -77,6 +81,30 @@ def _add_floor(use: Use, eager: Call, calls: dict[str, Call | Contestant]) -> tu
     except Exception as error:  # whatever code does when it is given what it was given before
         return (f"{use.name}: no floor, {error_text(error)}",), None
     return (), torch_calls
+
+
+def _with_kernels(floor: Call | Contestant, module: Any, kernels: Kernels) -> Contestant:
+    """Python alone, and after each call of the model the kernels that belong to it."""
+    floor = floor if isinstance(floor, Contestant) else Contestant(floor)
+
+    def both() -> None:
+        parts = iter(kernels)
+        run_all(next(parts))
+
+        def followed_by_kernels(plain: Any) -> Any:
+            def forward(*args: Any, **kwargs: Any) -> Any:
+                result = plain(*args, **kwargs)
+                mode = torch._C._pop_torch_function_stack()  # the list has no answers for kernels
+                run_all(next(parts))
+                torch._C._push_on_torch_function_stack(mode)
+                return result
+
+            return forward
+
+        with replaced(module, followed_by_kernels):
+            floor.call()
+
+    return Contestant(both, floor.prepare)
 
 
 def _add_compiled(use: Use, inputs: Any, settings: Settings, calls: dict[str, Call | Contestant]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.capture.contests import Row
 from benchmarks.capture.followed import FOLLOWED, KERNELS
 from benchmarks.capture.functions import PLAIN
-from benchmarks.capture.models import FLOOR, over_least
+from benchmarks.capture.models import FLOOR, LEAST, over_least, over_sum
 from benchmarks.capture.targets import Sections, share_of_limit, targets
 from benchmarks.groups import ONE_ADDITION
 from benchmarks.report import Sheet, mean_ratio, microseconds, milliseconds, target_sheet, times
@@ -69,18 +69,20 @@ def models_sheet(rows: Sequence[Row]) -> Sheet:
             *(times(row.over(other, JIT)) for other in (EAGER, COMPILE)),
             _milliseconds(row, FLOOR),
             _share(row.over(FLOOR, EAGER)),
-            *(_milliseconds(row, name) for name in (KERNELS, FOLLOWED)),
+            *(_milliseconds(row, name) for name in (KERNELS, LEAST, FOLLOWED)),
             times(over_least(row)),
+            times(over_sum(row)),
             f"{row.torch_calls:,}" if row.torch_calls is not None else "",
             *_told(row),
         )
         for row in rows
     ]
     means = (mean_ratio(row.over(other, JIT) for row in rows) for other in (EAGER, COMPILE))
-    overheads = mean_ratio(map(over_least, rows))
-    cells.append(("geometric mean", *[""] * 3, *means, *[""] * 4, overheads, *[""] * 4))
+    overheads = (mean_ratio(map(over, rows)) for over in (over_least, over_sum))
+    cells.append(("geometric mean", *[""] * 3, *means, *[""] * 5, *overheads, *[""] * 4))
     columns = ("", "eager ms", "torch. compile ms", "ingot ms", "over eager", "over torch. compile")
-    floor = ("Python alone ms", "of eager", "kernels ms", "followed ms", "of Python + kernels", "torch calls")
+    floor = ("Python alone ms", "of eager", "kernels ms", "both in one call ms", "followed ms")
+    floor += ("over both in one call", "over both apart", "torch calls")
     return _sheet("Models: texts and passes", (*columns, *floor), cells, rows, "all")
 
 

@@ -42,7 +42,7 @@ def targets(sections: Sections) -> list[Target]:
     rows = sections.get("models", ())
     found += worst("models, over eager", ((row.name, row.over(EAGER, JIT)) for row in rows), MODELS_OVER_EAGER)
     least = ((row.name, over_least(row)) for row in rows)
-    found += worst("models, following over Python alone + kernels", least, MOST_OF_LEAST, at_most=True)
+    found += worst("models, following over Python alone + kernels, in one call", least, MOST_OF_LEAST, at_most=True)
     rows = sections.get("lengths", ())
     recordings = [("all lengths", float(row.recordings)) for row in rows if row.recordings is not None]
     found += worst("lengths, recordings", recordings, MOST_RECORDINGS, "", at_most=True)
