@@ -100,7 +100,8 @@ def _prepare(contestant: Contestant) -> None:
 
 def _calls_in_a_turn(call: Call, shortest_turn: float, clock: Clock) -> int:
     repeats = 1
-    while (spent := clock(call, repeats) * repeats) < shortest_turn:
+    # Twice, because a call that is slow once says nothing of the next one.
+    while (spent := min(clock(call, repeats) for _ in range(2)) * repeats) < shortest_turn:
         # Approached in steps, because the first calls of a kind are slower than the rest.
         repeats = max(repeats + 1, min(repeats * 10, math.ceil(repeats * shortest_turn / spent)))
     return repeats
