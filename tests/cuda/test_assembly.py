@@ -102,7 +102,7 @@ def test_random_graphs_assemble_under_small_schedules(block: int, tmp_path: Path
 def test_small_schedules_reach_every_form():
     """Deterministic, so that properties that rest on them cannot quietly lose a form."""
     scheduling = Scheduling()
-    run_small(scheduling, range(120))
+    run_small(scheduling, range(240))
     forms = Counter(type(schedule) for schedule in scheduling.seen)
     assert not [form for form in get_args(GpuSchedule) if not forms[form]], forms
     rows = [schedule for schedule in scheduling.seen if isinstance(schedule, ThreadGroups)]

@@ -8,7 +8,7 @@ number.
 
 from ingot.ops.definitions.complex_numbers import (  # noqa: F401  (each module fills in the table when imported)
     arithmetic,
+    elementary_functions,
     moving,
     parts,
-    transcendental,
 )
