@@ -8,9 +8,9 @@ module holds what users import; docs/architecture.md follows a call through the 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ingot.base.collecting import collecting_later
+from ingot.base.collecting import importing
 
-with collecting_later():  # with torch loaded, looking for garbage takes a third of the time that importing does
+with importing():  # with torch loaded, looking for garbage takes a third of the time that importing does
     from ingot import memory
     from ingot.base.config import Config
     from ingot.base.dtypes import DataType
@@ -81,7 +81,7 @@ tune_by(lambda config: import_module("ingot.tune.tuner").Tuner(config))
 def __getattr__(name: str) -> Any:
     if name not in _AT_FIRST_USE:
         raise AttributeError(f"module 'ingot' has no attribute {name!r}")
-    with collecting_later():
+    with importing():
         globals()[name] = found = getattr(import_module(_AT_FIRST_USE[name]), name)
     return found
 

@@ -10,7 +10,7 @@ import torch
 
 import ingot
 from ingot.base import collecting
-from ingot.base.collecting import collecting_later
+from ingot.base.collecting import collecting_later, importing
 from ingot.frontend.jit.cache import specialisation
 
 
@@ -50,6 +50,26 @@ def test_a_block_that_never_began_leaves_collection_off(monkeypatch: pytest.Monk
         assert not gc.isenabled()
     finally:
         (gc.enable if was_enabled else gc.disable)()
+
+
+def test_what_importing_makes_is_old_afterwards():
+    kept: list[object] = []
+    with importing():
+        kept.append([kept])
+    assert any(one is kept[0] for one in gc.get_objects(generation=2))
+    assert gc.get_freeze_count() == 0
+
+
+def test_importing_leaves_what_a_program_has_frozen():
+    gc.collect()
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with importing():
+            pass
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_no_collection_starts_while_a_function_is_compiled(monkeypatch: pytest.MonkeyPatch):

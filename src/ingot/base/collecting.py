@@ -1,7 +1,8 @@
 """Putting off Python's garbage collection while something is compiled.
 
 Compiling makes many small objects, most of which stay, so Python begins to look for garbage among all objects of the
-process: with a few large packages loaded that takes longer than compiling a kernel. It comes later instead.
+process: with a few large packages loaded that takes longer than compiling a kernel. It comes later instead. Importing
+makes objects of which all stay: these need not be looked at by the next collection either.
 """
 
 from __future__ import annotations
@@ -16,6 +17,16 @@ from ingot.base.forks import ThreadCount, new_lock
 _lock = new_lock()
 _compiling = ThreadCount()
 _was_enabled = False
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """A block that imports modules: no collection starts by itself, and what it has made counts as old afterwards."""
+    with collecting_later():
+        yield
+        if _compiling.total == 1 and gc.get_freeze_count() == 0:
+            gc.freeze()  # all there is, without a look at it,
+            gc.unfreeze()  # goes to the oldest objects
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 Value = TypeVar("Value")
+_MISSING: Any = object()
 
 _locks: WeakSet[Any] = WeakSet()
 _counts: WeakSet[ThreadCount] = WeakSet()
@@ -56,13 +57,17 @@ class ThreadCount:
 
 
 class cached_property(functools.cached_property[Value]):
-    """A property that is computed once. Before Python 3.12 all instances share a lock, which is held meanwhile."""
+    """A property that is computed once, as from Python 3.12 on: before, all instances share a lock, which a forked child
+    may find held, and which takes longer than most properties. Threads that ask at once may each compute it."""
 
-    def __init__(self, function: Any):
-        super().__init__(function)
-        lock = getattr(self, "lock", None)
-        if lock is not None:
-            _locks.add(lock)
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        values = instance.__dict__
+        found = values.get(self.attrname, _MISSING)
+        if found is _MISSING:
+            found = values[self.attrname] = self.func(instance)
+        return found
 
 
 def _free_in_child() -> None:

@@ -50,7 +50,7 @@ class KernelOrigin:
         return dataclasses.replace(self, owner=dataclasses.replace(self.owner, graph=digest[:12]))
 
 
-NOBODY = KernelOrigin()
+NO_ORIGIN = KernelOrigin()
 
 
 class KernelTuner(Protocol):
@@ -110,7 +110,7 @@ class Kernel:
 
     cluster: Cluster
     lowered: Lowered
-    origin: KernelOrigin = field(default=NOBODY, compare=False)
+    origin: KernelOrigin = field(default=NO_ORIGIN, compare=False)
     may_approximate: bool = True
     """Whether GPUs may compute what becomes a result of 16 bits roughly."""
     tuner: KernelTuner | None = field(default=None, compare=False, repr=False)
@@ -121,7 +121,7 @@ class Kernel:
     @staticmethod
     def of(
         cluster: Cluster,
-        origin: KernelOrigin = NOBODY,
+        origin: KernelOrigin = NO_ORIGIN,
         may_approximate: bool = True,
         tuner: KernelTuner | None = None,
     ) -> Kernel:

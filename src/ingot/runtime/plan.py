@@ -32,7 +32,7 @@ from ingot.runtime.backends.interface import Backend
 from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.destinations import empty_without_memory, find_destinations
 from ingot.runtime.in_place import results_in_place, writers_last
-from ingot.runtime.kernels import NOBODY, Kernel, KernelFault, KernelOrigin, KernelTuner
+from ingot.runtime.kernels import NO_ORIGIN, Kernel, KernelFault, KernelOrigin, KernelTuner
 from ingot.runtime.profiling.ranges import kernel_range
 
 MOST_COMPILING = 8
@@ -46,7 +46,7 @@ class Plan(Interpreter):
         self,
         graph: Graph,
         rules: FusionRules | None = None,
-        origin: KernelOrigin = NOBODY,
+        origin: KernelOrigin = NO_ORIGIN,
         may_approximate: bool = True,
         tuner: KernelTuner | None = None,
     ):

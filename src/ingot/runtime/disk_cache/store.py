@@ -140,7 +140,7 @@ class DiskStore:
     def _write(self, path: Path, content: bytes) -> None:
         try:
             self._write_and_rename(path, content)
-        except FileNotFoundError:  # somebody has removed the directory
+        except FileNotFoundError:  # the directory was removed meanwhile
             trusted_directory(self.directory)
             self._write_and_rename(path, content)
 

@@ -371,7 +371,7 @@ def record(
 
 def _require_nothing_else(recording: Recording, changes: ObjectChanges, needs_gradients: bool) -> None:
     """Have a recording end where a call does more than change the objects that it was given: after an error in the
-    middle nobody could tell how much of both Python has done."""
+    middle ingot could not tell how much of both Python has done."""
     if needs_gradients:
         recording.stop("it is given an object with state, and its result needs gradients")
     if changes.changes and (writes_leaves(recording.trace) or draws(recording.trace)):

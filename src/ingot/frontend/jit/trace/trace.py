@@ -308,7 +308,7 @@ def stride_order(note: TensorMeta) -> tuple[int, ...] | None:
 
 
 def all_of(kind: type[Part] | tuple[type[Part], ...], value: Any) -> list[Part]:
-    """Everything of a type, or of several, in nested lists, tuples and dictionaries."""
+    """Everything of a type, or of several, in nested lists, tuples and dictionaries; of no plain type."""
     found: list[Part] = []
     _gather(kind, (value,), found)
     return found
@@ -316,10 +316,10 @@ def all_of(kind: type[Part] | tuple[type[Part], ...], value: Any) -> list[Part]:
 
 def _gather(kind: type[Part] | tuple[type[Part], ...], values: Iterable[Any], found: list[Part]) -> None:
     for value in values:
+        if type(value) in _SIMPLE:  # most are
+            continue
         if isinstance(value, kind):
             found.append(value)
-        elif type(value) in _SIMPLE:  # most are
-            continue
         elif isinstance(value, (list, tuple)):
             _gather(kind, value, found)
         elif isinstance(value, dict):

@@ -88,7 +88,7 @@ def part_by_part(b: Any, function: Any, *values: Any) -> Any:
 @of_complex("cast")
 def _cast(b: Any, x: Any, dtype: Any) -> Any:
     """To another complex type part by part; a real number gets the imaginary part 0. To bool only zero is false. Other
-    conversions drop a part, which nobody does by accident: `real` says so."""
+    conversions drop a part and are refused: `real` says that this is meant."""
     if dtype is None or x.dtype is dtype:
         return x
     part = part_type(dtype)

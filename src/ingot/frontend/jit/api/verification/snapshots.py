@@ -13,7 +13,7 @@ import torch
 
 
 class NotVerifiable(Exception):
-    """A call cannot be run twice without a difference that is nobody's fault."""
+    """A call that may give something else when it is run twice, without being wrong."""
 
 
 def copies_of(leaves: Sequence[Any]) -> list[Any]:
