@@ -57,8 +57,8 @@ class ThreadCount:
 
 
 class cached_property(functools.cached_property[Value]):
-    """A property that is computed once, as from Python 3.12 on: before, all instances share a lock, which a forked child
-    may find held, and which takes longer than most properties. Threads that ask at once may each compute it."""
+    """A property that is computed once, as from Python 3.12 on: before, all instances share a lock, which a forked
+    child may find held, and which takes longer than most properties. Threads that ask at once may each compute it."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
