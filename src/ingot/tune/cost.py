@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 
 from ingot.codegen.llvm.host import host
-from ingot.loops.cpu.schedule import Form, Schedule
 from ingot.loops.cpu.scheduling import CpuCall
 from ingot.loops.program import Program
 from ingot.runtime.threads import thread_count
@@ -47,35 +46,17 @@ def predicted_seconds(program: Program, candidate: Candidate) -> float:
 
 def grains_of(call: CpuCall) -> int:
     """The pieces of work that threads share among each other."""
-    divided, blocked = _divided(call.schedule)
+    divided, blocked = call.schedule.divided_axes, call.schedule.blocked_axes
     counts = [-(-call.sizes[axis] // call.blocks[axis]) if axis in blocked else call.sizes[axis] for axis in divided]
     return max(-(-math.prod(counts) // max(call.grain, 1)), 1)
 
 
 def _elements_of_a_grain(call: CpuCall) -> int:
     """How many elements such a piece has, if it is none at the end of an axis."""
-    divided, blocked = _divided(call.schedule)
+    divided, blocked = call.schedule.divided_axes, call.schedule.blocked_axes
     sides = [1 if axis in divided and axis not in blocked else size for axis, size in enumerate(call.sizes)]
     sides = [min(size, call.blocks[axis]) if axis in blocked else size for axis, size in enumerate(sides)]
     return math.prod(sides) * max(call.grain, 1)
-
-
-def _divided(schedule: Schedule) -> tuple[range, range]:
-    """The axes that threads divide among each other, and those of them that go in blocks."""
-    outer, axes = schedule.outer, schedule.axes
-    match schedule.form:
-        case Form.FLAT if schedule.groups_rows:
-            return range(outer), range(outer - 1, outer)
-        case Form.FLAT:
-            return range(axes), range(outer, axes)
-        case Form.TILED:
-            return range(axes), range(axes - 2, axes)
-        case Form.SPLIT:
-            return range(outer, outer + 1), range(outer, outer + 1)
-        case Form.COLUMNS | Form.SHORT:
-            return range(outer), range(outer - 1, outer)
-        case Form.ROWS:
-            return range(outer), range(0)
 
 
 def _arithmetic(program: Program, candidate: Candidate) -> float:

@@ -23,6 +23,7 @@ from ingot.loops.nest import (
     Instruction,
     Keep,
     Load,
+    Loop,
     LoopKind,
     Nest,
     Prefetch,
@@ -54,6 +55,11 @@ class _CpuBuilder(NestBuilder):
         super().__init__(program, schedule, (Result(index, program.statements[index].dtype) for index in kept))
         self.schedule = schedule
 
+    def divided(self, body: Iterable[Instruction]) -> Loop:
+        """The loop that threads divide among each other."""
+        schedule = self.schedule
+        return loop(LoopKind.PARALLEL, schedule.divided_axes, body, blocked=schedule.blocked_axes)
+
 
 class _CpuRowsBuilder(_CpuBuilder):
     """Flat, rows and split: elements of a row lie along the axis that goes in vectors."""
@@ -65,12 +71,8 @@ class _CpuRowsBuilder(_CpuBuilder):
             self.write_pass(0, elements)
             vector = loop(LoopKind.VECTOR, self.row_axes[-1:], elements.body)
             if self.schedule.groups_rows:
-                grouped = self.outer_axes[-1:]
-                rows = loop(LoopKind.SERIAL, grouped, [vector])
-                self.top.body.append(loop(LoopKind.PARALLEL, self.outer_axes, [rows], blocked=grouped))
-                return
-            axes = (*self.outer_axes, *self.row_axes)
-            self.top.body.append(loop(LoopKind.PARALLEL, axes, [vector], blocked=self.row_axes))
+                vector = loop(LoopKind.SERIAL, self.schedule.blocked_axes, [vector])
+            self.top.body.append(self.divided([vector]))
             return
         if self.outer_axes:
             self.row = Scope()
@@ -79,8 +81,10 @@ class _CpuRowsBuilder(_CpuBuilder):
             self._write_stage(stage)
         self.finish_row(self.row)
         if self.outer_axes:
-            kind = LoopKind.SERIAL if form is Form.SPLIT else LoopKind.PARALLEL
-            self.top.body.append(loop(kind, self.outer_axes, self.row.body))
+            is_serial = form is Form.SPLIT
+            body = self.row.body
+            rows = loop(LoopKind.SERIAL, self.outer_axes, body) if is_serial else self.divided(body)
+            self.top.body.append(rows)
 
     def _write_stage(self, stage: int) -> None:
         elements = Scope()
@@ -96,7 +100,7 @@ class _CpuRowsBuilder(_CpuBuilder):
         if outside:
             nested = loop(LoopKind.SERIAL, tuple(outside), [nested])
         if self.schedule.form is Form.SPLIT:
-            nested = loop(LoopKind.PARALLEL, self.row_axes[:1], [nested], blocked=self.row_axes[:1])
+            nested = self.divided([nested])
         self.row.body.append(nested)
 
     def _busiest_stage(self) -> int:
@@ -122,7 +126,7 @@ class _CpuColumnsBuilder(_CpuBuilder):
         self.finish_row(last)
         if last.body:
             self.block.body.append(loop(LoopKind.VECTOR, (self.axis,), last.body))
-        self.top.body.append(loop(LoopKind.PARALLEL, self.outer_axes, self.block.body, blocked=(self.axis,)))
+        self.top.body.append(self.divided(self.block.body))
 
     def _write_stage(self, stage: int) -> None:
         self.before, elements = Scope(), Scope()
@@ -165,7 +169,7 @@ class _CpuShortRowsBuilder(_CpuBuilder):
             self.row.body.append(loop(LoopKind.SERIAL, self.row_axes, elements.body))
         self.finish_row(self.row)
         vector = loop(LoopKind.VECTOR, (axis,), self.row.body)
-        self.top.body.append(loop(LoopKind.PARALLEL, self.outer_axes, [vector], blocked=(axis,)))
+        self.top.body.append(self.divided([vector]))
 
 
 class _CpuTilesBuilder(_CpuBuilder):
@@ -186,8 +190,7 @@ class _CpuTilesBuilder(_CpuBuilder):
         self.write_pass(0, elements)
         vector = loop(LoopKind.VECTOR, (along,), elements.body)
         tile.body.append(loop(LoopKind.SERIAL, (across,), [vector]))
-        axes = tuple(range(self.schedule.axes))
-        self.top.body.append(loop(LoopKind.PARALLEL, axes, tile.body, blocked=(across, along)))
+        self.top.body.append(self.divided(tile.body))
 
     def _dtype(self, buffer: int) -> DataType:
         return self.program.buffers[buffer]

@@ -74,6 +74,34 @@ class Schedule:
         """The axis that goes in vectors."""
         return self.outer - 1 if self.form in (Form.COLUMNS, Form.SHORT) else self.axes - 1
 
+    @property
+    def divided_axes(self) -> tuple[int, ...]:
+        """The axes that threads divide among each other."""
+        match self.form:
+            case Form.FLAT | Form.TILED if not self.groups_rows:
+                return tuple(range(self.axes))
+            case Form.SPLIT:
+                return (self.outer,)
+            case _:
+                return tuple(range(self.outer))
+
+    @property
+    def blocked_axes(self) -> tuple[int, ...]:
+        """Those of the divided axes that go in blocks."""
+        match self.form:
+            case Form.FLAT if self.groups_rows:
+                return (self.outer - 1,)
+            case Form.FLAT:
+                return tuple(range(self.outer, self.axes))
+            case Form.TILED:
+                return (self.axes - 2, self.axes - 1)
+            case Form.SPLIT:
+                return (self.outer,)
+            case Form.COLUMNS | Form.SHORT:
+                return (self.outer - 1,)
+            case Form.ROWS:
+                return ()
+
     def text(self, program: Program) -> str:
         names = [f"out{i}" for i in range(len(program.outputs))] + [f"in{i}" for i in range(len(program.inputs))]
         moves = ", ".join(f"{name} {motion.value}" for name, motion in zip(names, self.motions, strict=True))
