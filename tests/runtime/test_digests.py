@@ -36,6 +36,32 @@ def test_order_counts():
         assert digests.now() != before
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(64, 512), (8, 32), (6, 32), (2, 64)], ids=str)
+def test_changes_of_many_words_do_not_cancel(dtype: torch.dtype, shape: tuple[int, int]):
+    """Sums and products carry bits upwards only: signs are the highest bits of words, exponents follow them."""
+    held = torch.randn(shape).to(dtype)
+    digests, before = Digests([held]), held.clone()
+    compared = digests.now()
+    places = [
+        *((slice(None), slice(first, None, step)) for step in (1, 2, 4) for first in range(step)),
+        *((slice(None), column) for column in range(8)),
+        *((slice(row, row + 2), slice(None)) for row in range(min(shape[0], 16) - 1)),
+        *(([0, 0], [first, last]) for first in range(8) for last in range(first + 1, 32)),
+        *(([0, shape[0] - 1], [first, last]) for first in range(8) for last in range(min(shape[1], 64))),
+    ]
+    for factor in (-1, 2, 0.5, 4, 16, -2):
+        for place in places:
+            held[place] *= factor
+            assert digests.now() != compared, f"{place} times {factor}"
+            held.copy_(before)
+    for shift in (1, 2, 16, shape[1] // 2):
+        held.copy_(before.roll(shift, 1))
+        assert digests.now() != compared, f"columns moved by {shift}"
+        held.copy_(before)
+    assert digests.now() == compared
+
+
 def test_several_tensors_wherever_they_lie():
     first, second = torch.nn.Parameter(torch.randn(40, 30)), torch.randn(7)
     digests = Digests([first, second])

@@ -1,11 +1,12 @@
 """Machine code that digests memory: one word for each piece, which is another one if any bit of the piece is.
 
-    for each word of a piece, in several lanes:   lane = lane * FACTOR + word
-    digest = digest * FACTOR + lane, for all lanes and the bytes that are left over
+    for each word of a piece, in several lanes:   lane = rotated(lane * FACTOR + word)
+    digest = rotated(digest * FACTOR + lane), for all lanes and the bytes that are left over
 
-The factor is odd, so multiplying by it loses nothing: pieces that differ in one word have different digests. Where
-several words of a lane differ, one change in 2^64 goes unseen. What was meant to collide is not defended against.
-Threads share pieces.
+The factor is odd, so multiplying by it loses nothing: pieces that differ in one word have different digests. Products
+and sums carry bits upwards only: without rotating, a change of the highest bit, which is the sign of a number, would
+stay there, and two of them would cancel. Where several words of a lane differ, one change in 2^64 goes unseen. What was
+meant to collide is not defended against. Threads share pieces.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from ingot.codegen.llvm.object_code import CodeStore
 from ingot.codegen.llvm.storage import ANY_ADDRESS, BYTE_POINTER, WORD
 
 FACTOR = 0x9E3779B97F4A7C15
+_ROTATION = 29
+"""By how many bits, towards the highest: the upper bits of a product, which depend on all of it, come to lie below."""
 _LANES = 8
 _VECTORS = 4
 """Vectors of lanes, so that one multiplication need not wait for the one before it."""
@@ -89,7 +92,7 @@ def _digest_piece(builder: Any, begin: ir.Value, size: ir.Value, lanes: list[ir.
         for number, lane in enumerate(lanes):
             place = builder.gep(begin, builder.add(at, WORD(number * _VECTOR_BYTES)))
             words = builder.load(builder.bitcast(place, ir.PointerType(_VECTOR)), ANY_ADDRESS)
-            builder.store(builder.add(builder.mul(builder.load(lane), factors), words), lane)
+            builder.store(_rotated(builder, builder.add(builder.mul(builder.load(lane), factors), words)), lane)
     builder.store(size, digest)
     for lane in lanes:
         words = builder.load(lane)
@@ -100,4 +103,14 @@ def _digest_piece(builder: Any, begin: ir.Value, size: ir.Value, lanes: list[ir.
 
 
 def _add(builder: Any, digest: ir.Value, word: ir.Value) -> None:
-    builder.store(builder.add(builder.mul(builder.load(digest), WORD(FACTOR)), word), digest)
+    added = builder.add(builder.mul(builder.load(digest), WORD(FACTOR)), word)
+    builder.store(_rotated(builder, added), digest)
+
+
+def _rotated(builder: Any, value: ir.Value) -> ir.Value:
+    """A word, or every word of a vector, with the bits that leave it at one end at the other."""
+    up, down = (
+        ir.Constant(_VECTOR, [bits] * _LANES) if value.type == _VECTOR else WORD(bits)
+        for bits in (_ROTATION, 64 - _ROTATION)
+    )
+    return builder.or_(builder.shl(value, up), builder.lshr(value, down))

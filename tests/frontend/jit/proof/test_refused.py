@@ -393,6 +393,45 @@ def uses_regular_expressions(x):
     return x * len(re.findall("a", "banana"))
 
 
+class Scaled:
+    """What a program has put in place of a function of PyTorch's."""
+
+    def __init__(self, function: Any):
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs) * SCALE
+
+
+def scaled(function: Any) -> Any:
+    @functools.wraps(function)
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs) * SCALE
+
+    return replacement
+
+
+@pytest.mark.parametrize("replace", [Scaled, scaled, lambda function: torch.no_grad()(scaled(function))])
+@pytest.mark.parametrize(
+    ("owner", "name", "function"),
+    [
+        (torch._C._nn, "nll_loss_nd", lambda x: nn.functional.nll_loss(x, torch.arange(3))),
+        (torch.functional._VF, "tensordot", lambda x: torch.tensordot(x, x, dims=([1], [1]))),
+        (torch, "cat", lambda x: nn.functional.interpolate(x, scale_factor=2)),
+        (torch.Tensor, "__rsub__", lambda x: 2 - x),
+        (torch.Tensor, "__add__", lambda x: x + 2),
+        (torch.Tensor, "dim", lambda x: nn.functional.embedding_bag(x.long(), x)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_functions_of_pytorch_that_call_replaced_ones(
+    owner: Any, name: str, function: Any, replace: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(owner, name, replace(getattr(owner, name)), raising=False)
+    found = prove(function, (tensor(3, 4),), {})
+    assert isinstance(found, Refusal), f"what is in place of {name} may do anything"
+
+
 @refused()
 def starts_a_thread(x):
     threading.Thread(target=lambda: None).start()

@@ -21,6 +21,7 @@ from ingot.frontend.jit.follow.steps.native_steps import NativeTree
 from ingot.frontend.jit.follow.steps.step_tree import StepNode
 from ingot.frontend.jit.follow.verdict import Verdict, Way
 from ingot.frontend.jit.settings.options import Options
+from ingot.frontend.jit.settings.replaced_methods import are_methods_replaced
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.following.native_following import NativeFollowing, native_following
 from ingot.runtime.torch_state import State
@@ -64,7 +65,7 @@ class Follower:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         found = _armed()
-        if found is None:
+        if found is None or are_methods_replaced():
             return self._function(*args, **kwargs)
         elements = found[1].elements(args)
         if kwargs:

@@ -1,12 +1,16 @@
-"""What a code object tells: the names it looks up, those it assigns to, and the library it belongs to."""
+"""What a code object tells: the names it looks up, those it assigns to, and the library it belongs to; and whether an
+object runs no code but that of libraries."""
 
 from __future__ import annotations
 
 import dis
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
+from typing import Any
+
+import torch
 
 _LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "ingot"}
 
@@ -14,6 +18,53 @@ _LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "ingot"}
 def is_librarys(module: str | None) -> bool:
     """Whether code belongs to a library whose globals do not change."""
     return (module or "").split(".")[0] in _LIBRARIES
+
+
+_VARIABLE_FUNCTIONS: Any = vars(torch._C)["_VariableFunctions"]
+_HOLDS_NO_CODE = (
+    *(bool, int, float, complex, str, bytes, type(None)),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+)
+_NATIVE = (
+    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType),
+    *(types.MemberDescriptorType, types.ClassMethodDescriptorType),
+)
+
+
+def is_librarys_own(value: Any, _within: Collection[int] = ()) -> bool:
+    """Whether an object is a library's function with everything it closes over, a class or module of a library, native
+    code, or a plain value. `__module__` of a function says nothing: functools.wraps copies it."""
+    if id(value) in _within or type(value) in _HOLDS_NO_CODE or type(value) in _NATIVE:
+        return True
+    within = (*_within, id(value))
+    if type(value) is types.FunctionType:
+        is_own = is_librarys(value.__globals__.get("__name__"))
+        return is_own and all(is_librarys_own(held, within) for held in closed_over(value))
+    if type(value) is types.BuiltinFunctionType:
+        owner: Any = value.__self__
+        return owner is None or isinstance(owner, types.ModuleType | type) or type(owner) is type(_VARIABLE_FUNCTIONS)
+    if type(value) is property:
+        return all(is_librarys_own(part, within) for part in (value.fget, value.fset, value.fdel))
+    if type(value) in (staticmethod, classmethod):
+        return is_librarys_own(value.__func__, within)
+    if isinstance(value, types.ModuleType):
+        return type(value) is types.ModuleType or is_librarys(type(value).__module__)
+    return isinstance(value, type) and is_librarys(value.__module__)
+
+
+def closed_over(function: types.FunctionType) -> Iterator[Any]:
+    """What a function's closure holds."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # nothing yet
+            continue
+
+
+@lru_cache(maxsize=4096)
+def names_in(code: types.CodeType) -> frozenset[str]:
+    """All names of globals and attributes in code, and in code within it."""
+    return frozenset(name for one in with_inner(code) for name in one.co_names)
 
 
 @lru_cache(maxsize=4096)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ingot.base.once import once
+from ingot.frontend.jit.guards.class_versions import halves, version_half
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.frontend.jit.proof import Proof
 from ingot.frontend.jit.proof.domain import place_guards as proven
@@ -143,26 +144,6 @@ def _add_function(places: Places, guard: proven.FunctionCode) -> bool:
     return True
 
 
-@once
-def _version_half() -> int | None:
-    """Where a class has its version, counted in halves of words: 0 from a change on until it is asked for again."""
-    places: set[int] | None = None
-    for _ in range(3):
-        sample: Any = type("Sample", (), {"attribute": 1})
-        for _ in range(3):
-            _ = sample.attribute
-        before = _halves(sample)
-        sample.other = 2
-        after = _halves(sample)
-        changed = {place for place, half in enumerate(before) if half and not after[place]}
-        places = changed if places is None else places & changed
-    return places.pop() if places is not None and len(places) == 1 else None
-
-
-def _halves(cls: type) -> list[int]:
-    return list((ctypes.c_uint32 * 104).from_address(id(cls)))
-
-
 _MOST_VERSIONS = 3
 """A class that had this many versions while a guard held is taken to change all the time, in attributes that do not
 matter here: torch's own compiler counts its calls in attributes of a class."""
@@ -172,11 +153,11 @@ def _add_class(places: Places, cls: type, versions: dict[type, list[int]], class
     """The version of a class, which its bases' changes change as well; False if it has none, or a new one each time."""
     if id(cls) in classes:
         return True
-    half = _version_half()
+    half = version_half()
     if half is None:
         return False
     getattr(cls, "__ingot_looks__", None)  # looking something up gives a class its version
-    version, seen = _halves(cls)[half], versions.setdefault(cls, [])
+    version, seen = halves(cls)[half], versions.setdefault(cls, [])
     if version and version not in seen and len(seen) < _MOST_VERSIONS:
         seen.append(version)
     if not version or len(seen) >= _MOST_VERSIONS:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ingot.base.environment_variables import environment
+from ingot.frontend.jit.settings.replaced_methods import are_methods_replaced
 from ingot.runtime.native.abi.settings import suspended
 from ingot.runtime.torch_state import is_watched
 
@@ -42,10 +43,12 @@ def reset() -> None:
 
 
 def is_off() -> bool:
-    """Whether a call goes to the original: ingot is disabled, or something sees or changes every operation."""
+    """Whether a call goes to the original: ingot is disabled, something sees or changes every operation, or methods of
+    tensors are not PyTorch's."""
     return (
         torch.compiler.is_compiling()  # asked first: compilers that read this function take the answer for a constant
         or getattr(_thread, "is_disabled", False)
         or environment().is_disabled
         or is_watched()
+        or are_methods_replaced()
     )

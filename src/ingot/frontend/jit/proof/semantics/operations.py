@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ingot.frontend.jit.guards.library_code import is_librarys_own
 from ingot.frontend.jit.proof.domain import answers, open_sizes
 from ingot.frontend.jit.proof.domain.abstract_values import (
     AbstractTensor,
@@ -32,7 +33,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     plain,
 )
 from ingot.frontend.jit.proof.domain.place_guards import ABSENT, TensorMetadata, WholeDict, is_plain
-from ingot.frontend.jit.proof.semantics import indices, result_shapes, torch_names
+from ingot.frontend.jit.proof.semantics import indices, result_shapes, torch_names, torchs_own
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walk.walker import Walker
@@ -107,7 +108,7 @@ def guard_methods(walker: Walker, values: Sequence[AbstractValue], *names: str) 
             continue
         for name in names:
             found = walker.type_attribute(cls, name)
-            if isinstance(found, types.FunctionType) and not str(found.__module__).startswith("torch"):
+            if found is not ABSENT and not is_librarys_own(found):
                 walker.refuse(f"uses {name} of tensors, which is replaced")
 
 
@@ -432,6 +433,9 @@ def opaque(
     """What a Python function of PyTorch's gives that is not walked; None for any other function."""
     if function not in torch_names.OPAQUE:
         return None
+    replaced = torchs_own.replaced_within(walker, function)
+    if replaced is not None:
+        walker.refuse(f"calls {function.__qualname__} of PyTorch's, within which {replaced} is replaced")
     for name, names in torch_names.READ_BY_OPAQUE.items():
         walker.guard((WholeDict, name), lambda: WholeDict(names, dict(names), builtins.__dict__, name))  # noqa: B023
     return operate(walker, function, args, kwargs, function.__qualname__)

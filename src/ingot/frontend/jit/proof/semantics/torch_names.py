@@ -154,6 +154,7 @@ READ_BY_OPAQUE: dict[str, Any] = {
     "torch.functional": vars(torch.functional),
     "torch.nn.functional": vars(torch.nn.functional),
     "torch._C._nn": vars(_native("_nn")),
+    "torch._VF": vars(torch._VF),
 }
 
 SETTINGS = frozenset([torch.no_grad, torch.enable_grad, torch.inference_mode, torch.autocast])
