@@ -55,9 +55,10 @@ class Outside:
         if is_anything_around():
             self._clear_away()
         if self._is_inference != torch.is_inference_mode_enabled():
-            guard = _native._InferenceMode(self._is_inference)
-            self._undo.append(partial(guard.__exit__, None, None, None))
-            guard.__enter__()
+            guards: list[Any] = []
+            self._undo.append(partial(_leave_inference_mode, guards))
+            # As one native call: a guard takes effect when it is made, and is in the list then.
+            guards.extend(map(_native._InferenceMode, (self._is_inference,)))
         if self._default_dtype is not self._dtype:
             torch.set_default_dtype(self._default_dtype)
 
@@ -102,6 +103,11 @@ def is_anything_around() -> bool:
 
 def _layer_count() -> int:
     return len(_native._functorch.get_interpreter_stack() or ())
+
+
+def _leave_inference_mode(guards: list[Any]) -> None:
+    for guard in guards:
+        guard.__exit__(None, None, None)
 
 
 def _put_back_layers(layers: list[Any]) -> None:
