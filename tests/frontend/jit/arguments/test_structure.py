@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, namedtuple
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -341,3 +342,38 @@ def test_keys_of_dictionaries_count_with_their_types(keys):
         for key in keys:
             x = torch.randn(4)
             torch.testing.assert_close(compiled(x, {key: torch.ones(4)}), scale(x, {key: torch.ones(4)}))
+
+
+# --- values that are equal and differ ---------------------------------------------------------------------------------
+
+
+class Alike(Enum):
+    ONE = 1
+    OTHER = 2
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("function", "values"),
+    [
+        (lambda x, value: x * value.stop, [range(0, 3, 2), range(0, 4, 2)]),
+        (lambda x, value: (x, value.stop), [slice(1), slice(True), slice(1.0), slice(None)]),
+        (lambda x, value: x * value.stop, [slice(0.0), slice(-0.0)]),
+        (lambda x, value: x * value.value, [Alike.ONE, Alike.OTHER]),
+    ],
+)
+def test_equal_values_that_differ_are_told_apart(function: Any, values: Sequence[Any]) -> None:
+    compiled = jit(function)
+    for _ in range(2):
+        for value in values:
+            for _ in range(4):
+                x = torch.ones(3)
+                found, wanted = compiled(x, value), function(x, value)
+                same(found, wanted)
+                assert repr(found) == repr(wanted)
+    assert compiled.tier == "skipping"

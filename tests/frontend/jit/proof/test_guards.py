@@ -466,3 +466,4 @@ def test_objects_that_are_returned_as_they_are_are_named():
     assert proof.returned[0] is TABLE and proof.returned[1] is Level.LOW and proof.returned[2] is ...
     proof = prove(reads_dictionaries, (tensor(2),), {})
     assert isinstance(proof, Proof) and proof.returned == []
+    assert is_same(range(0, 3, 2), range(0, 3, 2)) and not is_same(range(0, 3, 2), range(0, 4, 2))
