@@ -358,7 +358,7 @@ def expected_in(guards: Iterable[Guard], apart_from: Collection[int] = ()) -> fr
 
 def _note_parts(value: Any, found: set[int]) -> None:
     found.add(id(value))
-    for part in value if type(value) is tuple else ():
+    for part in tuple.__iter__(value) if isinstance(value, tuple) else ():
         _note_parts(part, found)
 
 

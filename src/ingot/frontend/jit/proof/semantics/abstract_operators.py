@@ -322,7 +322,7 @@ def equal(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | N
 
 
 def _compares_identity(walker: Walker, value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, torch.Tensor) or id(value) in walker.told_by_parts:
         return False
     return walker.type_attribute(type(value), "__eq__") in (object.__eq__, type.__eq__)
 
@@ -356,6 +356,9 @@ def _is(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | Non
     return walker.refuse("asks whether two objects are the same one, which is not known here")
 
 
+        is_told = not walker.told_by_parts.isdisjoint((id(left.value), id(right.value)))
+        if is_told and type(left.value) is type(right.value):
+            walker.refuse("asks which object an argument is, of which only the parts are known")
 def _are_told_apart(walker: Walker, left: Fresh, right: Fresh) -> bool:
     """Whether two objects are one only if the walk has one value for them. Lists of the caller's may be passed twice;
     objects with state, and what they hold, are not."""

@@ -112,7 +112,7 @@ def parts(walker: Walker, value: AbstractValue) -> list[AbstractValue]:
 
 def hashed(walker: Walker, key: AbstractValue) -> Any:
     """A key of a dictionary as Python's own; plain values, and objects that are compared by identity."""
-    if isinstance(key, Known):
+    if isinstance(key, Known) and id(key.value) not in walker.told_by_parts:
         cls = type(key.value)
         if is_plain(key.value) or walker.type_attribute(cls, "__hash__") in (object.__hash__, type.__hash__):
             return key.value
