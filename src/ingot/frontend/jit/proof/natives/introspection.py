@@ -63,7 +63,13 @@ def isinstance_(walker: Walker, args: list[AbstractValue], kwargs: Arguments) ->
     if cls is None:
         return walker.determined(bool) if isinstance(value, Determined) else walker.refuse("asks for an unknown class")
     attribute_lookup.guard_class(walker, value, cls)
-    return Known(any(is_instance(walker, value, cls, one) for one in classes))
+    outcome = any(is_instance(walker, value, cls, one) for one in classes)
+    if not outcome and cls.__flags__ & attribute_lookup.HEAP_TYPE:
+        # An object may say by its attribute `__class__` that it is one of these as well.
+        own = walker.type_attribute(cls, "__class__") is object.__dict__["__class__"]
+        if not own or isinstance(walker.type_attribute(cls, "__getattribute__"), types.FunctionType):
+            walker.refuse(f"asks for the class of a {cls.__qualname__}, which answers in its own way")
+    return Known(outcome)
 
 
 def is_instance(walker: Walker, value: AbstractValue, cls: type, of: type) -> bool:
@@ -82,13 +88,11 @@ def is_instance(walker: Walker, value: AbstractValue, cls: type, of: type) -> bo
 
 def is_subclass(walker: Walker, cls: type, of: type) -> bool:
     attribute_lookup.guard_order(walker, cls)
-    if of in cls.__mro__:
+    if of is cls:
         return True
     check = walker.type_attribute(type(of), "__instancecheck__")
-    if check is type.__instancecheck__:
-        return False
-    if of in (torch.nn.Parameter, torch.nn.Buffer, torch.Tensor):
-        return False
+    if check is type.__instancecheck__ or of in (torch.nn.Parameter, torch.nn.Buffer, torch.Tensor):
+        return of in cls.__mro__
     hook = walker.type_attribute(of, "__subclasshook__")
     own = of.__module__ in ("collections.abc", "typing", "numbers", "abc")
     if check is not abc.ABCMeta.__instancecheck__ or not (own or hook is object.__dict__["__subclasshook__"]):
