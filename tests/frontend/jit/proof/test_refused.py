@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import contextvars
@@ -586,6 +587,23 @@ class Counted(metaclass=CountsInstances): ...
 class AlsoCounted(Counted): ...
 
 
+class CountsClasses(type):
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return SCALE == 2.0
+
+
+class CountedClass(metaclass=CountsClasses): ...
+
+
+class WithHook(abc.ABC):  # noqa: B024
+    @classmethod
+    def __subclasshook__(cls, subclass: type) -> bool:
+        return SCALE == 2.0
+
+
+class AlsoHooked(WithHook): ...
+
+
 class Pretending:
     @property
     def __class__(self) -> Any:  # type: ignore[override]
@@ -597,12 +615,22 @@ class Initialised(collections.namedtuple("Initialised", ["value"])):
         self.more = SCALE
 
 
-ALSO_COUNTED, PRETENDING, UNKNOWN = AlsoCounted(), Pretending(), float("nan")
+ALSO_COUNTED, ALSO_HOOKED, PRETENDING, UNKNOWN = AlsoCounted(), AlsoHooked(), Pretending(), float("nan")
 
 
 @refused(reason="answers in its own way")
 def asks_a_metaclass_about_a_subclass(x):
     return x * 2 if isinstance(ALSO_COUNTED, Counted) else x
+
+
+@refused(reason="answers in its own way")
+def asks_a_metaclass_about_a_class(x):
+    return x * 2 if issubclass(CountedClass, CountedClass) else x
+
+
+@refused(reason="answers in its own way")
+def asks_a_hook_about_a_subclass(x):
+    return x * 2 if isinstance(ALSO_HOOKED, WithHook) else x
 
 
 @refused(reason="answers in its own way")
