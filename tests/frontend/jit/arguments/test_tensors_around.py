@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,3 +62,26 @@ def test_what_arguments_hold_is_not_around_the_function() -> None:
         pair = Pair(torch.randn(4), torch.randn(4))
         torch.testing.assert_close(compiled(pair), pair.first * 2 + pair.second)
     assert compiled.tier == "skipping"
+
+
+Held = namedtuple("Held", ["one"])
+PAIR, LIST, TABLE = Pair(torch.ones(4), torch.zeros(4)), [torch.ones(4)], {"one": torch.ones(4)}
+ORDERED, NAMED = OrderedDict(one=torch.ones(4)), Held(torch.ones(4))
+CONTAINERS: dict[str, tuple[Any, Any, Any]] = {
+    "dataclass": (lambda x, given: x * given.first + PAIR.first, PAIR, lambda: Pair(torch.randn(4), torch.zeros(4))),
+    "list": (lambda x, given: x * given[0] + LIST[0], LIST, lambda: [torch.randn(4)]),
+    "dictionary": (lambda x, given: x * given["one"] + TABLE["one"], TABLE, lambda: {"one": torch.randn(4)}),
+    "ordered": (lambda x, given: x * given["one"] + ORDERED["one"], ORDERED, lambda: OrderedDict(one=torch.randn(4))),
+    "named tuple": (lambda x, given: x * given + NAMED.one, NAMED.one, lambda: torch.randn(4)),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_what_an_argument_holds_is_also_found_around_the_function(name: str) -> None:
+    function, around, make = CONTAINERS[name]
+    x = torch.randn(4)
+    for is_around_first in (True, False):
+        compiled = jit(function)
+        for is_around in [is_around_first] * 5 + [not is_around_first] * 5 + [is_around_first] * 2:
+            given = around if is_around else make()
+            torch.testing.assert_close(compiled(x, given), function(x, given))

@@ -113,3 +113,16 @@ class Frozen:
 class Bag(collections.OrderedDict):  # type: ignore[type-arg]
     def __getitem__(self, key: Any) -> Any:
         return super().__getitem__(key) * 2
+
+
+class Backwards:
+    """Python reverses it by its items, and not by its iterator."""
+
+    def __iter__(self) -> Any:
+        return iter([5])
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, key: int) -> int:
+        return key * 3

@@ -12,7 +12,7 @@ import os
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -84,6 +84,45 @@ class Entries(dict):  # type: ignore[type-arg]
     pass
 
 
+class Vector(NamedTuple):
+    x: float
+    y: float
+
+    def __add__(self, other: Any) -> Any:
+        return Vector(self.x + other.x * SCALE, self.y)
+
+    def __mul__(self, other: Any) -> Any:
+        return Vector(self.x * other * SCALE, self.y)
+
+    def __eq__(self, other: object) -> bool:
+        return SCALE == 3.0
+
+    def __bool__(self) -> bool:
+        return SCALE == 3.0
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Doubted(dict):  # type: ignore[type-arg]
+    def __bool__(self) -> bool:
+        return SCALE == 3.0
+
+
+class Formatted:
+    def __format__(self, layout: str) -> str:
+        return "a" if SCALE == 3.0 else "other"
+
+    def __str__(self) -> str:
+        return "b"
+
+    def __iter__(self) -> Any:
+        return iter([1.0])
+
+    def __reversed__(self) -> Any:
+        return iter([SCALE])
+
+
+VECTOR, FORMATTED = Vector(3.0, 4.0), Formatted()
 SETTINGS, DERIVED, SLOTTED, ENTRIES = Settings(), Derived(), Slotted(), Entries(a=2.0)
 NETWORK = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.BatchNorm1d(4), nn.Dropout(0.5)).eval()
 OPTIMIZER = torch.optim.SGD([nn.Parameter(torch.zeros(2))], lr=0.1)
@@ -414,6 +453,29 @@ def reads_the_name_of_a_class(x):
     return x * len(type(SETTINGS).__name__)
 
 
+@with_changes(value=attribute(sys.modules[__name__], "SCALE", 4.0))
+def uses_operators_of_named_tuples(x):
+    made = Vector(1.0, 2.0)
+    return x * (made + VECTOR)[0] * (made * 2)[0] * (2 if made == VECTOR else 3) * (4 if VECTOR else 5)
+
+
+@with_changes(value=attribute(sys.modules[__name__], "SCALE", 4.0))
+def asks_dictionaries_of_classes_for_their_truth(x):
+    made = Doubted()
+    made["a"] = 1
+    return x * 2 if made else x
+
+
+@with_changes(value=attribute(sys.modules[__name__], "SCALE", 4.0))
+def reverses_by_a_method(x):
+    return x * next(reversed(FORMATTED))
+
+
+@with_changes(value=attribute(sys.modules[__name__], "SCALE", 4.0))
+def formats_by_a_method(x):
+    return x * len(f"{FORMATTED}")
+
+
 @with_changes(registered=_registered)
 def asks_for_an_abstract_class(x):
     return x * 2 if isinstance(SETTINGS, Abstract) else x
@@ -437,6 +499,7 @@ def test_plain_values_are_compared_by_type_and_value():
     assert not is_same(1, True) and not is_same(1, 1.0) and not is_same(0.0, -0.0)
     assert not is_same((1,), (True,)) and not is_same([1], [1])
     assert is_same(float("nan"), float("nan"))
+    assert is_same(range(0, 3, 2), range(0, 3, 2)) and not is_same(range(0, 3, 2), range(0, 4, 2))
 
 
 def test_objects_among_the_arguments_are_named():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import contextvars
@@ -612,6 +613,95 @@ def asks_for_an_identity(x):
 @refused(reason="hash")
 def hashes(x):
     return x * (hash(HOLDER) % 7)
+
+
+class CountsInstances(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return SCALE == 2.0
+
+
+class Counted(metaclass=CountsInstances): ...
+
+
+class AlsoCounted(Counted): ...
+
+
+class CountsClasses(type):
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return SCALE == 2.0
+
+
+class CountedClass(metaclass=CountsClasses): ...
+
+
+class WithHook(abc.ABC):  # noqa: B024
+    @classmethod
+    def __subclasshook__(cls, subclass: type) -> bool:
+        return SCALE == 2.0
+
+
+class AlsoHooked(WithHook): ...
+
+
+class Pretending:
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        return int if SCALE == 2.0 else float
+
+
+class Initialised(collections.namedtuple("Initialised", ["value"])):
+    def __init__(self, value: Any) -> None:
+        self.more = SCALE
+
+
+ALSO_COUNTED, ALSO_HOOKED, PRETENDING, UNKNOWN = AlsoCounted(), AlsoHooked(), Pretending(), float("nan")
+
+
+@refused(reason="answers in its own way")
+def asks_a_metaclass_about_a_subclass(x):
+    return x * 2 if isinstance(ALSO_COUNTED, Counted) else x
+
+
+@refused(reason="answers in its own way")
+def asks_a_metaclass_about_a_class(x):
+    return x * 2 if issubclass(CountedClass, CountedClass) else x
+
+
+@refused(reason="answers in its own way")
+def asks_a_hook_about_a_subclass(x):
+    return x * 2 if isinstance(ALSO_HOOKED, WithHook) else x
+
+
+@refused(reason="answers in its own way")
+def asks_an_object_for_its_class(x):
+    return x * 2 if isinstance(PRETENDING, int) else x
+
+
+@refused(reason="not understood")
+def makes_a_named_tuple_with_an_initialiser(x):
+    return x * getattr(Initialised(1), "more", 1)
+
+
+@refused(reason="NaN")
+def looks_for_nan(x):
+    return x * 2 if UNKNOWN in [UNKNOWN] else x
+
+
+@refused(reason="NaN")
+def compares_containers_with_nan(x):
+    return x * 2 if [UNKNOWN, x] == [UNKNOWN, x] else x
+
+
+@refused(reason="NaN")
+def uses_nan_as_a_key(x):
+    table = {UNKNOWN: 1}
+    del table[UNKNOWN]
+    return x * len(table)
+
+
+@refused(reason="part of a list")
+def looks_in_a_part_of_a_list(x):
+    return x * [5, 7, 5].index(5, 1)
 
 
 @pytest.mark.parametrize("case", refused, ids=str)

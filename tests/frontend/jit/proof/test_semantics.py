@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import math
@@ -12,7 +13,7 @@ import pytest
 from ingot.frontend.jit.proof.domain.abstract_values import AbstractValue, Fresh, Known, Raised, Tuple, View, known
 from ingot.frontend.jit.proof.walk.walker import Walker
 from tests.frontend.jit.proof.cases import Case, Cases
-from tests.frontend.jit.proof.examples import Bag, Base, Both, Color, Frozen, Left, Point, Record, Right
+from tests.frontend.jit.proof.examples import Backwards, Bag, Base, Both, Color, Frozen, Left, Point, Record, Right
 
 program = Cases()
 TABLE = {"b": 2, "a": 1, "c": [3, 4]}
@@ -377,6 +378,41 @@ def attributes_of_functions():
 def identities():
     a, b = [], []
     return a is b, a is a, a == b, None is not None, type(a) is list, LETTERS is LETTERS, Color.RED is not None
+
+
+@program()
+def classes_of_results():
+    ordered, frozen = collections.OrderedDict(a=1), frozenset([1, 2])
+    return (
+        isinstance(ordered.copy(), collections.OrderedDict),
+        isinstance(frozen | {3}, frozenset),
+        isinstance({3} | frozen, frozenset),
+        type(Point(1) + Point(2)) is tuple,
+        type(Point(1) * 2) is tuple,
+    )
+
+
+@program()
+def named_tuples_beside_tuples():
+    return (
+        Point(1, 2) == (1, 2),
+        Point(1, 2) == (1, 2, 3),
+        Point(1, 2) != (1, 3),
+        Point(1, 2) == [1, 2],
+        Point(1) in [(1, 7)],
+    )
+
+
+@program()
+def texts_in_ascii():
+    letter = "\u00e9"
+    return f"{letter!a}", f"{letter!r:>6}", f"{3!a}"
+
+
+@program()
+def reversed_by_items():
+    class_of = Backwards()
+    return list(reversed(class_of)), list(reversed([1, 2])), list(reversed({"a": 1, "b": 2})), list(reversed("ab"))
 
 
 @program()

@@ -19,8 +19,8 @@ from ingot.base.collecting import collecting_later
 from ingot.base.errors import CaptureError
 from ingot.base.logs import log
 from ingot.base.warning import warn
-from ingot.frontend.jit.arguments.call_key import CallKey, is_guardable
-from ingot.frontend.jit.arguments.structure import mutable_containers, take_apart
+from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.arguments.structure import is_taken_apart, mutable_containers, take_apart
 from ingot.frontend.jit.autotune.timing import is_capturing
 from ingot.frontend.jit.cache.auditing import Audited, audit
 from ingot.frontend.jit.cache.audits import Audits
@@ -54,12 +54,14 @@ _FOR_NOW = (_FILLS, _AROUND)
 _NO_TRAP = "this version of PyTorch does not allow it: the self-check of the trap failed"
 
 
-def _are_around(proof: Proof, described: CallKey, given: Any) -> bool:
-    """Whether tensors that were passed are also found around the function: then a recording does not tell which of the
-    two is meant. What arguments hold is not around it."""
+def _are_around(proof: Proof, described: CallKey) -> bool:
+    """Whether tensors that were passed, or dataclasses and the like, are also found around the function: then a
+    recording does not tell which of the two is meant. What dataclasses among the arguments hold is not around it."""
     passed = {id(tensor) for tensor in described.tensors}
-    containers = [*mutable_containers(given), *(one.value for one in proof.arguments if not is_guardable(one.value))]
+    told = [one.value for one in proof.arguments if is_taken_apart(one.value)]
+    containers = [part for one in told for part in mutable_containers(one)]
     own = {id(one) for one in containers} | {id(getattr(one, "__dict__", None)) for one in containers}
+    passed |= {id(one) for one in containers}
     return not passed.isdisjoint(expected_in(proof.guards, own - {id(None)}))
 
 
@@ -229,7 +231,7 @@ class CompiledFunction(BranchingFunction):
             self.refused_paths = 0 if isinstance(proof, Proof) else self.refused_paths + 1
         if isinstance(proof, Proof):
             reason = _what_a_proof_lacks(proof, made) or unproven_change(proof.changes, made)
-            if reason is None and _are_around(proof, described, (args, kwargs)):
+            if reason is None and _are_around(proof, described):
                 reason = _AROUND
             if reason is None:
                 if made.trace is not None and made.trace.training is not None:

@@ -82,6 +82,9 @@ def _describe(args: Sequence[Any], kwargs: Mapping[str, Any], objects: GivenObje
             state = is_inference, has_attributes, needs_gradients
             keys.append((leaf.dtype, leaf.shape, leaf.stride(), leaf.device, type(leaf), state, first))
         elif isinstance(leaf, _VALUES):
+            if isinstance(leaf, slice) and not all(type(part) in _PLAIN for part in _parts_of(leaf)):
+                found.refused = "an argument is a slice of other objects than plain values"
+                return found
             keys.append(_hashable(leaf))
         elif is_guardable(leaf):
             found.objects.append((f"argument {position}", leaf))
@@ -114,7 +117,32 @@ def is_guardable(value: Any) -> bool:
     return isinstance(value, torch.nn.Module) or callable(value) or type(value) is object
 
 
+class Identity:
+    """An object in a key that equals itself alone, whatever its class says of equality; the key holds it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
 def _hashable(value: Any) -> Hashable:
-    if isinstance(value, slice):
-        return (slice, value.start, value.stop, value.step)
+    if isinstance(value, slice | range):  # range(0, 3, 2) equals range(0, 4, 2), and slice(1) equals slice(1.0)
+        parts = _parts_of(value)
+        return (type(value), *parts, *map(plain_key, parts))
+    if isinstance(value, Enum | type):
+        return (type(value), Identity(value))
     return (type(value), value)
+
+
+def _parts_of(value: slice | range) -> tuple[Any, Any, Any]:
+    return value.start, value.stop, value.step

@@ -7,7 +7,6 @@ an object that is reached twice, or is too large, is refused, so that the shape 
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict
@@ -18,7 +17,15 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from ingot.frontend.jit.arguments.structure import LEAF, InstanceAttributes, Shape, mutable_containers, names_of
+from ingot.frontend.jit.arguments.structure import (
+    LEAF,
+    InstanceAttributes,
+    Shape,
+    is_named_tuple,
+    is_told_by_entries,
+    mutable_containers,
+    names_of,
+)
 
 MOST_PARTS = 4096
 """Leaves and containers of the objects of one call."""
@@ -76,7 +83,7 @@ class GivenObjects:
             if id(one) in self.places:
                 raise Unsuitable("an object among the arguments shares a list or a dictionary with another argument")
             if isinstance(one, dict) and type(one) not in _PLAIN_TABLES:
-                if not _is_told_by_entries(one):
+                if not is_told_by_entries(one):
                     raise Unsuitable(f"an argument is a {type(one).__name__}, which may change without ingot seeing it")
                 self.outputs[id(one)] = one
 
@@ -110,8 +117,8 @@ class GivenObjects:
         if kind is dict and all(type(key) in _KEYS for key in value):
             self._hold(Held(value, dict(value), None))
             return Shape(kind, names_of(value), tuple([self._take(part, leaves, depth + 1) for part in value.values()]))
-        if kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
-            return Shape(kind, None, tuple([self._take(part, leaves, depth + 1) for part in value]))
+        if kind is tuple or is_named_tuple(value):
+            return Shape(kind, None, tuple([self._take(part, leaves, depth + 1) for part in tuple.__iter__(value)]))
         attributes = attributes_of(kind)
         if attributes is not None:
             return self._object(value, attributes, leaves, depth)
@@ -128,18 +135,6 @@ class GivenObjects:
             raise Unsuitable("an object, a list or a dictionary is reached twice from the arguments")
         self.places[id(one.container)] = len(self.held)
         self.held.append(one)
-
-
-def _is_told_by_entries(table: dict[str, Any]) -> bool:
-    """Whether a dictionary that is a dataclass has the attributes that its entries say: each field that has no entry is
-    None."""
-    if not dataclasses.is_dataclass(table) or type(type(table)) not in (type, ABCMeta):
-        return False
-    names = [one.name for one in dataclasses.fields(table)]
-    attributes = object.__getattribute__(table, "__dict__")
-    if type(attributes) is not dict or list(attributes) != names or not set(dict.keys(table)) <= set(names):
-        return False
-    return all(attributes[name] is dict.get(table, name) for name in names)
 
 
 class _Plain:

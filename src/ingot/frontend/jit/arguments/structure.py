@@ -9,10 +9,13 @@ torch's own pytree. Everything else is a leaf. Shapes are compared and hashed: t
 from __future__ import annotations
 
 import dataclasses
+from abc import ABCMeta
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MemberDescriptorType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.utils import _pytree
@@ -53,27 +56,75 @@ def take_apart(value: Any, leaves: list[Any], expand: Expand | None = None) -> S
         return LEAF
     if kind is tuple or kind is list:
         return Shape(kind, None, tuple([take_apart(part, leaves, expand) for part in value]))
-    if kind is dict or kind is OrderedDict:
+    if kind is dict or (kind is OrderedDict and not value.__dict__):
         return Shape(kind, names_of(value), tuple([take_apart(part, leaves, expand) for part in value.values()]))
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return Shape(kind, None, tuple([take_apart(part, leaves, expand) for part in value]))
+    if is_named_tuple(value):
+        return Shape(kind, None, tuple([take_apart(part, leaves, expand) for part in tuple.__iter__(value)]))
     if kind is defaultdict:
         parts = tuple([take_apart(part, leaves, expand) for part in value.values()])
         return Shape(kind, (value.default_factory, names_of(value)), parts)
     registered = _pytree.SUPPORTED_NODES.get(kind)
-    if registered is not None and kind is not torch.Size:  # which is a plain value
+    if isinstance(value, dict) and dataclasses.is_dataclass(value) and not is_told_by_entries(value):
+        leaves.append(value)
+        return LEAF
+    if registered is not None and kind not in (torch.Size, OrderedDict):  # a plain value; one with attributes as well
         parts, context = registered.flatten_fn(value)
         return Shape(Registered(kind), Context(context), tuple([take_apart(part, leaves, expand) for part in parts]))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(field.name for field in dataclasses.fields(value))
     else:
         names = ()
-    if names and set(getattr(value, "__dict__", names)) <= set(names):  # nothing besides its fields
+    if names and set(getattr(value, "__dict__", names)) <= set(names) and _keeps_fields_alone(kind, names):
         return Shape(Fields(kind), names, tuple([take_apart(getattr(value, name), leaves, expand) for name in names]))
     if expand is not None and (shape := expand(value, leaves)) is not None:
         return shape
     leaves.append(value)
     return LEAF
+
+
+def is_named_tuple(value: Any) -> bool:
+    """Whether a value is a named tuple that holds its items and nothing else: objects of classes that derive from one
+    may have attributes besides."""
+    kind = type(value)
+    if not (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        return False
+    return kind.__dictoffset__ == 0 or not object.__getattribute__(value, "__dict__")
+
+
+_FIELDS_ALONE: WeakKeyDictionary[type, tuple[tuple[str, ...], bool]] = WeakKeyDictionary()
+"""For dataclasses that were looked at: the names of their fields, and whether their objects keep nothing besides."""
+
+
+def _keeps_fields_alone(kind: type, names: tuple[str, ...]) -> bool:
+    """Whether objects of a dataclass keep nothing besides its fields and `__dict__`: no slots of other names, and
+    nothing that a base written in C keeps, such as the items of a list."""
+    known = _FIELDS_ALONE.get(kind)
+    if known is None or known[0] != names:
+        *bases, root = kind.__mro__
+        slots = {name for base in bases for name, one in vars(base).items() if isinstance(one, MemberDescriptorType)}
+        keeps = root is object and slots <= set(names) and all(base.__flags__ & _HEAP_TYPE for base in bases)
+        known = _FIELDS_ALONE[kind] = names, keeps
+    return known[1]
+
+
+_HEAP_TYPE = 1 << 9
+
+
+def is_taken_apart(value: Any) -> bool:
+    """Whether a value is told by its parts, and not by its identity."""
+    return take_apart(value, []).kind is not None
+
+
+def is_told_by_entries(table: dict[str, Any]) -> bool:
+    """Whether a dictionary that is a dataclass has the attributes that its entries say: each field that has no entry is
+    None."""
+    if not dataclasses.is_dataclass(table) or type(type(table)) not in (type, ABCMeta):
+        return False
+    names = [one.name for one in dataclasses.fields(table)]
+    attributes = object.__getattribute__(table, "__dict__")
+    if type(attributes) is not dict or list(attributes) != names or not set(dict.keys(table)) <= set(names):
+        return False
+    return all(attributes[name] is dict.get(table, name) for name in names)
 
 
 class Names(tuple[Any, ...]):
@@ -121,19 +172,23 @@ def put_together(shape: Shape, leaves: Iterator[Any]) -> Any:
         return _pytree.SUPPORTED_NODES[shape.kind.type].unflatten_fn(parts, shape.context.value)
     if isinstance(shape.kind, Fields):
         return _dataclass(shape.kind.type, dict(zip(shape.context, parts, strict=True)))
-    return shape.kind(*parts)
+    return tuple.__new__(shape.kind, parts)  # a class may make something else of what it is called with
 
 
 def mutable_containers(value: Any) -> Iterator[Any]:
     """The containers in a value that can change, from the outside in."""
     kind = type(value)
-    if kind is list or isinstance(value, dict) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+    registered = None if kind is list or isinstance(value, tuple | dict) else _pytree.SUPPORTED_NODES.get(kind)
+    is_dataclass = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    if kind is list or isinstance(value, dict) or is_dataclass or registered is not None:
         yield value
     if kind is list or isinstance(value, tuple):
         parts: Any = value
     elif isinstance(value, dict):
         parts = value.values()
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+    elif registered is not None:
+        parts = registered.flatten_fn(value)[0]
+    elif is_dataclass:
         parts = [getattr(value, one.name) for one in dataclasses.fields(value)]
     else:
         return

@@ -63,8 +63,8 @@ def _change(before: Any, now: Any) -> str:
         return f"was of type {_kind(before)}, is of type {_kind(now)}"
     if counts_by_identity(now[0]):
         return f"is another {_kind(now)}"
-    if now[0] is slice:
-        return f"{slice(*before[1:])} became {slice(*now[1:])}"
+    if now[0] in (slice, range):
+        return f"{now[0](*before[1:4])} became {now[0](*now[1:4])}"
     if before[1] == now[1]:
         return f"is another {_kind(now)} object of the same value"
     return f"{before[1]} became {now[1]}"

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.arguments.given_objects import GivenObjects
+from ingot.frontend.jit.arguments.structure import is_named_tuple, is_taken_apart, mutable_containers
 from ingot.frontend.jit.proof.domain import answers
 from ingot.frontend.jit.proof.domain.abstract_values import (
     AbstractTensor,
@@ -195,8 +196,8 @@ def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list
     if is_plain(value):
         return known(value)
     kind = type(value)
-    if kind is tuple or (isinstance(value, tuple) and hasattr(kind, "_fields")):
-        items = [_abstract(walker, item, (*path, index), arguments) for index, item in enumerate(value)]
+    if kind is tuple or is_named_tuple(value):
+        items = [_abstract(walker, item, (*path, index), arguments) for index, item in enumerate(tuple.__iter__(value))]
         return tuple_of(items) if kind is tuple else Tuple(items, kind)
     if kind is list:
         made = walker.new_list([_abstract(walker, item, (*path, index), arguments) for index, item in enumerate(value)])
@@ -207,5 +208,7 @@ def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list
         made = walker.new(dict, {key: _abstract(walker, entries[key], (*path, key), arguments) for key in entries})
         made.is_callers = True
         return made
+    if is_taken_apart(value):
+        walker.told_by_parts |= {id(value), *map(id, mutable_containers(value))}
     arguments.append(ArgumentIdentity(path, value))
     return known(value, str(path[0]))

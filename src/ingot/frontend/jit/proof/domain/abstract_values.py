@@ -361,9 +361,12 @@ def is_tensor(value: AbstractValue) -> bool:
 
 
 def is_undetermined(value: AbstractValue) -> bool:
-    """Whether a value is always the same plain one, or a tuple of such, but not known."""
+    """Whether a value is always the same plain one, or a tuple of such, but not known. Named tuples may have operators
+    of their own."""
     if isinstance(value, Tuple):
-        return all(plain(item) or is_undetermined(item) for item in value.items)
+        return value.cls in (tuple, torch.Size, slice) and all(
+            plain(item) or is_undetermined(item) for item in value.items
+        )
     return isinstance(value, Determined)
 
 

@@ -63,8 +63,8 @@ def is_same(found: Any, expected: Any) -> bool:
         return len(found) == len(expected) and all(map(is_same, found, expected))
     if kind not in PLAIN:
         return False
-    # By their text: 0.0 and -0.0 differ, and NaN equals NaN.
-    return repr(found) == repr(expected) if kind in (float, complex) else found == expected
+    # By their text: 0.0 and -0.0 differ, NaN equals NaN, and range(0, 3, 2) is not range(0, 4, 2).
+    return repr(found) == repr(expected) if kind in (float, complex, range) else found == expected
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,7 +358,7 @@ def expected_in(guards: Iterable[Guard], apart_from: Collection[int] = ()) -> fr
 
 def _note_parts(value: Any, found: set[int]) -> None:
     found.add(id(value))
-    for part in value if type(value) is tuple else ():
+    for part in tuple.__iter__(value) if isinstance(value, tuple) else ():
         _note_parts(part, found)
 
 

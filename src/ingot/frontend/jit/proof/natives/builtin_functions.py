@@ -8,6 +8,7 @@ since.
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     OpenTuple,
     Raised,
     ReadNumber,
+    View,
     computed,
     is_tensor,
     is_undetermined,
@@ -159,6 +161,23 @@ def iterator(function: Callable[..., Any]) -> Handler:
         return containers.new_iterator(walker, made, sources=args)
 
     return handle
+
+
+def reversed_(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
+    value = args[0]
+    cls = walker.class_of(value)
+    if isinstance(value, View) or cls in (list, tuple, dict, OrderedDict, range, str, torch.Size):
+        return iterator(reversed)(walker, args, kwargs)
+    if cls is None or is_tensor(value) or cls is Iterator or issubclass(cls, list | tuple | dict):
+        walker.refuse("reverses an object that is not understood")
+    method = walker.method(value, "__reversed__")
+    if method is not None:
+        return walker.call(method, [])
+    size = len_(walker, [value], {})
+    if not isinstance(size, Known) or type(size.value) is not int:
+        walker.refuse("reverses an object whose length is not known here")
+    items = [containers.item(walker, value, Known(index)) for index in reversed(range(size.value))]
+    return containers.new_iterator(walker, items, is_lazy=True)
 
 
 def repeat(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 Arguments = dict[str, AbstractValue]
 Handler = Callable[[Any, list[AbstractValue], Arguments], AbstractValue]
+_NO_HOOK = object.__dict__["__subclasshook__"]
 
 
 def classes_of(walker: Walker, value: AbstractValue) -> list[type]:
@@ -63,7 +64,13 @@ def isinstance_(walker: Walker, args: list[AbstractValue], kwargs: Arguments) ->
     if cls is None:
         return walker.determined(bool) if isinstance(value, Determined) else walker.refuse("asks for an unknown class")
     attribute_lookup.guard_class(walker, value, cls)
-    return Known(any(is_instance(walker, value, cls, one) for one in classes))
+    outcome = any(is_instance(walker, value, cls, one) for one in classes)
+    if not outcome and cls.__flags__ & attribute_lookup.HEAP_TYPE:
+        # An object may say by its attribute `__class__` that it is one of these as well.
+        own = walker.type_attribute(cls, "__class__") is object.__dict__["__class__"]
+        if not own or isinstance(walker.type_attribute(cls, "__getattribute__"), types.FunctionType):
+            walker.refuse(f"asks for the class of a {cls.__qualname__}, which answers in its own way")
+    return Known(outcome)
 
 
 def is_instance(walker: Walker, value: AbstractValue, cls: type, of: type) -> bool:
@@ -82,17 +89,17 @@ def is_instance(walker: Walker, value: AbstractValue, cls: type, of: type) -> bo
 
 def is_subclass(walker: Walker, cls: type, of: type) -> bool:
     attribute_lookup.guard_order(walker, cls)
-    if of in cls.__mro__:
+    if of is cls:
         return True
     check = walker.type_attribute(type(of), "__instancecheck__")
-    if check is type.__instancecheck__:
-        return False
-    if of in (torch.nn.Parameter, torch.nn.Buffer, torch.Tensor):
-        return False
+    if check is type.__instancecheck__ or of in (torch.nn.Parameter, torch.nn.Buffer, torch.Tensor):
+        return of in cls.__mro__
     hook = walker.type_attribute(of, "__subclasshook__")
     own = of.__module__ in ("collections.abc", "typing", "numbers", "abc")
-    if check is not abc.ABCMeta.__instancecheck__ or not (own or hook is object.__dict__["__subclasshook__"]):
+    if check is not abc.ABCMeta.__instancecheck__ or not (own or hook is _NO_HOOK):
         walker.refuse(f"asks for the class {of.__qualname__}, which answers in its own way")
+    if of in cls.__mro__ and hook is _NO_HOOK:
+        return True
     found = issubclass(cls, of)
     walker.guard((Subclass, cls, of), lambda: Subclass(cls, of, found, f"{of.__qualname__} of {cls.__qualname__}"))
     return found
@@ -101,8 +108,14 @@ def is_subclass(walker: Walker, cls: type, of: type) -> bool:
 def issubclass_(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
     if not isinstance(args[0], Known) or not isinstance(args[0].value, type):
         walker.refuse("asks whether something is a subclass that is not a known class")
-    cls = args[0].value
-    return Known(any(is_subclass(walker, cls, one) for one in classes_of(walker, args[1])))
+    cls, classes = args[0].value, classes_of(walker, args[1])
+    for one in classes:  # asked even about itself, unlike `isinstance`
+        check = walker.type_attribute(type(one), "__subclasscheck__")
+        hook = walker.type_attribute(one, "__subclasshook__")
+        is_usual = check is abc.ABCMeta.__subclasscheck__ and (one is not cls or hook is _NO_HOOK)
+        if check is not type.__subclasscheck__ and not is_usual:
+            walker.refuse(f"asks for the class {one.__qualname__}, which answers in its own way")
+    return Known(any(is_subclass(walker, cls, one) for one in classes))
 
 
 def type_(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:

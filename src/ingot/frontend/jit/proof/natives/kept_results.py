@@ -65,6 +65,8 @@ def _is_key(walker: Walker, value: Any) -> bool:
     cls = type(value)
     if cls is tuple:
         return all(_is_key(walker, one) for one in value)
+    if id(value) in walker.told_by_parts:
+        return False
     if cls in _KEYS or cls is float:
         return cls is not float or value == value  # NaN differs from itself
     usual = ("__hash__", object.__hash__), ("__eq__", object.__eq__)

@@ -100,6 +100,7 @@ _TABLE: dict[Any, Handler] = {
     filter: builtin_functions.filter_,
     iter: builtin_functions.iter_,
     next: builtin_functions.next_,
+    reversed: builtin_functions.reversed_,
     sum: builtin_functions.sum_,
     abs: builtin_functions.absolute,
     functools.reduce: builtin_functions.reduce,
@@ -130,7 +131,7 @@ _TABLE: dict[Any, Handler] = {
     **{cls: builtin_functions.sequence(cls) for cls in (list, tuple, set, frozenset)},
     **{cls: builtin_functions.dict_(cls) for cls in (dict, OrderedDict)},
     **{cls: state_functions.make_setting(cls) for cls in torch_names.SETTINGS},
-    **{function: builtin_functions.iterator(function) for function in (zip, enumerate, reversed)},
+    **{function: builtin_functions.iterator(function) for function in (zip, enumerate)},
     **{
         function: builtin_functions.iterator(function)
         for function in (itertools.chain, itertools.islice, itertools.product, itertools.combinations)

@@ -140,6 +140,8 @@ def _list_copy(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> 
 
 
 def _list_index(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
+    if len(args) != 2 or containers.is_nan(args[1]):
+        walker.refuse("looks for an object in a part of a list, or for NaN")
     for position, item in enumerate(containers.sequence(walker, args[0]) or ()):
         outcome = abstract_operators.equal(walker, item, args[1])
         if outcome is None:
@@ -199,6 +201,12 @@ def _dict_copy(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> 
     return walker.new(dict, dict(containers.mapping(walker, args[0])))
 
 
+def _ordered_copy(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
+    if walker.class_of(args[0]) is not OrderedDict:
+        walker.refuse("copies a dictionary of a class that makes its copies")
+    return walker.new(OrderedDict, dict(containers.mapping(walker, args[0])))
+
+
 def _from_keys(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
     if not isinstance(args[0], Known) or args[0].value is not dict:
         walker.refuse("calls fromkeys of a class that is not understood")
@@ -237,7 +245,8 @@ def _of_sets(method: Any) -> Handler:
     def handle(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
         given = [[containers.hashed(walker, item) for item in containers.iterate(walker, value)] for value in args]
         result = getattr(set(given[0]), method.__name__)(*given[1:])
-        return Known(result) if isinstance(result, bool) else containers.new_set(walker, set, list(map(known, result)))
+        cls = method.__objclass__
+        return Known(result) if isinstance(result, bool) else containers.new_set(walker, cls, list(map(known, result)))
 
     return handle
 
@@ -329,7 +338,7 @@ for _cls in (dict, OrderedDict):
         (_cls.keys, _view("keys")),
         (_cls.values, _view("values")),
         (_cls.items, _view("items")),
-        (_cls.copy, _dict_copy),
+        (_cls.copy, _dict_copy if _cls is dict else _ordered_copy),
         (_cls.clear, _clear),
         (_cls.__getitem__, _get_item),
         (_cls.__setitem__, _set_item),

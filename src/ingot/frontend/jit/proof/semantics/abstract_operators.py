@@ -202,6 +202,10 @@ def in_place(walker: Walker, node: type, left: AbstractValue, right: AbstractVal
         function = walker.method(left, f"__i{_BINARY[node][1]}__")
         if function is not None:
             return walker.call(function, [right])
+    if isinstance(left, Tuple) and left.cls is not tuple:
+        function = walker.method(left, f"__i{_BINARY[node][1]}__")
+        if function is not None:
+            walker.refuse("changes a named tuple in place by an operator of its own")
     if plain(left) or isinstance(left, Determined | Tuple | ReadNumber):
         return binary(walker, node, left, right)
     return walker.refuse("changes an object in place that is not its own")
@@ -314,15 +318,28 @@ def equal(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | N
     if isinstance(left, Fresh | Tuple | Known) and isinstance(right, Fresh | Tuple | Known):
         ours, theirs = containers.sequence(walker, left), containers.sequence(walker, right)
         if ours is not None and theirs is not None:
-            if walker.class_of(left) is not walker.class_of(right) or len(ours) != len(theirs):
+            kinds = [_compared_as(walker, one) for one in (left, right)]
+            if None in kinds:
+                return None
+            if kinds[0] is not kinds[1] or len(ours) != len(theirs):
                 return False
+            if any(map(containers.is_nan, (*ours, *theirs))):
+                walker.refuse("compares containers that hold NaN, which is compared by its identity")
             outcomes = [equal(walker, one, other) for one, other in zip(ours, theirs, strict=True)]
             return None if None in outcomes else all(outcomes)
     return None
 
 
+def _compared_as(walker: Walker, value: AbstractValue) -> type | None:
+    """Whether a sequence is compared as lists are, or as tuples; None if its class does it in a way of its own."""
+    cls = walker.class_of(value)
+    if cls is None or not all(containers.is_own(walker, cls, name) for name in ("__eq__", "__ne__")):
+        return None
+    return list if issubclass(cls, list) else tuple
+
+
 def _compares_identity(walker: Walker, value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, torch.Tensor) or id(value) in walker.told_by_parts:
         return False
     return walker.type_attribute(type(value), "__eq__") in (object.__eq__, type.__eq__)
 
@@ -339,6 +356,9 @@ def _is(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | Non
                 return False if other.cls is not None and other.cls is not type(one.value) else None
             return False
     if isinstance(left, Known) and isinstance(right, Known):
+        is_told = not walker.told_by_parts.isdisjoint((id(left.value), id(right.value)))
+        if is_told and type(left.value) is type(right.value):
+            walker.refuse("asks which object an argument is, of which only the parts are known")
         if not (is_plain(left.value) and is_plain(right.value)) or type(left.value) in _UNIQUE:
             return left.value is right.value
         if type(left.value) is not type(right.value):
@@ -384,7 +404,7 @@ def truth(walker: Walker, value: AbstractValue) -> bool | None:
             return walker.answers.decide(walker, value)
         case Closure() | Bound() | Super():
             return True
-        case Tuple():
+        case Tuple() if value.cls is tuple:
             return bool(value.items)
         case Union():
             outcomes = {truth(walker, one) for one in value.values}
@@ -396,13 +416,15 @@ def truth(walker: Walker, value: AbstractValue) -> bool | None:
             walker.answers.refuse_asked(walker, value)
             return walker.answers.decide(walker, operations.read(walker, value, "__bool__"))
         return bool(constant)
+    method = None if isinstance(value, View) else walker.method(value, "__bool__")
+    if method is not None:
+        return truth(walker, walker.call(method, []))
     size = containers.size(walker, value)
     if size is not None:
         return size > 0
-    for name in ("__bool__", "__len__"):
-        method = walker.method(value, name)
-        if method is not None:
-            return truth(walker, walker.call(method, []))
+    method = walker.method(value, "__len__")
+    if method is not None:
+        return truth(walker, walker.call(method, []))
     if isinstance(value, View):
         walker.refuse("asks whether something is true that is not understood")
     return True
@@ -421,7 +443,7 @@ def text_of(walker: Walker, value: AbstractValue, is_repr: bool = False) -> Abst
         walker.attribute(value, "__qualname__")
         walker.attribute(value, "__module__")
         return Known(repr(value.value))
-    if (isinstance(value, Fresh) and value.cls in (list, dict, set)) or isinstance(value, Tuple):
+    if isinstance(value, Fresh | Tuple) and value.cls in (list, dict, set, tuple, torch.Size, slice):
         for item in containers.parts(walker, value):
             text_of(walker, item, True)
         return walker.determined(str)

@@ -6,14 +6,16 @@ hold nothing included; properties and `__getattr__` of the user's are walked as 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from contextvars import ContextVar
 from enum import Enum, EnumMeta
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import SUPPORTED_NODES
 
 from ingot.frontend.jit.proof.domain.abstract_values import (
     MIXED,
@@ -180,6 +182,8 @@ def instance_entry(walker: Walker, value: AbstractValue, name: str) -> AbstractV
             walker.refuse("reads an attribute that depends on something that is not known here")
         return None if written[1] is _DELETED else written[1]
     held = value.value
+    if id(held) in walker.told_by_parts and not _is_told(held, name):
+        walker.refuse(f"reads the attribute {name!r} of an argument, which may be otherwise at the next call")
     if type_lookup(type(held), "__dict__") is ABSENT and not isinstance(held, types.FunctionType | types.ModuleType):
         return None
     try:
@@ -193,6 +197,16 @@ def instance_entry(walker: Walker, value: AbstractValue, name: str) -> AbstractV
     text = f"{value.name}.{name}"
     found = walker.entry(names, name, ABSENT, text)
     return None if found is ABSENT else known(found, text)
+
+
+def _is_told(held: Any, name: str) -> bool:
+    """Whether the parts by which an argument is told tell what an attribute of it is, in each call."""
+    kind = type(held)
+    registered = SUPPORTED_NODES.get(kind)
+    if registered is None or kind in (list, dict, OrderedDict, defaultdict) or dataclasses.is_dataclass(kind):
+        return True  # there is nothing besides its parts
+    attributes = getattr(held, "__dict__", {})
+    return name in attributes and any(part is attributes[name] for part in registered.flatten_fn(held)[0])
 
 
 def bind(walker: Walker, found: Any, value: AbstractValue, cls: type, name: str) -> AbstractValue:
@@ -268,6 +282,8 @@ def _of_native(walker: Walker, found: Any, value: AbstractValue, name: str) -> A
             walker.guard_function(value.value)
             return known(getattr(value.value, name))
         if name == "__dict__":
+            if id(value.value) in walker.told_by_parts:
+                walker.refuse("reads the dictionary of an argument, of which only the parts are known")
             if any(held is value.value for held, _ in walker.state.written.values()):
                 walker.refuse("reads the dictionary of an object that it has changed")
             instance_entry(walker, value, name)
@@ -403,6 +419,8 @@ def own_store(walker: Walker, value: AbstractValue, name: str, new: AbstractValu
         walker.state.attributes[value.identity] = held | {name: new}
         return
     is_free = found is ABSENT or not _is_data(walker, found)
+    if isinstance(value, Known) and id(value.value) in walker.told_by_parts:
+        walker.refuse(f"sets the attribute {name!r} of an argument, which may also be found around the function")
     if isinstance(value, Known) and is_free and type_lookup(cls, "__dict__") is not ABSENT:
         instance_entry(walker, value, name)  # guarded, as it has to hold the same at the end
         walker.write(value.value, name, new)
@@ -422,6 +440,8 @@ def delete(walker: Walker, value: AbstractValue, name: str) -> None:
         walker.state.attributes[value.identity] = {one: entry for one, entry in held.items() if one != name}
         return
     assert isinstance(value, Known)
+    if id(value.value) in walker.told_by_parts:
+        walker.refuse(f"deletes the attribute {name!r} of an argument, which may also be found around the function")
     walker.write(value.value, name, _DELETED)
 
 

@@ -41,6 +41,8 @@ def contains(walker: Walker, value: AbstractValue, key: AbstractValue) -> bool |
         value = value.mapping
     if isinstance(key, Open) and type(value) is Known and isinstance(value.value, tuple):
         return any(_equal_numbers(walker, key, known(one)) for one in value.value)
+    if containers.is_nan(key) and not is_tensor(value):
+        walker.refuse("looks for NaN in a container, which is found by its identity")
     if plain(value) and plain(key):
         return bool(computed(lambda held, one: one in held, value.value, key.value).value)  # type: ignore[attr-defined]
     if is_tensor(value):
@@ -100,11 +102,14 @@ def _is_equal(walker: Walker, one: AbstractValue, other: AbstractValue) -> bool 
 
 def sequence_operator(walker: Walker, node: type, left: AbstractValue, right: AbstractValue) -> AbstractValue | None:
     """Sums and products of lists and tuples, and unions of dictionaries; None for other operands."""
-    if node is ast.BitOr and containers.is_dict(walker, left) and containers.is_dict(walker, right):
+    if node is ast.BitOr and walker.class_of(left) is dict and walker.class_of(right) is dict:
         return walker.new(dict, containers.mapping(walker, left) | containers.mapping(walker, right))
     if node in _SET_OPERATORS and {walker.class_of(left), walker.class_of(right)} <= {set, frozenset}:
         sides = [{containers.hashed(walker, one) for one in containers.iterate(walker, side)} for side in (left, right)]
-        return containers.new_set(walker, set, [known(one) for one in _SET_OPERATORS[node](*sides)])
+        cls = walker.class_of(left) or set
+        return containers.new_set(walker, cls, [known(one) for one in _SET_OPERATORS[node](*sides)])
+    if node not in (ast.Add, ast.Mult) or not (_is_usual(walker, left, node) and _is_usual(walker, right, node)):
+        return None
     ours = containers.sequence(walker, left)
     if node is ast.Add and ours is not None:
         theirs = containers.sequence(walker, right)
@@ -127,5 +132,16 @@ _SET_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
+def _is_usual(walker: Walker, value: AbstractValue, node: type) -> bool:
+    """Whether sums and products of a value are those of Python's own sequences, if it is one."""
+    cls = walker.class_of(value)
+    if cls is None or not issubclass(cls, list | tuple):
+        return True
+    name = "add" if node is ast.Add else "mul"
+    return all(containers.is_own(walker, cls, f"__{prefix}{name}__") for prefix in ("", "r"))
+
+
 def _like(walker: Walker, value: AbstractValue, items: list[AbstractValue]) -> AbstractValue:
-    return walker.new_list(items) if walker.class_of(value) is list else tuple_of(items)
+    """A list or a tuple, which sums and products are also where the class derives from these."""
+    cls = walker.class_of(value)
+    return walker.new_list(items) if cls is not None and issubclass(cls, list) else tuple_of(items)

@@ -30,13 +30,14 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     Union,
     View,
     computed,
+    is_open,
     is_tensor,
     known,
     open_items,
     plain,
     tuple_of,
 )
-from ingot.frontend.jit.proof.domain.place_guards import ListItems, SetItems, is_plain
+from ingot.frontend.jit.proof.domain.place_guards import ListItems, SetItems, is_plain, type_lookup
 from ingot.frontend.jit.proof.semantics import operations
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def is_dict(walker: Walker, value: AbstractValue) -> bool:
 
 def mapping(walker: Walker, value: AbstractValue) -> dict[Any, AbstractValue]:
     """All entries of a dictionary."""
-    if isinstance(value, Fresh) and issubclass(value.cls, dict):
+    if isinstance(value, Fresh) and issubclass(value.cls, dict) and is_own(walker, value.cls, "__iter__"):
         return contents(walker, value)
     if isinstance(value, Known) and type(value.value) in (dict, OrderedDict):
         name = value.name
@@ -112,8 +113,10 @@ def parts(walker: Walker, value: AbstractValue) -> list[AbstractValue]:
 
 def hashed(walker: Walker, key: AbstractValue) -> Any:
     """A key of a dictionary as Python's own; plain values, and objects that are compared by identity."""
-    if isinstance(key, Known):
+    if isinstance(key, Known) and id(key.value) not in walker.told_by_parts:
         cls = type(key.value)
+        if is_nan(key):
+            walker.refuse("uses NaN as a key, which is found by its identity")
         if is_plain(key.value) or walker.type_attribute(cls, "__hash__") in (object.__hash__, type.__hash__):
             return key.value
         if isinstance(key.value, Enum) and walker.type_attribute(cls, "__hash__") is Enum.__hash__:
@@ -123,6 +126,16 @@ def hashed(walker: Walker, key: AbstractValue) -> Any:
                 hashed(walker, known(item))
             return key.value
     return walker.refuse("uses a key that is not known here")
+
+
+def is_nan(value: AbstractValue) -> bool:
+    """Whether a value is NaN, or a plain tuple with it: containers find it by its identity, which is not known."""
+    if not plain(value) or is_open(value):
+        return False
+    held = value.value  # type: ignore[attr-defined]
+    if type(held) in (tuple, frozenset):
+        return any(is_nan(known(one)) for one in held)
+    return type(held) in (float, complex) and held != held
 
 
 def new_set(walker: Walker, cls: type, values: Sequence[AbstractValue]) -> AbstractValue:
@@ -323,7 +336,7 @@ def size(walker: Walker, value: AbstractValue) -> int | None:
 def is_own(walker: Walker, cls: type, name: str) -> bool:
     """Whether a special method of a class is the one of Python's own container."""
     own = next(base for base in cls.__mro__ if base.__module__ in ("builtins", "collections", "torch"))
-    return walker.type_attribute(cls, name) is getattr(own, name, None)
+    return walker.type_attribute(cls, name) is type_lookup(own, name)
 
 
 # --- items ------------------------------------------------------------------------------------------------------------

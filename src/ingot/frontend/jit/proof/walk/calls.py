@@ -227,6 +227,8 @@ def instantiate(walker: Walker, cls: type, args: list[AbstractValue], kwargs: Ar
     maker = maker.__func__ if isinstance(maker, staticmethod) else maker
     initialise = walker.type_attribute(cls, "__init__")
     if issubclass(cls, tuple) and hasattr(cls, "_fields") and _is_named_tuple(maker):
+        if initialise is not object.__init__:
+            walker.refuse(f"makes an object of the class {cls.__qualname__}, which is not understood")
         return _named_tuple(walker, cls, maker, args, kwargs)
     if issubclass(cls, BaseException) and not isinstance(initialise, types.FunctionType):
         return walker.new(cls, attributes={"args": tuple_of(args)})

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from ingot.frontend.jit.proof.domain.abstract_values import (
     NONE,
     AbstractValue,
+    Bound,
     Closure,
     Determined,
     Frame,
     Iterator,
     Known,
     Raised,
+    is_undetermined,
     known,
     plain,
     tuple_of,
@@ -286,9 +288,17 @@ def _joined(walker: Walker, node: ast.JoinedStr) -> AbstractValue:
 def _formatted(walker: Walker, node: ast.FormattedValue) -> AbstractValue:
     value = evaluate(walker, node.value)
     layout: AbstractValue = Known("") if node.format_spec is None else evaluate(walker, node.format_spec)
+    if node.conversion == -1 and not plain(value) and not is_undetermined(value):
+        method = walker.method(value, "__format__")
+        if not isinstance(method, Bound) or not isinstance(method.function, Known):
+            walker.refuse("makes text of an object that is not understood")
+        if method.function.value is not object.__format__:
+            return walker.call(method, [layout])
     text = abstract_operators.text_of(walker, value, is_repr=node.conversion in (ord("r"), ord("a")))
     if not plain(layout) or not plain(text):
         return walker.determined(str)
+    if node.conversion == ord("a"):
+        text = Known(text.value.encode("ascii", "backslashreplace").decode())  # type: ignore[attr-defined]
     source = value if plain(value) and node.conversion == -1 else text
     try:
         return Known(format(source.value, layout.value))  # type: ignore[attr-defined]

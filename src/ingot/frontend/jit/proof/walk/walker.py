@@ -69,6 +69,9 @@ class Walker:
         """Their positions, by the identities of what stands for them."""
         self.given_before: dict[int, Any] = {}
         """What stood for their contents when the call began, by position."""
+        self.told_by_parts: set[int] = set()
+        """The identities of arguments such as dataclasses, which another call may have of its own: its key tells their
+        parts, and not which objects they are."""
         self.guards: dict[Hashable, Guard] = {}
         self.stack: list[Frame] = []
         self.line = 0
