@@ -32,6 +32,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     Union,
     View,
     computed,
+    holds_nan,
     is_open,
     is_tensor,
     is_undetermined,
@@ -256,6 +257,8 @@ def _ordered(walker: Walker, node: type, left: AbstractValue, right: AbstractVal
         if outcome is not None:
             return Known(outcome)
     if plain(left) and plain(right):
+        if type(left.value) is type(right.value) and type(left.value) in (tuple, frozenset):  # type: ignore[attr-defined]
+            _refuse_nan(walker, left, right)
         return computed(function, left.value, right.value)  # type: ignore[attr-defined]
     if isinstance(left, ReadNumber) or isinstance(right, ReadNumber):
         outcome = answers.compute(walker, function, f"({{}} {_COMPARISON_SIGNS[node]} {{}})", [left, right])
@@ -301,8 +304,9 @@ def _open_ordered(walker: Walker, node: type, left: AbstractValue, right: Abstra
 
 
 def equal(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | None:
-    """Whether two values are equal, as far as their classes are Python's own; None if not known."""
+    """Whether two items of containers are equal, as far as their classes are Python's own; None if not known."""
     if plain(left) and plain(right):
+        _refuse_nan(walker, left, right)
         return bool(left.value == right.value)  # type: ignore[attr-defined]
     if isinstance(left, Known) and isinstance(right, Known):
         if _compares_identity(walker, left.value) and _compares_identity(walker, right.value):
@@ -319,6 +323,11 @@ def equal(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | N
             outcomes = [equal(walker, one, other) for one, other in zip(ours, theirs, strict=True)]
             return None if None in outcomes else all(outcomes)
     return None
+
+
+def _refuse_nan(walker: Walker, left: AbstractValue, right: AbstractValue) -> None:
+    if all(not is_open(one) and holds_nan(one.value) for one in (left, right)):  # type: ignore[attr-defined]
+        walker.refuse("compares NaN in containers, which take one for equal to itself")
 
 
 def _compares_identity(walker: Walker, value: Any) -> bool:

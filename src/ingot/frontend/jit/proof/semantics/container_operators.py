@@ -21,6 +21,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     Open,
     View,
     computed,
+    holds_nan,
     is_open,
     is_tensor,
     is_undetermined,
@@ -42,6 +43,8 @@ def contains(walker: Walker, value: AbstractValue, key: AbstractValue) -> bool |
     if isinstance(key, Open) and type(value) is Known and isinstance(value.value, tuple):
         return any(_equal_numbers(walker, key, known(one)) for one in value.value)
     if plain(value) and plain(key):
+        if holds_nan(key.value):  # type: ignore[attr-defined]
+            walker.refuse("looks for NaN in a container, which takes one for equal to itself")
         return bool(computed(lambda held, one: one in held, value.value, key.value).value)  # type: ignore[attr-defined]
     if is_tensor(value):
         return _holds_number(walker, value, key)

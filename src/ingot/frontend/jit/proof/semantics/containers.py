@@ -30,6 +30,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     Union,
     View,
     computed,
+    holds_nan,
     is_tensor,
     known,
     open_items,
@@ -114,6 +115,8 @@ def hashed(walker: Walker, key: AbstractValue) -> Any:
     """A key of a dictionary as Python's own; plain values, and objects that are compared by identity."""
     if isinstance(key, Known):
         cls = type(key.value)
+        if holds_nan(key.value):
+            walker.refuse("uses NaN as a key, which is found by its identity")
         if is_plain(key.value) or walker.type_attribute(cls, "__hash__") in (object.__hash__, type.__hash__):
             return key.value
         if isinstance(key.value, Enum) and walker.type_attribute(cls, "__hash__") is Enum.__hash__:
