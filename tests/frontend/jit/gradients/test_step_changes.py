@@ -130,6 +130,37 @@ def test_changes_are_seen(change: Callable[[Any, Any], None], write: Write):
     pair.run(4)
 
 
+def test_decay_that_ends_and_begins():
+    """Steps write once more into each weight that decays, which audits see as well."""
+    pair = Pair()
+    for decay in (0.1, 0, 0.2, 0.0):
+        pair.both(lambda model, optimizer: optimizer.param_groups[0].update(weight_decay=decay))  # noqa: B023
+        before = [[parameter._version for parameter in model.parameters()] for model in pair.models]
+        pair.run(9)
+        after = [[parameter._version for parameter in model.parameters()] for model in pair.models]
+        ours, theirs = (torch.tensor(after) - torch.tensor(before)).tolist()
+        assert ours == theirs
+    assert pair.is_compiled
+
+
+@pytest.mark.parametrize("write", [plain_step, zero_in_place])
+def test_gradients_that_were_one_tensor(write: Write):
+    """What was one gradient when a call was recorded may be two later, and the other way round."""
+
+    def join(model: Any, optimizer: Any) -> None:
+        model[0].bias.grad = torch.full((12,), 0.1)
+        model[0].weight.grad = torch.ones(12, 6)
+        model[1].bias.grad = model[0].bias.grad
+
+    def part(model: Any, optimizer: Any) -> None:
+        model[1].bias.grad = torch.full((12,), 0.3)
+
+    pair = Pair(write=write)
+    for change in (join, part, join, part):
+        pair.both(change)
+        pair.run(6)
+
+
 def test_rates_change_without_new_recordings():
     pair = Pair()
     schedules = [

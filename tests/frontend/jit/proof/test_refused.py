@@ -394,6 +394,46 @@ def uses_regular_expressions(x):
     return x * len(re.findall("a", "banana"))
 
 
+NAN = float("nan")
+"""Containers take the object for equal to itself, and to no other NaN."""
+NANS, NAN_TABLE = [NAN, 1.0], {NAN: 2.0}
+
+
+@refused(reason="NaN")
+def finds_nan_in_a_list(x):
+    return x * 2 if NAN in NANS else x
+
+
+@refused(reason="NaN")
+def finds_nan_in_a_tuple(x):
+    return x * 2 if NAN in (1.0, NAN) else x
+
+
+@refused(reason="NaN")
+def compares_tuples_of_nan(x):
+    return x * 2 if (NAN, 1.0) == (NAN, 1.0) else x
+
+
+@refused(reason="NaN")
+def compares_lists_of_nan(x):
+    return x * 2 if [NAN, 1.0] == NANS else x
+
+
+@refused(reason="NaN")
+def counts_nan(x):
+    return x * (NAN, 2.0).count(NAN)
+
+
+@refused(reason="NaN")
+def finds_where_nan_is(x):
+    return x * [2.0, NAN].index(NAN)
+
+
+@refused(reason="NaN")
+def looks_nan_up(x):
+    return x * NAN_TABLE.get(NAN, 3.0)
+
+
 class Scaled:
     """What a program has put in place of a function of PyTorch's."""
 
@@ -416,8 +456,8 @@ def scaled(function: Any) -> Any:
 @pytest.mark.parametrize(
     ("owner", "name", "function"),
     [
-        (torch._C._nn, "nll_loss_nd", lambda x: nn.functional.nll_loss(x, torch.arange(3))),
-        (torch.functional._VF, "tensordot", lambda x: torch.tensordot(x, x, dims=([1], [1]))),
+        (vars(torch._C)["_nn"], "nll_loss_nd", lambda x: nn.functional.nll_loss(x, torch.arange(3))),
+        (torch.functional._VF, "tensordot", lambda x: torch.tensordot(x, x.T, dims=1)),
         (torch, "cat", lambda x: nn.functional.interpolate(x, scale_factor=2)),
         (torch.Tensor, "__rsub__", lambda x: 2 - x),
         (torch.Tensor, "__add__", lambda x: x + 2),

@@ -104,6 +104,8 @@ class _Comparison:
 
     def _evaluated(self, value: Any) -> Any:
         """What an argument of the first trace is in this call."""
+        if isinstance(value, Variable) and value.position >= len(self._numbers):
+            return value  # a setting of an optimizer, which stands for itself
         if isinstance(value, Variable):
             return value.type(self._numbers[value.position])
         if isinstance(value, SizeExpression):

@@ -292,19 +292,28 @@ class Trace:
 
 
 def stride_order(note: TensorMeta) -> tuple[int, ...] | None:
-    """The axes from the slowest to the fastest, for a tensor that is dense in another order than row-major."""
+    """The axes from the slowest to the fastest, for a tensor that is dense in another order than row-major. Axes of one
+    element lie where that gives their strides, too: by these PyTorch tells channels that are last."""
+    exact = sorted(range(len(note.shape)), key=lambda axis: (-note.strides[axis], note.shape[axis] == 1))
+    if 0 not in note.shape and _is_dense(note, exact):
+        return None if exact == sorted(exact) else tuple(exact)
     axes = [axis for axis, size in enumerate(note.shape) if size != 1]
     if 0 in note.shape or not axes:
         return None
     order = sorted(axes, key=lambda axis: -note.strides[axis])
+    if order == axes or not _is_dense(note, order):
+        return None
+    return (*(axis for axis, size in enumerate(note.shape) if size == 1), *order)
+
+
+def _is_dense(note: TensorMeta, order: Sequence[int]) -> bool:
+    """Whether axes in some order, the fastest last, have the strides of a tensor without gaps."""
     expected = 1
     for axis in reversed(order):
         if note.strides[axis] != expected:
-            return None
+            return False
         expected *= note.shape[axis]
-    if order == axes:
-        return None
-    return (*(axis for axis, size in enumerate(note.shape) if size == 1), *order)
+    return True
 
 
 def all_of(kind: type[Part] | tuple[type[Part], ...], value: Any) -> list[Part]:

@@ -28,6 +28,7 @@ from ingot.frontend.jit.trace.trace import (
     tags_of,
     written_arguments,
 )
+from ingot.runtime.overlaps import are_joined
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.trace.recorder import Recording
@@ -203,6 +204,9 @@ class TrainingCalls:
         if trace.device.type != "cpu":
             recording.stop("whole training steps are compiled for the CPU alone")
             return
+        gradients = [one for _, one in self._before.values() if one is not None and one.layout is torch.strided]
+        if are_joined([(_extent(one), number) for number, one in enumerate(gradients) if one.nbytes]):
+            recording.stop("gradients of several tensors share memory, as they need not at later calls")
         used = {note.origin.position for note in trace.tensors if isinstance(note.origin, GradientOf)}
         for tensor, before in self._before.values():
             after = tensor.grad
@@ -241,6 +245,12 @@ class TrainingCalls:
             for place, result in enumerate(results)
             if isinstance(result, torch.Tensor) and result.requires_grad and result.grad_fn in consumed
         ]
+
+
+def _extent(tensor: torch.Tensor) -> range:
+    """The addresses from a tensor's first element to its last."""
+    steps = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return range(tensor.data_ptr(), tensor.data_ptr() + (steps + 1) * tensor.element_size())
 
 
 def _has_effect(event: TraceOp) -> bool:

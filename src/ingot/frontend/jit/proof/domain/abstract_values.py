@@ -276,6 +276,14 @@ def plain(value: AbstractValue) -> bool:
     return is_open(value) or (type(value) is Known and is_plain(value.value))
 
 
+def holds_nan(value: Any) -> bool:
+    """Whether a plain value is NaN, or a tuple with NaN in it: containers find that by its identity, which guards do
+    not compare."""
+    if type(value) in (tuple, frozenset):
+        return any(map(holds_nan, value))
+    return type(value) in (float, complex) and value != value
+
+
 def join(one: AbstractValue, other: AbstractValue) -> AbstractValue:
     """A value that is one of two, always the same one."""
     if one is other:

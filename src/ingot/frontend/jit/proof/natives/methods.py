@@ -23,6 +23,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     Tuple,
     View,
     computed,
+    holds_nan,
     is_undetermined,
     known,
     plain,
@@ -58,6 +59,8 @@ def _of_plain(method: Any) -> Handler:
         given = [_plainly(walker, value) for value in (*args, *kwargs.values())]
         if None not in given:
             real = [one.value for one in given]  # type: ignore[union-attr]
+            if method.__name__ in ("index", "count") and any(map(holds_nan, real[1:])):
+                walker.refuse("looks for NaN in a tuple, which takes one for equal to itself")
             named = dict(zip(kwargs, real[len(args) :], strict=True))
             return containers.made_of(walker, computed(lambda *first: method(*first, **named), *real[: len(args)]))
         if isinstance(args[0], Tuple) and method.__name__ in ("index", "count"):

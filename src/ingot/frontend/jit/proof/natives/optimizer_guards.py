@@ -89,18 +89,25 @@ def _guard_list(walker: Walker, items: list[Any], text: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PlainSettings:
-    """That the settings of a group are numbers, and that its parameters keep the same kinds of state."""
+    """That the settings of a group are numbers, that its parameters keep the same kinds of state, and whether weights
+    decay: by that a step decides how often it writes."""
 
     optimizer: Optimizer
     group: dict[str, Any]
     kept: tuple[str, ...]
+    decays: bool
     text: str
 
     @staticmethod
     def of(optimizer: Optimizer, group: dict[str, Any], name: str) -> PlainSettings:
-        return PlainSettings(optimizer, group, optimizers.kept_state(optimizer, group), f"{name}.param_groups")
+        kept, decays = optimizers.kept_state(optimizer, group), _decays(group)
+        return PlainSettings(optimizer, group, kept, decays, f"{name}.param_groups")
 
     def holds(self) -> bool:
-        return (
-            optimizers.has_plain_settings(self.group) and optimizers.kept_state(self.optimizer, self.group) == self.kept
-        )
+        group = self.group
+        is_like_it = optimizers.has_plain_settings(group) and _decays(group) is self.decays
+        return is_like_it and optimizers.kept_state(self.optimizer, group) == self.kept
+
+
+def _decays(group: dict[str, Any]) -> bool:
+    return bool(group.get("weight_decay"))

@@ -260,6 +260,8 @@ def _ordered(walker: Walker, node: type, left: AbstractValue, right: AbstractVal
         if outcome is not None:
             return Known(outcome)
     if plain(left) and plain(right):
+        if type(left.value) is type(right.value) and type(left.value) in (tuple, frozenset):  # type: ignore[attr-defined]
+            _refuse_nan(walker, left, right)
         return computed(function, left.value, right.value)  # type: ignore[attr-defined]
     if isinstance(left, ReadNumber) or isinstance(right, ReadNumber):
         outcome = answers.compute(walker, function, f"({{}} {_COMPARISON_SIGNS[node]} {{}})", [left, right])
@@ -305,8 +307,9 @@ def _open_ordered(walker: Walker, node: type, left: AbstractValue, right: Abstra
 
 
 def equal(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | None:
-    """Whether two values are equal, as far as their classes are Python's own; None if not known."""
+    """Whether two items of containers are equal, as far as their classes are Python's own; None if not known."""
     if plain(left) and plain(right):
+        _refuse_nan(walker, left, right)
         return bool(left.value == right.value)  # type: ignore[attr-defined]
     if isinstance(left, Known) and isinstance(right, Known):
         if _compares_identity(walker, left.value) and _compares_identity(walker, right.value):
@@ -323,8 +326,6 @@ def equal(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | N
                 return None
             if kinds[0] is not kinds[1] or len(ours) != len(theirs):
                 return False
-            if any(map(containers.is_nan, (*ours, *theirs))):
-                walker.refuse("compares containers that hold NaN, which is compared by its identity")
             outcomes = [equal(walker, one, other) for one, other in zip(ours, theirs, strict=True)]
             return None if None in outcomes else all(outcomes)
     return None
@@ -336,6 +337,11 @@ def _compared_as(walker: Walker, value: AbstractValue) -> type | None:
     if cls is None or not all(containers.is_own(walker, cls, name) for name in ("__eq__", "__ne__")):
         return None
     return list if issubclass(cls, list) else tuple
+
+
+def _refuse_nan(walker: Walker, left: AbstractValue, right: AbstractValue) -> None:
+    if containers.is_nan(left) and containers.is_nan(right):
+        walker.refuse("compares NaN in containers, which take one for equal to itself")
 
 
 def _compares_identity(walker: Walker, value: Any) -> bool:

@@ -30,6 +30,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
     Union,
     View,
     computed,
+    holds_nan,
     is_open,
     is_tensor,
     known,
@@ -130,12 +131,7 @@ def hashed(walker: Walker, key: AbstractValue) -> Any:
 
 def is_nan(value: AbstractValue) -> bool:
     """Whether a value is NaN, or a plain tuple with it: containers find it by its identity, which is not known."""
-    if not plain(value) or is_open(value):
-        return False
-    held = value.value  # type: ignore[attr-defined]
-    if type(held) in (tuple, frozenset):
-        return any(is_nan(known(one)) for one in held)
-    return type(held) in (float, complex) and held != held
+    return plain(value) and not is_open(value) and holds_nan(value.value)  # type: ignore[attr-defined]
 
 
 def new_set(walker: Walker, cls: type, values: Sequence[AbstractValue]) -> AbstractValue:

@@ -1,0 +1,38 @@
+"""Tensors that are computed lie as eager's do, axes of one element included: PyTorch's functions go by these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import ingot
+
+CASES: dict[str, tuple[tuple[int, ...], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "computed": ((3, 16, 1, 4), lambda x: x * 2 + 1),
+    "one channel": ((3, 1, 4, 5), lambda x: x * 2 + 1),
+    "one place": ((3, 8, 1, 1), lambda x: x * 2 + 1),
+    "one of everything": ((1, 1, 1, 1), lambda x: x * 2 + 1),
+    "one row before pooling": ((2, 3, 1, 5), lambda x: F.adaptive_avg_pool2d(x * 2, (5, 2))),
+    "one column after pooling": ((2, 16, 16, 4), lambda x: F.max_pool2d(x * 2, 3, 3)),
+    "one row before a convolution": ((2, 3, 1, 5), lambda x: F.conv2d(x * 2, torch.ones(4, 3, 1, 1))),
+    "one channel before a convolution": ((2, 1, 6, 5), lambda x: F.conv2d(x * 2, torch.ones(4, 1, 3, 3))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_layouts_with_axes_of_one_element(case: str, layout: torch.memory_format):
+    shape, function = CASES[case]
+    x = torch.empty(shape, memory_format=layout).normal_()
+    if layout is torch.channels_last:  # as PyTorch tells it
+        _, channels, height, width = shape
+        strides = (height * width * channels, 1, width * channels, channels)
+        x = torch.empty_strided(shape, strides).normal_()
+    compiled = ingot.jit(function)
+    for _ in range(5):
+        expected, found = function(x), compiled(x)
+        torch.testing.assert_close(found, expected)
+        assert found.stride() == expected.stride()
