@@ -22,6 +22,7 @@ from ingot.frontend.jit.lowering.branches import BranchingProgram
 from ingot.frontend.jit.lowering.checked_weights import CheckedWeights
 from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram
+from ingot.frontend.jit.python_code.replaced_methods import REPLACED, replaced_method
 from ingot.frontend.jit.trace.trace import Trace, TraceArgument, Training
 from ingot.runtime.kernels import Kernel
 from ingot.runtime.profiling.kernel_statistics import memory_speed
@@ -37,6 +38,9 @@ def explain(compiled: CompiledFunction) -> str:
     if compiled.taken_up:
         recordings += f", {compiled.taken_up} from the cache on disk"
     lines = [f"{compiled.name}: {compiled.tier}, {counted(calls_of(compiled), 'call')}, {recordings}"]
+    replaced = replaced_method()
+    if replaced is not None:
+        lines.append(f"  runs as it is now: {REPLACED.format(replaced)}")
     lines += indented(_why_not_better(compiled))
     for reason, count in Counter(compiled.recompiles).items():
         lines.append(f"  recorded again{f' {count} times' if count > 1 else ''}: {reason}")

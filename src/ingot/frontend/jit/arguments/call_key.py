@@ -117,7 +117,7 @@ def is_guardable(value: Any) -> bool:
     return isinstance(value, torch.nn.Module) or callable(value) or type(value) is object
 
 
-class Identity:
+class ByIdentity:
     """An object in a key that equals itself alone, whatever its class says of equality; the key holds it."""
 
     __slots__ = ("value",)
@@ -126,7 +126,7 @@ class Identity:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and self.value is other.value
+        return isinstance(other, ByIdentity) and self.value is other.value
 
     def __hash__(self) -> int:
         return id(self.value)
@@ -140,7 +140,7 @@ def _hashable(value: Any) -> Hashable:
         parts = _parts_of(value)
         return (type(value), *parts, *map(plain_key, parts))
     if isinstance(value, Enum | type):
-        return (type(value), Identity(value))
+        return (type(value), ByIdentity(value))
     return (type(value), value)
 
 

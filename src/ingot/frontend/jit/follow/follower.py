@@ -20,8 +20,8 @@ from ingot.frontend.jit.follow.segments import Segment, write_segment
 from ingot.frontend.jit.follow.steps.native_steps import NativeTree
 from ingot.frontend.jit.follow.steps.step_tree import StepNode
 from ingot.frontend.jit.follow.verdict import Verdict, Way
+from ingot.frontend.jit.python_code.replaced_methods import replaced_method
 from ingot.frontend.jit.settings.options import Options
-from ingot.frontend.jit.settings.replaced_methods import are_methods_replaced
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.following.native_following import NativeFollowing, native_following
 from ingot.runtime.torch_state import State
@@ -65,7 +65,7 @@ class Follower:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         found = _armed()
-        if found is None or are_methods_replaced():
+        if found is None or replaced_method() is not None:
             return self._function(*args, **kwargs)
         elements = found[1].elements(args)
         if kwargs:

@@ -28,8 +28,8 @@ import torch
 from torch.nn.modules import module as torch_modules
 
 from ingot.frontend.jit.guards.guards import NOTHING, SIMPLE, Guards, Identities, Items, ObjectSlots, contents
-from ingot.frontend.jit.guards.library_code import assigned_names, global_names, is_librarys, methods, with_inner
 from ingot.frontend.jit.proof.domain.result_caches import KeepingFunction, ResultCache
+from ingot.frontend.jit.python_code.library_code import assigned_names, global_names, is_librarys, methods, with_inner
 
 _DEEPEST = 60
 _MOST_PLACES = 100_000

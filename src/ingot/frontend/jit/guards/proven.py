@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from ingot.base.once import once
-from ingot.frontend.jit.guards.class_versions import halves, version_half
 from ingot.frontend.jit.guards.guards import Guards
 from ingot.frontend.jit.proof import Proof
 from ingot.frontend.jit.proof.domain import place_guards as proven
 from ingot.frontend.jit.proof.domain.place_guards import identities_in
 from ingot.frontend.jit.proof.domain.result_caches import LimitedResult, result_address
+from ingot.frontend.jit.python_code.class_versions import halves, version_half
 from ingot.runtime.native.abi.object_layout import INLINE_RANK, TYPE_WORD, tensor_layout
 from ingot.runtime.native.assembler.addresses import REQUIRES_GRAD, torch_function
 from ingot.runtime.native.dispatch.conditions import Places

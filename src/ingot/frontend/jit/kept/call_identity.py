@@ -27,7 +27,7 @@ from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.trace.source_lines import module_of
 from ingot.runtime import torch_state
 
-_MAKERS = ("arguments", "guards", "kept", "proof", "trace")
+_MAKERS = ("arguments", "guards", "kept", "proof", "python_code", "trace")
 """The packages of `ingot.jit` that decide what is recorded and what it depends on."""
 _LIBRARY_VARIABLES = ("TORCH_", "PYTORCH_", "ATEN_", "MKL_", "DNNL_", "ONEDNN_", "OMP_", "KMP_", "CUDA_", "CUBLAS_")
 """How the names of environment variables begin that libraries below PyTorch read."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ingot.base.environment_variables import environment
-from ingot.frontend.jit.settings.replaced_methods import are_methods_replaced
+from ingot.frontend.jit.python_code.replaced_methods import replaced_method
 from ingot.runtime.native.abi.settings import suspended
 from ingot.runtime.torch_state import is_watched
 
@@ -50,5 +50,5 @@ def is_off() -> bool:
         or getattr(_thread, "is_disabled", False)
         or environment().is_disabled
         or is_watched()
-        or are_methods_replaced()
+        or replaced_method() is not None
     )

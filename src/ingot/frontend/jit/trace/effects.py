@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy
 import torch
 
-from ingot.frontend.jit.guards.library_code import is_librarys
+from ingot.frontend.jit.python_code.library_code import is_librarys
 
 _CLOCKS = frozenset(
     [

@@ -26,7 +26,7 @@ from ingot.frontend.jit.arguments.structure import take_apart
 from ingot.frontend.jit.arguments.supported_tensors import is_lazy, refused_result, refused_tensor
 from ingot.frontend.jit.arguments.variable_numbers import marks_in
 from ingot.frontend.jit.guards.environment import Environment
-from ingot.frontend.jit.guards.library_code import is_librarys
+from ingot.frontend.jit.python_code.library_code import is_librarys
 from ingot.frontend.jit.trace.attachment import Attachment, mode_counts
 from ingot.frontend.jit.trace.effects import EffectMonitor
 from ingot.frontend.jit.trace.index_bounds import INDEXING, slice_bounds

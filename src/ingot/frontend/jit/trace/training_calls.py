@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ingot.frontend import optimizers
-from ingot.frontend.jit.guards.library_code import is_librarys
+from ingot.frontend.jit.python_code.library_code import is_librarys
 from ingot.frontend.jit.trace.optimizer_calls import OptimizerCalls
 from ingot.frontend.jit.trace.source_lines import user_place
 from ingot.frontend.jit.trace.trace import (

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.guards.library_code import is_librarys_own
 from ingot.frontend.jit.proof.domain import answers, open_sizes
 from ingot.frontend.jit.proof.domain.abstract_values import (
     AbstractTensor,
@@ -34,6 +33,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
 )
 from ingot.frontend.jit.proof.domain.place_guards import ABSENT, TensorMetadata, WholeDict, is_plain
 from ingot.frontend.jit.proof.semantics import indices, result_shapes, torch_names, torchs_own
+from ingot.frontend.jit.python_code.library_code import is_librarys_own
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walk.walker import Walker

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ingot.frontend.jit.guards.library_code import closed_over, is_librarys_own, names_in
 from ingot.frontend.jit.proof.domain.place_guards import ABSENT
 from ingot.frontend.jit.proof.semantics import torch_names
+from ingot.frontend.jit.python_code.library_code import closed_over, is_librarys_own, names_in
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walk.walker import Walker

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import ingot
-from ingot.frontend.jit.settings.replaced_methods import are_methods_replaced
+from ingot.frontend.jit.python_code.replaced_methods import replaced_method
 
 FACTOR = 2.0
 
@@ -62,7 +62,7 @@ def test_replaced_methods_run_as_in_eager(case: str, python: Any, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr(torch.Tensor, name, replace(getattr(torch.Tensor, name)))
         for call in range(8):
-            patch.setattr("tests.frontend.jit.guards.test_replaced_methods.FACTOR", 2.0 if call < 5 else 3.0)
+            patch.setattr("tests.frontend.jit.python_code.test_replaced_methods.FACTOR", 2.0 if call < 5 else 3.0)
             torch.testing.assert_close(compiled(x), function(x))
     for _ in range(4):
         torch.testing.assert_close(compiled(x), function(x))
@@ -73,11 +73,14 @@ def test_replaced_methods_run_as_in_eager(case: str, python: Any, monkeypatch: p
 
 
 def test_what_counts_as_replaced(monkeypatch: pytest.MonkeyPatch):
-    assert not are_methods_replaced()
+    assert replaced_method() is None
     monkeypatch.setattr(torch.Tensor, "__repr__", lambda self: "a tensor")
     monkeypatch.setattr(torch.Tensor, "a_method_of_ours", lambda self: self, raising=False)
-    assert not are_methods_replaced(), "nothing that PyTorch looks up to compute"
+    assert replaced_method() is None, "nothing that PyTorch looks up to compute"
     with monkeypatch.context() as patch:
         patch.setattr(torch.Tensor, "tanh", lambda self: self)
-        assert are_methods_replaced()
-    assert not are_methods_replaced()
+        assert replaced_method() == "tanh"
+        compiled = ingot.jit(lambda x: x.tanh())
+        compiled(torch.ones(2))
+        assert "torch.Tensor.tanh is not PyTorch's own any more" in compiled.explain()
+    assert replaced_method() is None

@@ -11,8 +11,9 @@ import ctypes
 
 import torch
 
-from ingot.frontend.jit.guards.class_versions import version_half
-from ingot.frontend.jit.guards.library_code import is_librarys_own
+from ingot.base.logs import log
+from ingot.frontend.jit.python_code.class_versions import version_half
+from ingot.frontend.jit.python_code.library_code import is_librarys_own
 
 _SHOWING = frozenset({"__repr__", "__format__", "__dir__", "__deepcopy__", "__reduce_ex__", "__setstate__"})
 """Methods that compute nothing: tools replace them to show tensors in another way."""
@@ -25,15 +26,15 @@ _NAMES = (_OWN | set(vars(torch._C.TensorBase))) - _SHOWING
 class _Look:
     """What was found when `torch.Tensor` had a version, 0 if that is not known."""
 
-    last: tuple[int, bool] = (0, False)
+    last: tuple[int, str | None] = (0, None)
 
 
 def _version(half: int | None) -> int:
     return 0 if half is None else ctypes.c_uint32.from_address(id(torch.Tensor) + 4 * half).value
 
 
-def are_methods_replaced() -> bool:
-    """Whether one of the methods or attributes of tensors runs code that is no library's."""
+def replaced_method() -> str | None:
+    """The name of a method or an attribute of tensors that runs code which is no library's; None if there is none."""
     half = version_half()
     version = _version(half)
     seen, found = _Look.last
@@ -41,6 +42,12 @@ def are_methods_replaced() -> bool:
         return found
     getattr(torch.Tensor, "__ingot_looks__", None)  # looking something up gives a class its version
     version = _version(half)
-    found = any(not is_librarys_own(_TABLE[name]) for name in _NAMES & _TABLE.keys())
+    found = min((name for name in _NAMES & _TABLE.keys() if not is_librarys_own(_TABLE[name])), default=None)
     _Look.last = (version, found)
+    if found is not None:
+        log("fallbacks", f"compiled functions run as they are, since {REPLACED.format(found)}")
     return found
+
+
+REPLACED = "torch.Tensor.{} is not PyTorch's own any more"
+"""Why nothing is compiled."""
