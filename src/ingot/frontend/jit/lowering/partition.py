@@ -8,7 +8,7 @@ In: the operations of a trace. Out: steps over real tensors:
 Pure operations wait until a real tensor is needed: a call that reads it, the end, or a write into memory that they
 read. A region then takes all that the needed values are made from, and nothing else; values that later operations read
 are results of it too. So an operation that a call does not need moves past it, to where it can be fused with its
-readers.
+readers. But what may raise an error because of values stays on its side of writes and random draws.
 
 A region is on one device. Tensors of the CPU without dimensions, which PyTorch takes for numbers beside tensors on
 other devices, are inputs of a region, or computed in it once more, if all that they are made of are such numbers, too.
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ingot.frontend.jit.lowering.value_errors import draws, has_lasting_effect, may_raise
 from ingot.frontend.jit.trace.ssa import SSA, Operation, OperationKind, Version
 from ingot.frontend.jit.trace.trace import TraceValue, all_of, written_arguments
 
@@ -64,11 +65,19 @@ class Partition:
     homes: dict[Version, Version]
     """Versions that were written into a leaf's own memory, and that leaf."""
 
+    @property
+    def has_effects(self) -> bool:
+        """Whether taking the steps twice has another effect than taking them once."""
+        calls = [step.operation.event.target for step in self.steps if isinstance(step, EagerCall)]
+        return self.versions.mutates_leaves or any(map(draws, calls))
+
 
 def partition(versions: SSA) -> Partition:
     """The steps that do what the trace did."""
     planner = _Planner(versions)
     for operation in versions.operations:
+        if operation.is_live:
+            planner.keep_in_order(operation)
         if operation.kind is OperationKind.CALL and operation.is_live:
             planner.call(operation)
     planner.finish()
@@ -87,6 +96,31 @@ class _Planner:
     homes: dict[Version, Version] = field(default_factory=dict)
     position: int = -1
     """The operations up to here have come up."""
+    raising: list[Operation] = field(default_factory=list)
+    """Pure operations that wait, or have run, and may raise an error because of values."""
+    lasting: list[Operation] = field(default_factory=list)
+    """Pure operations that wait, or have run, and write into memory from before the call."""
+
+    def keep_in_order(self, operation: Operation) -> None:
+        """Have an error that values raise come after all writes and draws before it, and before all those after it: a
+        program that catches the error finds what eager leaves."""
+        raises = may_raise(operation)
+        lasts = has_lasting_effect(operation, self.versions.written)
+        if not raises and not lasts:
+            return
+        self.position = operation.index
+        if raises:
+            self._run_through(self.lasting)
+        if lasts:
+            self._run_through(self.raising)
+        if operation.kind is OperationKind.PURE:
+            self.raising += [operation] if raises else []
+            self.lasting += [operation] if lasts else []
+
+    def _run_through(self, waiting: list[Operation]) -> None:
+        """Run operations that still wait."""
+        self._flush(made for operation in waiting if operation not in self.done for made in operation.products)
+        waiting.clear()
 
     def call(self, operation: Operation) -> None:
         """Run an operation as it is, after everything it needs or overwrites."""

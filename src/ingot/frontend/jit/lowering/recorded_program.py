@@ -24,7 +24,9 @@ from ingot.frontend.jit.lowering.cuda_graphs import Replayed
 from ingot.frontend.jit.lowering.faults import reporting_faults
 from ingot.frontend.jit.lowering.library_calls import DIRECT, FEWEST_BYTES, INTO_MEMORY, empty, has_proven_sizes
 from ingot.frontend.jit.lowering.partition import EagerCall, Partition, Region, partition
+from ingot.frontend.jit.lowering.raising_regions import RaisingRegion
 from ingot.frontend.jit.lowering.regions import RegionGraph, build_region
+from ingot.frontend.jit.lowering.value_errors import may_raise
 from ingot.frontend.jit.rewrites.attention_strategy import attention, quicker_attention
 from ingot.frontend.jit.rewrites.product_strategies import GENERATED, quicker_product
 from ingot.frontend.jit.rewrites.trace_passes import rewrite_on_checked_weights, rewrite_trace
@@ -38,7 +40,6 @@ from ingot.frontend.jit.trace.trace import (
     TraceValue,
     Variable,
     stride_order,
-    tags_of,
 )
 from ingot.runtime.backends.registry import backend_for
 from ingot.runtime.compiler import CompiledModule, JitCompiler
@@ -86,9 +87,7 @@ class RecordedProgram:
     @property
     def has_effects(self) -> bool:
         """Whether running it twice has another effect than running it once."""
-        calls = [step.operation.event.target for step in self.steps.steps if isinstance(step, EagerCall)]
-        draws = any(torch.Tag.nondeterministic_seeded in tags_of(target) for target in calls)
-        return draws or self.mutates_leaves
+        return self.steps.has_effects
 
     @property
     def mutates_leaves(self) -> bool:
@@ -235,7 +234,10 @@ class _ProgramWriter:
         self.conditions += built.conditions
         module = self.compiler.compile(built.graph, self.is_private)
         self._refuse_copies(region, module)
-        function = self._bind(f"region{len(self.modules)}", module)
+        called = module
+        if self.steps.has_effects and any(map(may_raise, region.operations)):
+            called = RaisingRegion(module, region, built)
+        function = self._bind(f"region{len(self.modules)}", called)
         self.modules.append(module)
         inputs = ", ".join([*map(self.name, region.inputs), *map(self._value, built.numbers)])
         outputs = [self.name(version) for version in region.outputs]

@@ -61,7 +61,8 @@ _LOOKING_AROUND = frozenset({"as_strided", "as_strided_copy", "as_strided_scatte
 """Operators whose result may hold elements of the tensor's memory that the tensor itself does not have."""
 
 
-_PRODUCTS = frozenset({"linear", "addmm", "mm", "bmm", "baddbmm", "convolution", "native_layer_norm"})
+PRODUCTS = frozenset({"linear", "addmm", "mm", "bmm", "baddbmm", "convolution", "native_layer_norm"})
+"""Operators that no value lets fail, nor write anything."""
 
 
 class OperationKind(Enum):
@@ -255,7 +256,7 @@ def _is_idle(operation: Operation) -> bool:
     the tensor is not needed, the call is not."""
     target = operation.target
     draws = torch.Tag.nondeterministic_seeded in tags_of(target)
-    is_sure = not operation.operands or target.overloadpacket.__name__ in _PRODUCTS
+    is_sure = not operation.operands or target.overloadpacket.__name__ in PRODUCTS
     return is_sure and not is_mutable(target) and not draws and bool(operation.products)
 
 
