@@ -60,6 +60,17 @@ def test_what_importing_makes_is_old_afterwards():
     assert gc.get_freeze_count() == 0
 
 
+def test_what_is_compiled_first_is_old_afterwards(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(collecting, "_aged", 0)
+    kept: list[list[object]] = []
+    for _ in range(collecting._MOST_AGED + 1):
+        with collecting_later():
+            kept.append([kept])
+    old = {id(one) for one in gc.get_objects(generation=2)}
+    assert [id(one) in old for one in kept] == [True] * collecting._MOST_AGED + [False]
+    assert gc.get_freeze_count() == 0
+
+
 def test_importing_leaves_what_a_program_has_frozen():
     gc.collect()
     gc.freeze()

@@ -65,6 +65,7 @@ def state() -> dict[str, object]:
         "followed calls": len(ACTIVE),
         "has_torch_function": torch.overrides.has_torch_function,
         "collector": gc.isenabled(),
+        "frozen objects": gc.get_freeze_count(),
         "compiling": collecting._compiling.total,
         "suspended": suspended._word[0],
     }
