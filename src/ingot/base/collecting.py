@@ -67,7 +67,7 @@ def _end(token: object) -> None:
 def _age() -> None:
     """Let all objects count as old, unless the program has frozen some."""
     if gc.get_freeze_count() == 0:
-        # All there is, without a look at it, goes to the frozen objects, and all of these to the oldest. An interrupt between
+        # All there is, without a look at it, goes to the frozen objects, and these to the oldest. An interrupt between
         # the two would leave them frozen, so this is one native call.
         list(map(call, (gc.freeze, gc.unfreeze)))
 

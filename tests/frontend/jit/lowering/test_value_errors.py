@@ -79,7 +79,7 @@ def test_an_error_leaves_what_eager_leaves(name: str, lasting: str, is_before: b
             LASTING[lasting](buffer)
         return result
 
-    compiled = ingot.jit(function)
+    compiled: Any = ingot.jit(function)
     for _ in range(4):
         torch.testing.assert_close(_outcome(compiled, good), _outcome(function, good))
     assert compiled.tier == "skipping"
@@ -92,7 +92,8 @@ def test_an_error_leaves_what_eager_leaves(name: str, lasting: str, is_before: b
 
 
 def test_statistics_are_counted_before_a_target_is_refused():
-    module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6))
+    norm = torch.nn.BatchNorm1d(6)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 6), norm)
 
     def loss_of(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return functional.cross_entropy(module(x), target)
@@ -101,7 +102,7 @@ def test_statistics_are_counted_before_a_target_is_refused():
     x, good, bad = torch.randn(8, 4), torch.arange(8) % 6, torch.arange(8)
     with torch.no_grad():
         for function in (loss_of, compiled):
-            module[1].reset_running_stats()
+            norm.reset_running_stats()
             for _ in range(6):
                 function(x, good)
             with pytest.raises(IndexError, match="out of bounds"):
