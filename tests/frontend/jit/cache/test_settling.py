@@ -18,6 +18,7 @@ from ingot.frontend.jit.cache import recorded_function, settling
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
+from ingot.runtime.native.dispatch import call_records
 from tests.frontend.jit.comparing import same
 
 pytestmark = pytest.mark.usefixtures("no_eager_comparison")
@@ -50,6 +51,14 @@ def recorded(function: Callable[..., Any]) -> RecordedFunction:
     """A function of which nothing is followed."""
     options = Options.of()
     return RecordedFunction(function, options, JitCompiler(options.config), "function")
+
+
+def test_waits_fit_the_words_that_count_calls():
+    """Forty kinds of calls that are refused wait four times as long each."""
+    payoff = settling.Payoff()
+    for _ in range(100):
+        assert 0 < payoff.next_look() < call_records.NEVER
+        assert 0 < payoff.next_rest() < call_records.NEVER
 
 
 class Settings:

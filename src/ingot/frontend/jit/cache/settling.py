@@ -41,6 +41,8 @@ _FIRST_REST = 4096
 _FIRST_LOOK, _LATER_LOOK = 1, 256
 """How many calls of a kind run in Python, because no recording may stand in for it, before another one is recorded. The
 first call often fills caches, so the second is recorded; later changes are rare."""
+_LATEST = 1 << 48
+"""The most calls to wait for either: native code counts them in one word."""
 
 
 @dataclass(slots=True)
@@ -103,12 +105,12 @@ class Payoff:
 
     def next_rest(self) -> int:
         """How many calls are not recorded, now that recording has not paid off."""
-        rest, self.rest = self.rest, self.rest * _FACTOR
+        rest, self.rest = self.rest, min(_LATEST, self.rest * _FACTOR)
         return rest
 
     def next_look(self) -> int:
         """After how many calls to record again what nothing may stand in for now: what forbids it may be gone."""
-        look, self.look = self.look, max(_LATER_LOOK, self.look * _FACTOR)
+        look, self.look = self.look, min(_LATEST, max(_LATER_LOOK, self.look * _FACTOR))
         return look
 
     def begin_again(self, recorded: int, answered: int) -> None:
