@@ -150,3 +150,18 @@ def test_view_as_result_can_be_changed_in_place():
             gradients += torch.autograd.grad((result * result.detach()).sum(), [x])
         same(*gradients)
     assert is_compiled(compiled)
+
+
+def test_gradients_of_a_view_from_the_beginning_of_memory():
+    def corner(x: torch.Tensor) -> torch.Tensor:
+        return x.as_strided((2, 2), (5, 1), 5) * 2
+
+    compiled = ingot.jit(corner)
+    for begin in (0, 0, 0, 0, 0, 4, 4, 4):
+        found = []
+        for function in (compiled, corner):
+            root = torch.arange(40.0, requires_grad=True)
+            x = (root * 2)[begin : begin + 16].view(4, 4)
+            function(x).square().sum().backward()
+            found.append(root.grad)
+        same(found[0], found[1])

@@ -48,6 +48,17 @@ def turned_view(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
     return getattr(packet, target._overloadname, None) or getattr(packet, "int", None)
 
 
+_AT_OFFSETS = frozenset({"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"})
+
+
+def given_offset(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int | None:
+    """Where in its memory an operation is told to begin, if it is."""
+    if target.overloadpacket.__name__ not in _AT_OFFSETS:
+        return None
+    last = len(target._schema.arguments) - 1
+    return args[last] if len(args) > last else kwargs.get("storage_offset")
+
+
 def _has_fixed_shape(target: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
     """Indexing has a shape that depends on values only where masks are among the indices."""
     if target.overloadpacket._qualified_op_name not in ("aten::index", "aten::index_put", "aten::index_put_"):
