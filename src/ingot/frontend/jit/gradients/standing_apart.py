@@ -69,8 +69,8 @@ def without_hooks(inputs: Sequence[torch.Tensor]) -> Iterator[None]:
     changed: list[tuple[Any, Any, Any, Any]] = []
     try:
         for one in inputs:
-            hooks = one._backward_hooks
-            for key, hook in list((hooks or {}).items()):
+            hooks: dict[int, Any] = one._backward_hooks or {}
+            for key, hook in list(hooks.items()):
                 hooks[key] = silent = _silent(hook, thread)
                 changed.append((hooks, key, hook, silent))
         yield
