@@ -148,7 +148,7 @@ def test_a_diagonal_is_that_of_the_tensor_wherever_it_begins(rows: slice):
         x[rows].fill_diagonal_(7)
         return x * 2
 
-    compiled = jit(fill)
+    compiled: Any = jit(fill)
     for begin in (0, 0, 0, 0, 4, 7):
         memory, expected = torch.arange(40.0), torch.arange(40.0)
         same(compiled(memory[begin : begin + 16].view(4, 4)), fill(expected[begin : begin + 16].view(4, 4)))
