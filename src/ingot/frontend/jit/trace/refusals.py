@@ -25,6 +25,8 @@ def refusal(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[
         return f"the shape of what {target} returns depends on values"
     if target.overloadpacket._qualified_op_name in _RESHAPES_IN_PLACE:
         return f"{target} changes what memory a tensor lies in"
+    if target.overloadpacket._qualified_op_name == "aten::prod" and torch.is_grad_enabled() and args[0].requires_grad:
+        return "PyTorch differentiates products of elements by another formula while they are recorded"
     if target.overloadpacket._qualified_op_name == "aten::record_stream":
         return "it tells PyTorch that a tensor is used on another stream"
     return None
