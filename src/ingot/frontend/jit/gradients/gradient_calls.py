@@ -392,7 +392,8 @@ class _GraphInside(_TimedCall):
         if torch.is_grad_enabled():  # what is made of this graph now would use it up when it is differentiated itself
             return self._again(tangents)
         keep, recording, self._recording = keeps_graph(), self._recording, None
-        if recording is not None and not _are_unusual(tangents):
+        are_as_before = all(one.requires_grad for one in self._inner)
+        if recording is not None and are_as_before and not _are_unusual(tangents):
             return self._recorded(recording, tangents, keep)
         run = lambda: self._gradients(tangents, keep)
         return self._timed_backward(run, is_eager=True)
@@ -454,7 +455,15 @@ class _Compiled(_TimedCall):
         run = lambda: programs.forward.function(tensors, trace.environment_tensors, ())
         results = self._timed_forward(run)
         made = dict(zip(programs.split.made, results[count:], strict=True))
-        kept = [made[one] if one in made else leaf_of(trace, one, tensors) for one in programs.split.kept]
+        moments = programs.split.moments
+        kept = [
+            made[one]
+            if one in made
+            else leaf_of(trace, moments[one], tensors).detach()
+            if one in moments
+            else leaf_of(trace, one, tensors)
+            for one in programs.split.kept
+        ]
         outputs = [one.detach() if one._is_view() else one for one in results[:count]]
         return outputs, programs.joint.is_differentiable, kept
 

@@ -139,8 +139,5 @@ def _gradients_of(
         for result, tangent in zip(results, tangents, strict=True)
         if result is not None and result.requires_grad and tangent is not None
     ]
-    wanted = [one for one in operands if one.requires_grad]
-    with without_hooks(wanted):
-        found = gradients_inside([one for one, _ in pairs], wanted, [one for _, one in pairs], keep)
-    remaining = iter(found)
-    return [next(remaining) if one.requires_grad else None for one in operands]
+    with without_hooks(operands):
+        return gradients_inside([one for one, _ in pairs], operands, [one for _, one in pairs], keep)
