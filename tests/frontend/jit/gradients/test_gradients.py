@@ -249,3 +249,15 @@ def test_calls_without_a_backward_pass_stay_eager():
         if is_compiled(compiled):
             break
     assert is_compiled(compiled)
+
+
+def test_products_of_elements_are_differentiated_as_eager_does():
+    def product(x: torch.Tensor) -> torch.Tensor:
+        return x.prod(1).sum()
+
+    compiled = ingot.jit(product)
+    for value in (1.0, 2.0, 3.0, 1e8, 0.0, 1e8):  # more than float32 holds: eager divides infinity by each element
+        x, other = (torch.full((4, 5), value, requires_grad=True) for _ in range(2))
+        compiled(x).backward()
+        product(other).backward()
+        same(x.grad, other.grad)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -149,4 +151,79 @@ def test_view_as_result_can_be_changed_in_place():
             result.mul_(3)
             gradients += torch.autograd.grad((result * result.detach()).sum(), [x])
         same(*gradients)
+    assert is_compiled(compiled)
+
+
+def test_gradients_of_a_view_from_the_beginning_of_memory():
+    def corner(x: torch.Tensor) -> torch.Tensor:
+        return x.as_strided((2, 2), (5, 1), 5) * 2
+
+    compiled = ingot.jit(corner)
+    for begin in (0, 0, 0, 0, 0, 4, 4, 4):
+        found = []
+        for function in (compiled, corner):
+            root = torch.arange(40.0, requires_grad=True)
+            x = (root * 2)[begin : begin + 16].view(4, 4)
+            function(x).square().sum().backward()
+            found.append(root.grad)
+        same(found[0], found[1])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: x @ w.t(),
+        lambda x, w: x * w,
+        lambda x, w: torch.tanh(x) * w.t(),
+        lambda x, w: (x * w.sum(0)).exp(),
+        lambda x, w: F.linear(x, w[:2]) * w[0, 0],
+    ],
+)
+def test_data_that_is_set_before_the_backward_pass(function: Callable[..., torch.Tensor]):
+    """What eager has kept is of the old data, unless it is the tensor itself."""
+    compiled = ingot.jit(function)
+    for number in range(12):
+        found = []
+        for called in (compiled, function):
+            torch.manual_seed(number)
+            x, w = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+            result = called(x, w)
+            if number > 4:
+                changed = w if number % 2 else x
+                changed.data = changed.data * 2
+            result.square().sum().backward()
+            found.append((result.detach(), x.grad, w.grad))
+        same(found[0], found[1])
+    assert is_compiled(compiled)
+
+
+def test_data_that_is_set_before_a_call_runs_again():
+    compiled = ingot.jit(torch.sin)
+    for number in range(6):
+        x = torch.randn(4, requires_grad=True)
+        result = compiled(x).sum()
+        if number == 5:
+            x.data = x.data * 2
+            with pytest.raises(RuntimeError, match="modified"):
+                torch.autograd.grad(result, x, create_graph=True)
+        else:
+            result.backward()
+
+
+def test_a_parameter_is_frozen_between_the_passes():
+    def scaled(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x) * w
+
+    compiled = ingot.jit(scaled)
+    for number in range(8):
+        found = []
+        for called in (compiled, scaled):
+            torch.manual_seed(number)
+            x, w = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+            result = called(x, w)
+            w.requires_grad_(number % 2 == 0)
+            result.square().sum().backward()
+            assert (w.grad is None) == (number % 2 == 1)
+            found.append((x.grad, w.grad if number % 2 == 0 else x))
+        same(found[0], found[1])
     assert is_compiled(compiled)

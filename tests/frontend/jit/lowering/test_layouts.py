@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -36,3 +37,27 @@ def test_layouts_with_axes_of_one_element(case: str, layout: torch.memory_format
         expected, found = function(x), compiled(x)
         torch.testing.assert_close(found, expected)
         assert found.stride() == expected.stride()
+
+
+PARTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "every other column": lambda x: (x * 2)[:, ::2].neg_(),
+    "a column": lambda x: (x * 2)[:, 1].mul_(3),
+    "a corner, and a part of it": lambda x: (x * 2)[1:, 1:].neg_()[1:],
+    "a diagonal": lambda x: (x * 2).diagonal().neg_(),
+    "half of it, activated": lambda x: F.relu((x * 2).chunk(2, 1)[1], inplace=True),
+    "a copy with gaps": lambda x: torch.empty(4, 8)[:, ::2].copy_(x),
+    "strides of one's own": lambda x: torch.empty_strided((4, 4), (1, 8)).copy_(x),
+    "all of it": lambda x: (x * 2).t().neg_(),
+}
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_parts_that_are_written_and_returned_keep_their_strides(case: str):
+    function = PARTS[case]
+    compiled: Any = ingot.jit(function)
+    x = torch.randn(4, 4)
+    for _ in range(5):
+        expected, found = function(x), compiled(x)
+        torch.testing.assert_close(found, expected)
+        assert found.stride() == expected.stride()
+    assert compiled.tier == "skipping"

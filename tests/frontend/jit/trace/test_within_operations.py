@@ -140,3 +140,17 @@ def test_results_that_are_lists_in_lists():
     with torch.inference_mode():
         for _ in range(CALLS):
             same(compiled(x), torch.histogramdd(x, [2, 3, 2]))
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(1, None)])
+def test_a_diagonal_is_that_of_the_tensor_wherever_it_begins(rows: slice):
+    def fill(x: torch.Tensor) -> torch.Tensor:
+        x[rows].fill_diagonal_(7)
+        return x * 2
+
+    compiled: Any = jit(fill)
+    for begin in (0, 0, 0, 0, 4, 7):
+        memory, expected = torch.arange(40.0), torch.arange(40.0)
+        same(compiled(memory[begin : begin + 16].view(4, 4)), fill(expected[begin : begin + 16].view(4, 4)))
+        same(memory, expected)
+    assert compiled.tier == "skipping"

@@ -63,18 +63,21 @@ def gradients_inside(
     tangents: Sequence[torch.Tensor | None],
     keep: bool,
 ) -> Sequence[torch.Tensor | None]:
-    """PyTorch's gradients of the outputs that have tangents; None for inputs that have none."""
+    """PyTorch's gradients of the outputs that have tangents; None for inputs that have none, or need none any more."""
     pairs = [(one, tangent) for one, tangent in zip(outputs, tangents, strict=True) if tangent is not None]
-    if not pairs:
+    wanted = [one for one in inputs if one.requires_grad]
+    if not pairs or not wanted:
         return [None] * len(inputs)
-    return torch.autograd.grad(
+    found = torch.autograd.grad(
         [one for one, _ in pairs],
-        inputs,
+        wanted,
         [tangent for _, tangent in pairs],
         retain_graph=keep,
         create_graph=torch.is_grad_enabled(),
         allow_unused=True,
     )
+    remaining = iter(found)
+    return [next(remaining) if one.requires_grad else None for one in inputs]
 
 
 def has_python(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> str | None:

@@ -13,6 +13,7 @@ gradients are wanted, runs the function again and lets PyTorch differentiate it.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,15 @@ from ingot.frontend.jit.gradients.eligibility import leaf_tensors, written_leave
 from ingot.frontend.jit.gradients.joint_trace import JointTrace, storages_written
 from ingot.frontend.jit.gradients.rerunning import Moment
 from ingot.frontend.jit.gradients.saved_values import Split, split
+from ingot.frontend.jit.gradients.standing_apart import (
+    NOT_APART,
+    Apart,
+    StandIns,
+    are_apart,
+    replaced,
+    stand_ins,
+    without_hooks,
+)
 from ingot.frontend.jit.guards.environment import KnownTensors
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, compile_trace
 from ingot.frontend.jit.trace.comparing import first_difference
@@ -73,6 +83,10 @@ class Call:
     def run(self) -> Any:
         args, kwargs = self.arguments
         return self.function(*args, **kwargs)
+
+    def given(self, found: StandIns) -> Call:
+        """The same call with stand-ins in the places of some arguments."""
+        return dataclasses.replace(self, leaves=replaced(self.leaves, found), tensors=replaced(self.tensors, found))
 
 
 @dataclass(eq=False, slots=True)
@@ -133,7 +147,8 @@ class GradientCalls:
         joint = programs.joint
         inputs = leaf_tensors(joint.trace, call.tensors, joint.inputs)
         if self.eager_comparison.is_eagers_turn and not hooked(inputs):
-            return _GraphInside(self, call, inputs).result()
+            found = stand_ins(inputs, call.tensors)
+            return call.run() if found is None else _GraphInside(self, call, inputs, found).result()
         compiled = _Compiled(self, programs, call, inputs)
         try:
             outputs = Differentiated.apply(compiled, *inputs)
@@ -163,11 +178,12 @@ class GradientCalls:
                 return call.run()
             self._next_recording = 2 * self.calls
         inputs = [one for one in leaf_tensors(self.trace, call.tensors) if one.requires_grad]
-        if hooked(inputs):
+        if hooked(inputs) or (found := stand_ins(inputs, call.tensors)) is None:
             return call.run()
         around = KnownTensors(tensors={id(tensor): tensor for tensor in self.trace.environment_tensors})
-        recording = Recording(call.tensors, around, allows_questions=bool(self.trace.questions))
-        return _GraphInside(self, call, inputs, recording).result()
+        arguments = replaced(call.tensors, found)
+        recording = Recording(arguments, around, allows_questions=bool(self.trace.questions))
+        return _GraphInside(self, call, inputs, found, recording).result()
 
     def _prepare(self) -> GradientPrograms | None:
         """The programs, if a backward pass has come."""
@@ -241,11 +257,37 @@ class _TimedCall:
 
     def _again(self, tangents: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
         """The gradients by PyTorch, of the function run again."""
-        result = self._moment.again(self._call.run, self.calls.state, self.calls.still_holds)
+        if torch.is_grad_enabled() and not are_apart(self._inputs):
+            return self._differentiable(tangents)
+        found = stand_ins(self._inputs, self._call.tensors) if not torch.is_grad_enabled() else {}
+        if found is None:
+            raise RuntimeError(NOT_APART)
+        inputs = replaced(self._inputs, found)
+        with without_hooks(inputs):
+            return gradients_inside(self._run_again(found), inputs, tangents, keep=torch.is_grad_enabled())
+
+    def _differentiable(self, tangents: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
+        """Gradients that can be differentiated themselves, of inputs that were made of each other."""
+        inputs, count = self._inputs, len(self._inputs)
+        if stand_ins(inputs, self._call.tensors) is None:
+            raise RuntimeError(NOT_APART)
+        there = [position for position, tangent in enumerate(tangents) if tangent is not None]
+
+        def make(operands: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+            found = {id(one): operand for one, operand in zip(inputs, operands[:count], strict=True)}
+            outputs = self._run_again(found)
+            given = operands[:count]
+            with without_hooks(given):
+                return gradients_inside([outputs[one] for one in there], given, operands[count:], keep=True)
+
+        return Apart.apply(make, *inputs, *(tangents[one] for one in there))
+
+    def _run_again(self, found: StandIns) -> Sequence[torch.Tensor]:
+        """The outputs of the function run again with stand-ins in the places of some arguments."""
+        result = self._moment.again(self._call.given(found).run, self.calls.state, self.calls.still_holds)
         leaves: list[Any] = []
         take_apart(result, leaves)
-        outputs = _tensors_among(leaves)
-        return gradients_inside(outputs, self._inputs, tangents, keep=torch.is_grad_enabled())
+        return _tensors_among(leaves)
 
     def _timed_forward(self, run: Callable[[], Any]) -> Any:
         if self.calls.eager_comparison.is_settled:
@@ -296,9 +338,12 @@ class _GraphInside(_TimedCall):
         calls: GradientCalls,
         call: Call,
         inputs: Sequence[torch.Tensor],
+        found: StandIns,
         recording: Recording | None = None,
     ):
         super().__init__(calls, call, inputs)
+        self._apart, self._inner = call.given(found), replaced(inputs, found)
+        """The call with stand-ins for arguments that were made of anything, and its inputs."""
         self._recording = recording
         self._outputs: list[torch.Tensor] = []
         """With their history, each once."""
@@ -323,8 +368,8 @@ class _GraphInside(_TimedCall):
 
     def _run(self) -> Any:
         if self._recording is None:
-            return self._call.run()
-        args, kwargs = self._call.arguments
+            return self._apart.run()
+        args, kwargs = self._apart.arguments
         return self._recording.run(self._call.function, args, kwargs, is_alone=False)
 
     def _check(self, recording: Recording, result: Any) -> None:
@@ -336,7 +381,7 @@ class _GraphInside(_TimedCall):
             self._recording = None  # a value at the edge of a decision: another path was taken than was found
             return
         reason = recording.broken.reason if recording.broken is not None else different and different.text
-        reason = reason or has_python(self._outputs, self._inputs)
+        reason = reason or has_python(self._outputs, self._inner)
         if reason:
             self.calls.refuse(reason)
             self._recording = None
@@ -347,10 +392,15 @@ class _GraphInside(_TimedCall):
         if torch.is_grad_enabled():  # what is made of this graph now would use it up when it is differentiated itself
             return self._again(tangents)
         keep, recording, self._recording = keeps_graph(), self._recording, None
-        if recording is not None and not _are_unusual(tangents):
+        are_as_before = all(one.requires_grad for one in self._inner)
+        if recording is not None and are_as_before and not _are_unusual(tangents):
             return self._recorded(recording, tangents, keep)
-        run = lambda: gradients_inside(self._outputs, self._inputs, tangents, keep)
+        run = lambda: self._gradients(tangents, keep)
         return self._timed_backward(run, is_eager=True)
+
+    def _gradients(self, tangents: Sequence[torch.Tensor | None], keep: bool) -> Sequence[torch.Tensor | None]:
+        with without_hooks(self._inner):  # there were none when the call began
+            return gradients_inside(self._outputs, self._inner, tangents, keep)
 
     def _recorded(
         self, recording: Recording, tangents: Sequence[torch.Tensor | None], keep: bool
@@ -360,7 +410,7 @@ class _GraphInside(_TimedCall):
             for tangent in tangents  # dense, and objects of their own
         ]
         known = [None if tangent is None else recording.add_argument(tangent) for tangent in given]
-        run = lambda: gradients_inside(self._outputs, self._inputs, given, keep)
+        run = lambda: self._gradients(given, keep)
         gradients = recording.run_more(run)
         results = [None if one is None else recording.value_of(one) for one in gradients]
         if recording.broken is None and any(
@@ -370,7 +420,7 @@ class _GraphInside(_TimedCall):
         if recording.broken is not None:
             self.calls.refuse(recording.broken.reason)
             return gradients
-        outputs, inputs = map(recording.value_of, self._outputs), map(recording.value_of, self._inputs)
+        outputs, inputs = map(recording.value_of, self._outputs), map(recording.value_of, self._inner)
         joint = JointTrace(
             recording.trace,
             self._forward_events,
@@ -405,7 +455,15 @@ class _Compiled(_TimedCall):
         run = lambda: programs.forward.function(tensors, trace.environment_tensors, ())
         results = self._timed_forward(run)
         made = dict(zip(programs.split.made, results[count:], strict=True))
-        kept = [made[one] if one in made else leaf_of(trace, one, tensors) for one in programs.split.kept]
+        moments = programs.split.moments
+        kept = [
+            made[one]
+            if one in made
+            else leaf_of(trace, moments[one], tensors).detach()
+            if one in moments
+            else leaf_of(trace, one, tensors)
+            for one in programs.split.kept
+        ]
         outputs = [one.detach() if one._is_view() else one for one in results[:count]]
         return outputs, programs.joint.is_differentiable, kept
 

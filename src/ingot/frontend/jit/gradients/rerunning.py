@@ -55,8 +55,9 @@ _CHANGED = (
 )
 
 
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
+def _version(tensor: torch.Tensor) -> tuple[int, int]:
+    """What a write changes, or `.data` that is set."""
+    return 0 if tensor.is_inference() else tensor._version, tensor.data_ptr()
 
 
 def _random_states(devices: Iterable[torch.device]) -> tuple[tuple[torch.device, torch.Tensor], ...]:

@@ -11,14 +11,23 @@ reads the very same memory: eager refuses to go on if it was written in between,
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ingot.frontend.jit.gradients.joint_trace import JointTrace, leaves_of, part_of, storages_written
 from ingot.frontend.jit.gradients.maximum_flow import INFINITE, FlowNetwork
 from ingot.frontend.jit.lowering.faults import reporting_faults
 from ingot.frontend.jit.trace.ssa import OperationKind, to_ssa
-from ingot.frontend.jit.trace.trace import Made, Origin, Trace, TraceArgument, TraceOp, TraceValue
+from ingot.frontend.jit.trace.trace import (
+    Made,
+    Origin,
+    TensorMeta,
+    Trace,
+    TraceArgument,
+    TraceOp,
+    TraceValue,
+    replace_values,
+)
 
 _BYTES_OF_A_TENSOR = 64
 """What keeping a tensor costs besides its elements."""
@@ -41,6 +50,9 @@ class Split:
     normalization, which it does not read."""
     made: tuple[TraceValue, ...]
     """Those of them that the call makes; the others are arguments and environment tensors."""
+    moments: Mapping[TraceValue, TraceValue]
+    """What is kept of leaves as they are during the call, and these leaves: their `.data` may be set later. What eager
+    keeps besides a leaf, a view of it or something made of it, is of the old data."""
     recomputed: tuple[TraceOp, ...]
     """The call's operations that the backward pass computes again."""
     bytes_kept: int
@@ -58,17 +70,27 @@ def split(joint: JointTrace, numerics: str) -> Split:
     order = sorted(kept, key=lambda value: value.index)
     referenced = [value for value in order if trace.note(value).is_leaf and _storage(joint, value) in overwritten]
     saved = [value for value in order if value not in referenced]
+    recomputed, moments, notes = _at_their_moment(joint, recomputed, saved)
+    read = {value for event in joint.backward for value in event.operands} | set(joint.gradients)
+    again = {value for event in recomputed for value in event.operands}
+    saved = [*(value for value in saved if value in read | again), *moments]
     tangents = [value for value in joint.tangents if value is not None]
     given = [*saved, *referenced, *tangents]
     leaves: dict[TraceValue, Origin] = {value: TraceArgument(position) for position, value in enumerate(given)}
-    made = [value for value in saved if not trace.note(value).is_leaf]
+    made = [value for value in saved if value not in moments and not trace.note(value).is_leaf]
     forward_leaves = {value: trace.note(value).origin for value in leaves_of(trace) if value not in tangents}
     return Split(
         part_of(trace, joint.forward, forward_leaves, [*joint.outputs, *made]),
-        part_of(trace, [*recomputed, *joint.backward], leaves, joint.gradients),
+        part_of(
+            dataclasses.replace(trace, tensors=[*trace.tensors, *notes]),
+            [*recomputed, *joint.backward],
+            leaves,
+            joint.gradients,
+        ),
         tuple(saved),
         tuple(referenced),
         tuple(made),
+        moments,
         tuple(recomputed),
         _bytes(joint, made),
         _bytes(joint, [value for value in needed if not trace.note(value).is_leaf]),
@@ -164,6 +186,28 @@ def _recomputed(joint: JointTrace, needed: Iterable[TraceValue], kept: set[Trace
             positions.add(origin.event)
             pending += [value for value in joint.trace.events[origin.event].operands if value not in kept]
     return [joint.trace.events[position] for position in sorted(positions)]
+
+
+def _at_their_moment(
+    joint: JointTrace, recomputed: Sequence[TraceOp], saved: Iterable[TraceValue]
+) -> tuple[list[TraceOp], dict[TraceValue, TraceValue], list[TensorMeta]]:
+    """The events with values of their own in the places of leaves, these values with their leaves, and their notes."""
+    read = {value for event in recomputed for value in event.operands}
+    leaves = [value for value in saved if value in read and joint.trace.note(value).is_leaf]
+    first = len(joint.trace.tensors)
+    moments = {TraceValue(first + position): leaf for position, leaf in enumerate(leaves)}
+    renamed = {leaf: moment for moment, leaf in moments.items()}
+
+    def rename(value: TraceValue) -> TraceValue:
+        return renamed.get(value, value)
+
+    events = [
+        dataclasses.replace(
+            event, arguments=replace_values(event.arguments, rename), keywords=replace_values(event.keywords, rename)
+        )
+        for event in recomputed
+    ]
+    return events, moments, [joint.trace.note(leaf) for leaf in leaves]
 
 
 def _shares_memory(joint: JointTrace, event: TraceOp) -> bool:

@@ -32,7 +32,7 @@ from ingot.frontend.jit.trace.effects import EffectMonitor
 from ingot.frontend.jit.trace.index_bounds import INDEXING, slice_bounds
 from ingot.frontend.jit.trace.queries import READS_MEMORY, READS_SIZES, SAYS_SIZES, is_oblivious
 from ingot.frontend.jit.trace.questions import ASKS, READS_VALUE
-from ingot.frontend.jit.trace.refusals import refusal, turned_view
+from ingot.frontend.jit.trace.refusals import given_offset, refusal, turned_view
 from ingot.frontend.jit.trace.source_lines import definition_of, user_place
 from ingot.frontend.jit.trace.trace import (
     EnvironmentTensor,
@@ -349,6 +349,8 @@ class Recording:
                 return target(*args, **kwargs)
             if self._allows_questions and target is READS_VALUE and self.asked_by in ASKS:
                 return self._ask(args[0])
+            if given_offset(target, args, kwargs) is not None:
+                args, kwargs = self._at_offset(target, args, kwargs)
             view = turned_view(target)
             if view is not None and self.has_made(args[0]):
                 return self._turn(view, target(*args, **kwargs), args, kwargs)
@@ -389,6 +391,23 @@ class Recording:
             asked = Question(register, len(self.trace.events), self.asked_by, answer, user_place())
             self.trace.questions.append(asked)
         return answer
+
+    def _at_offset(
+        self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """The arguments of an operation that is told where in its memory to begin, as they hold at later calls: a
+        tensor from before the call may begin elsewhere then, and of that nothing is recorded."""
+        tensor, offset = args[0], given_offset(target, args, kwargs)
+        is_from_before = self._find(tensor) is None or self.has_touched(tensor)
+        if self.asked_by.startswith("as_strided"):  # by Python, which has no way to know where the tensor begins
+            if is_from_before and torch.is_grad_enabled() and tensor.requires_grad:
+                self.stop(f"the gradient of {target} depends on where in its memory a tensor begins")
+        elif offset == tensor.storage_offset():
+            given = args[: len(target._schema.arguments) - 1]
+            return given, {name: value for name, value in kwargs.items() if name != "storage_offset"}
+        elif is_from_before:
+            self.stop(f"{target} depends on where in its memory a tensor begins")
+        return args, kwargs
 
     def has_made(self, tensor: torch.Tensor) -> bool:
         """Whether the call itself has made a tensor."""

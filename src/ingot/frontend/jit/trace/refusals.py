@@ -25,6 +25,8 @@ def refusal(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[
         return f"the shape of what {target} returns depends on values"
     if target.overloadpacket._qualified_op_name in _RESHAPES_IN_PLACE:
         return f"{target} changes what memory a tensor lies in"
+    if target.overloadpacket._qualified_op_name == "aten::prod" and torch.is_grad_enabled() and args[0].requires_grad:
+        return "PyTorch differentiates products of elements by another formula while they are recorded"
     if target.overloadpacket._qualified_op_name == "aten::record_stream":
         return "it tells PyTorch that a tensor is used on another stream"
     return None
@@ -46,6 +48,17 @@ def turned_view(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
         return None
     packet = getattr(torch.ops.aten, name.removesuffix("_"))
     return getattr(packet, target._overloadname, None) or getattr(packet, "int", None)
+
+
+_AT_OFFSETS = frozenset({"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"})
+
+
+def given_offset(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int | None:
+    """Where in its memory an operation is told to begin, if it is."""
+    if target.overloadpacket.__name__ not in _AT_OFFSETS:
+        return None
+    last = len(target._schema.arguments) - 1
+    return args[last] if len(args) > last else kwargs.get("storage_offset")
 
 
 def _has_fixed_shape(target: torch._ops.OpOverload, args: Sequence[Any]) -> bool:

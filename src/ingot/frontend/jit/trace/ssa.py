@@ -7,12 +7,14 @@ In: a trace. Out: operations in program order, each of one kind:
     call   everything else: it runs as PyTorch runs it, on real tensors, in program order
 
 An operation that writes in place is pure where no other operation can notice: it makes a new version of the register,
-if no other register that shares the memory is used afterwards, and nothing looks at the memory around. A register that
-existed before the call and has a new version at the end is written back. All other writes are calls.
+if no other register that shares the memory is used afterwards, nothing looks at the memory around, and what is returned
+has no gaps in it. A register that existed before the call and has a new version at the end is written back. All other
+writes are calls.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -333,6 +335,8 @@ def _unwritten(trace: Trace, index: int, event: TraceOp, target: TraceValue, use
         return None
     if any(register.index != target.index for register in event.products):
         return None
+    if _has_gaps(note) and _is_returned(trace, note.storage):  # a new version would have none, and other strides
+        return None
     return _Called(overload, arguments, keywords, target)
 
 
@@ -345,6 +349,16 @@ def _overlaps_itself(note: TensorMeta) -> bool:
                 return True
             extent = stride * (size - 1) + extent
     return False
+
+
+def _has_gaps(note: TensorMeta) -> bool:
+    """Whether there is memory between elements that is no element's."""
+    pairs = zip(note.shape, note.strides, strict=True)
+    return math.prod(note.shape) not in (0, 1 + sum((size - 1) * stride for size, stride in pairs))
+
+
+def _is_returned(trace: Trace, storage: int) -> bool:
+    return any(trace.note(register).storage == storage for register in values_in(trace.results))
 
 
 def _leaf_storages(trace: Trace) -> set[int]:
