@@ -36,3 +36,23 @@ def test_layouts_with_axes_of_one_element(case: str, layout: torch.memory_format
         expected, found = function(x), compiled(x)
         torch.testing.assert_close(found, expected)
         assert found.stride() == expected.stride()
+
+
+NEW: dict[str, Callable[[], torch.Tensor]] = {
+    "number": lambda: torch.zeros(1) + 1,
+    "matrix of one number": lambda: torch.full((1, 1), 2.0).neg(),
+    "expanded number": lambda: torch.ones(()).expand(1) * 2,
+    "one row": lambda: torch.zeros(1, 3) + 1,
+    "no element": lambda: torch.zeros(0, 3) + 1,
+}
+
+
+@pytest.mark.parametrize("case", NEW)
+def test_layouts_of_tensors_made_from_numbers_alone(case: str):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return NEW[case](), x * 2
+
+    compiled = ingot.jit(function)
+    for _ in range(5):
+        for expected, found in zip(function(torch.ones(3)), compiled(torch.ones(3)), strict=True):
+            assert torch.equal(found, expected) and found.stride() == expected.stride()
