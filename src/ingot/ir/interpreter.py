@@ -283,6 +283,8 @@ def _as_results(outputs: Sequence[Output], values: dict[Node, Value], inputs: Se
             in_order = output.stride_order is None and _is_row_major(value)
             if not in_order or _memory(value) in (None, *taken):
                 value = _laid_out(value, output.stride_order)
+            elif type(value) is torch.Tensor and value._is_view() and not _is_wrapped(value):
+                value = value.data  # nothing else is left of what it is a view of
             taken.add(_memory(value))
         results.append(value)
     return results
@@ -294,6 +296,12 @@ def _memory(tensor: torch.Tensor) -> int | None:
         return tensor.untyped_storage().data_ptr()
     except RuntimeError:
         return None
+
+
+def _is_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one of torch's transforms of functions, such as vmap."""
+    functorch: Any = getattr(torch._C, "_functorch")  # noqa: B009 (torch's stubs do not know it)
+    return functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def _is_row_major(value: torch.Tensor) -> bool:
