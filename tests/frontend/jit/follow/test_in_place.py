@@ -266,3 +266,26 @@ def test_results_are_the_callers_own():
     assert len({result.data_ptr() for result in results}) == 6
     results[-1].add_(1)
     assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[-1])
+
+
+def test_tensors_of_inference_mode_are_not_written_outside_of_it():
+    def function(x, y):
+        x.add_(1)
+        with torch.inference_mode():
+            z = x * 2
+        seen = []
+        for given in (y, z):
+            try:
+                given.add_(1)  # PyTorch refuses it here, not at the end of the call
+            except RuntimeError:
+                seen.append("refused")
+        return seen, x * 1, y * 2, z * 2
+
+    numbers = iter(range(100))
+
+    def make():
+        with torch.inference_mode(next(numbers) // 2 % 2 == 0):  # each is made twice, for eager as well
+            y = torch.ones(2, 3)
+        return torch.ones(2, 3), y
+
+    check(function, make, 12)

@@ -287,6 +287,8 @@ class Following(Flushing):
             raise _NotFollowed
         if tensor.requires_grad and torch.is_grad_enabled():
             raise _NotFollowed
+        if tensor.is_inference() and not torch.is_inference_mode_enabled():
+            raise _NotFollowed  # PyTorch refuses to write it, which no outcome of calls with other tensors tells
         is_elsewhere = type(tensor) is torch.Tensor and not tensor.untyped_storage().resizable()
         if is_elsewhere and not (self._is_lent(tensor) and _is_alone(tensor)):
             raise _NotFollowed  # numpy or another package may write its memory, unseen
