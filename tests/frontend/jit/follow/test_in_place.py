@@ -271,21 +271,17 @@ def test_results_are_the_callers_own():
 def test_tensors_of_inference_mode_are_not_written_outside_of_it():
     def function(x, y):
         x.add_(1)
-        with torch.inference_mode():
-            z = x * 2
         seen = []
-        for given in (y, z):
-            try:
-                given.add_(1)  # PyTorch refuses it here, not at the end of the call
-            except RuntimeError:
-                seen.append("refused")
-        return seen, x * 1, y * 2, z * 2
+        try:
+            y.add_(1)  # PyTorch refuses it here, not at the end of the call
+        except RuntimeError:
+            seen.append("refused")
+        return seen, x * 1
 
-    numbers = iter(range(100))
-
-    def make():
-        with torch.inference_mode(next(numbers) // 2 % 2 == 0):  # each is made twice, for eager as well
+    jitted = followed(function)
+    for number in range(8):
+        with torch.inference_mode(number % 2 == 0):
             y = torch.ones(2, 3)
-        return torch.ones(2, 3), y
-
-    check(function, make, 12)
+        seen, result = jitted(torch.ones(2, 3), y)
+        assert seen == ["refused"] * (number % 2 == 0)
+        assert result.sum() == 12 and y.sum() == 12  # PyTorch writes it before it refuses
