@@ -280,9 +280,11 @@ def _as_results(outputs: Sequence[Output], values: dict[Node, Value], inputs: Se
         value = _value_of(output.node, values)
         is_in_place = output.alias_input is not None and value is inputs[output.alias_input]
         if isinstance(value, torch.Tensor) and not is_in_place:
-            in_order = output.stride_order is None and value.is_contiguous()
+            in_order = output.stride_order is None and _is_row_major(value)
             if not in_order or _memory(value) in (None, *taken):
                 value = _laid_out(value, output.stride_order)
+            elif type(value) is torch.Tensor and value._is_view() and not _is_wrapped(value):
+                value = value.data  # nothing else is left of what it is a view of
             taken.add(_memory(value))
         results.append(value)
     return results
@@ -294,6 +296,22 @@ def _memory(tensor: torch.Tensor) -> int | None:
         return tensor.untyped_storage().data_ptr()
     except RuntimeError:
         return None
+
+
+def _is_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one of torch's transforms of functions, such as vmap."""
+    functorch: Any = getattr(torch._C, "_functorch")  # noqa: B009 (torch's stubs do not know it)
+    return functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _is_row_major(value: torch.Tensor) -> bool:
+    """Whether strides are those of a new tensor. Contiguous tensors may have any along axes of one element, or where
+    there are no elements: those of an expanded number are 0."""
+    if not value.is_contiguous():
+        return False
+    return value.stride() == tuple(
+        math.prod(max(size, 1) for size in value.shape[axis + 1 :]) for axis in range(value.dim())
+    )
 
 
 def _laid_out(value: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:

@@ -266,3 +266,22 @@ def test_results_are_the_callers_own():
     assert len({result.data_ptr() for result in results}) == 6
     results[-1].add_(1)
     assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[-1])
+
+
+def test_tensors_of_inference_mode_are_not_written_outside_of_it():
+    def function(x, y):
+        x.add_(1)
+        seen = []
+        try:
+            y.add_(1)  # PyTorch refuses it here, not at the end of the call
+        except RuntimeError:
+            seen.append("refused")
+        return seen, x * 1
+
+    jitted = followed(function)
+    for number in range(8):
+        with torch.inference_mode(number % 2 == 0):
+            y = torch.ones(2, 3)
+        seen, result = jitted(torch.ones(2, 3), y)
+        assert seen == ["refused"] * (number % 2 == 0)
+        assert result.sum() == 12 and y.sum() == 12  # PyTorch writes it before it refuses

@@ -1,6 +1,7 @@
 """All code that reads a tensor whose value is pending finds it: Python, C++, TorchScript, threads and libraries."""
 
 import copy
+import ctypes
 import io
 import pickle
 import threading
@@ -58,6 +59,22 @@ def _without_subclasses(function):
         return function()
 
 
+_to_newer_dlpack: Any = getattr(torch._C, "_to_dlpack_versioned", dlpack.to_dlpack)
+
+
+class _Exporter:
+    """Hands a capsule on, as packages expect to be given one."""
+
+    def __init__(self, capsule):
+        self._capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self._capsule
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
 def _saved(y):
     buffer = io.BytesIO()
     torch.save(y, buffer)
@@ -71,6 +88,8 @@ READERS = {
     "dlpack capsule of C": lambda y: torch.from_dlpack(torch._C._to_dlpack(y)),
     "dlpack method": lambda y: torch.from_dlpack(y),
     "numpy through dlpack": lambda y: np.from_dlpack(y).tolist(),
+    "numpy through a capsule": lambda y: np.from_dlpack(_Exporter(dlpack.to_dlpack(y))).tolist(),
+    "numpy through a newer capsule": lambda y: np.from_dlpack(_Exporter(_to_newer_dlpack(y))).tolist(),
     "numpy": lambda y: y.numpy().tolist(),
     "numpy array": lambda y: np.asarray(y).tolist(),
     "numpy function": lambda y: float(np.sum(y.numpy())),
@@ -158,8 +177,6 @@ def _module_with(y):
 
 
 def _from_address(y):
-    import ctypes
-
     return list((ctypes.c_float * 20).from_address(y.data_ptr()))
 
 
@@ -235,6 +252,7 @@ WRITERS = {
     "initialiser": lambda state: torch.nn.init.ones_(state),
     "swapped memory": lambda state: setattr(state, "data", torch.ones(4, 5)),
     "resized": lambda state: state.resize_(2, 2).fill_(1),
+    "other memory": lambda state: state.set_(torch.ones(4, 5)),
 }
 
 
@@ -246,6 +264,65 @@ def test_operand_written_by_others_is_read_before(name):
         before = x + state
         writer(state)
         return before * 2, state + 1
+
+    check(function, lambda: (torch.randn(4, 5), torch.randn(4, 5)))
+
+
+def _write_bytes(storage):
+    for place in range(8):
+        storage[place] = 7
+
+
+STORAGE_WRITERS = {
+    "bytes": _write_bytes,
+    "filled": lambda storage: storage.fill_(0),
+    "copied": lambda storage: storage.copy_(torch.ones(4, 5).untyped_storage()),
+    "swapped bytes": lambda storage: storage.byteswap(torch.float32),
+}
+
+
+@pytest.mark.parametrize("name", STORAGE_WRITERS)
+def test_operand_written_through_its_storage_is_read_before(name):
+    writer = STORAGE_WRITERS[name]
+
+    def function(x, state):
+        storage = state.untyped_storage()
+        before = x + state
+        writer(storage)
+        return before * 2, state + 1
+
+    check(function, lambda: (torch.randn(4, 5), torch.randn(4, 5)))
+
+
+def _write_at(address):
+    ctypes.memset(address, 0, 8)
+
+
+def _write_array(array):
+    array[0] = 7
+
+
+EXPOSING = {
+    "address": (lambda state: state.data_ptr(), _write_at),
+    "dlpack": (lambda state: np.from_dlpack(state), _write_array),
+    "numpy": (lambda state: state.numpy(), _write_array),
+}
+
+
+@pytest.mark.parametrize("is_made", [False, True], ids=["argument", "result"])
+@pytest.mark.parametrize("name", EXPOSING)
+def test_memory_that_was_given_away_may_be_written_at_any_time(name, is_made):
+    give_away, write = EXPOSING[name]
+
+    def function(x, given):
+        state = given * 2 if is_made else given
+        away = give_away(state)
+        before = x + state
+        torch.set_default_dtype(torch.float64)  # another state of torch: what is pending begins anew
+        torch.set_default_dtype(torch.float32)
+        between = x - state
+        write(away)
+        return before * 2, between * 2, state + 1
 
     check(function, lambda: (torch.randn(4, 5), torch.randn(4, 5)))
 

@@ -61,3 +61,54 @@ def test_parts_that_are_written_and_returned_keep_their_strides(case: str):
         torch.testing.assert_close(found, expected)
         assert found.stride() == expected.stride()
     assert compiled.tier == "skipping"
+
+
+NEW: dict[str, Callable[[], torch.Tensor]] = {
+    "number": lambda: torch.zeros(1) + 1,
+    "matrix of one number": lambda: torch.full((1, 1), 2.0).neg(),
+    "expanded number": lambda: torch.ones(()).expand(1) * 2,
+    "one row": lambda: torch.zeros(1, 3) + 1,
+    "no element": lambda: torch.zeros(0, 3) + 1,
+}
+
+
+@pytest.mark.parametrize("case", NEW)
+def test_layouts_of_tensors_made_from_numbers_alone(case: str):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return NEW[case](), x * 2
+
+    compiled = ingot.jit(function)
+    for _ in range(5):
+        for expected, found in zip(function(torch.ones(3)), compiled(torch.ones(3)), strict=True):
+            assert torch.equal(found, expected) and found.stride() == expected.stride()
+
+
+COMPUTED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "transposed": lambda x: x.t() * 2,
+    "copied": lambda x: x.t().clone() + 1,
+    "expanded": lambda x: x.expand(2, 3, 4) * 1,
+    "summed": lambda x: x.sum(1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("case", COMPUTED)
+def test_tensors_in_other_layouts_are_views_of_none(case: str):
+    compiled = ingot.jit(COMPUTED[case])
+    for _ in range(5):
+        x = torch.randint(9, (3, 4)).float()
+        expected, found = COMPUTED[case](x), compiled(x)
+        assert found._base is None and found.stride() == expected.stride()
+        assert torch.equal(found.detach_(), expected)  # PyTorch refuses this for views
+
+
+def test_parts_of_tensors_in_other_layouts_are_views_of_them():
+    def parts(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        doubled = x.t() * 2
+        return doubled, *doubled.chunk(2, 1)
+
+    compiled = ingot.jit(parts)
+    for _ in range(5):
+        whole, *others = compiled(torch.randn(4, 3))
+        assert all(part._base is whole for part in others)
+        others[0].add_(1)
+        assert whole._version == others[0]._version == 1

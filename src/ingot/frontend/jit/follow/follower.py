@@ -23,6 +23,7 @@ from ingot.frontend.jit.follow.verdict import Verdict, Way
 from ingot.frontend.jit.python_code.replaced_methods import replaced_method
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
+from ingot.runtime.native.following.following_structs import NativeRole
 from ingot.runtime.native.following.native_following import NativeFollowing, native_following
 from ingot.runtime.torch_state import State
 
@@ -183,6 +184,8 @@ class Follower:
 
 
 _MISSING: Any = object()
+_EXPORTS = ("_to_dlpack", "_to_dlpack_versioned")
+"""Functions of torch's that hand memory out and tell nobody: neither modes nor the dispatcher."""
 _ARMED: list[tuple[Trap, NativeFollowing] | None] = []
 _ARMING = new_lock()
 """Two threads that follow their first calls at once must not put native code before torch's functions twice."""
@@ -203,6 +206,10 @@ def _arm() -> tuple[Trap, NativeFollowing] | None:
     if found is None or native is None:
         return None
     found.arm(lambda operator, args, kwargs: _read(found, operator, args, kwargs))
+    for name in _EXPORTS:
+        export = getattr(torch._C, name, None)
+        if export is not None:
+            native.give_role(export, NativeRole.NOW)
     return found, native
 
 

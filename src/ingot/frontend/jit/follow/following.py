@@ -24,7 +24,7 @@ from ingot.frontend.jit.arguments.supported_tensors import refused_tensor
 from ingot.frontend.jit.follow.flushing import Flushing
 from ingot.frontend.jit.follow.protection.trap import Trap
 from ingot.frontend.jit.follow.rules.live_functions import live
-from ingot.frontend.jit.follow.rules.roles import Role, may_write, role_of
+from ingot.frontend.jit.follow.rules.roles import EXPOSING, Role, may_write, role_of
 from ingot.frontend.jit.follow.rules.selecting import is_large_selection
 from ingot.frontend.jit.follow.steps import metadata_rules
 from ingot.frontend.jit.follow.steps.native_steps import (
@@ -91,11 +91,14 @@ class Following(Flushing):
         self._lent: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         """The tensors whose memory this call has shared with numpy, and the address of that memory. When the arrays are
         gone the memory belongs to the tensors alone again."""
+        self._is_exposed = False
+        """Whether this call has given away an address in memory, through which anybody may write at any time."""
         native.attach(self, self._call, self._look)
 
     def begin(self) -> None:
         with self._lock:
             self._lent.clear()
+            self._is_exposed = False
             super().begin()
 
     def _look(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -129,6 +132,8 @@ class Following(Flushing):
         self.flush(func)
         if func is torch.Tensor.numpy:
             self._note_lent(args[0])
+        elif func in EXPOSING:
+            self._wait_no_more()
         return func(*args, **(kwargs or {}))
 
     # --- one call -----------------------------------------------------------------------------------------------------
@@ -136,7 +141,7 @@ class Following(Flushing):
     def _operate(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call that can wait; otherwise how it is to run, once this has been left."""
         settings = self._native.settings()
-        if settings != self._settings:
+        if settings != self._settings and not self._is_exposed:
             self.flush("another state of torch")
             was_busy = self.is_busy
             self.begin()
@@ -282,10 +287,18 @@ class Following(Flushing):
             raise _NotFollowed
         if tensor.requires_grad and torch.is_grad_enabled():
             raise _NotFollowed
+        if tensor.is_inference() and not torch.is_inference_mode_enabled():
+            raise _NotFollowed  # PyTorch refuses to write it, which no outcome of calls with other tensors tells
         is_elsewhere = type(tensor) is torch.Tensor and not tensor.untyped_storage().resizable()
         if is_elsewhere and not (self._is_lent(tensor) and _is_alone(tensor)):
             raise _NotFollowed  # numpy or another package may write its memory, unseen
         return self._pending.add(tensor)
+
+    def _wait_no_more(self) -> None:
+        """Nothing is pending; from now on all operations of this call run at once."""
+        with self._lock:
+            self._is_exposed, self._state = True, None
+            self._restart()
 
     def _note_lent(self, tensor: torch.Tensor) -> None:
         """The memory of a tensor, if it is torch's or ours, is about to be shown to numpy."""

@@ -245,8 +245,8 @@ class _ProgramWriter:
         place = "" if region.names_device else f", {self._value(region.device)}"
         self.lines.append(f"{target}{function}.execute([{inputs}]{place})")
         for version, layout in zip(region.outputs, built.layouts, strict=True):
-            if layout is not None:
-                self.lines.append(f"{self.name(version)} = {self.name(version)}.permute({layout})")
+            if layout is not None:  # `data` is no view: neither is what PyTorch computes
+                self.lines.append(f"{self.name(version)} = {self.name(version)}.permute({layout}).data")
 
     def _refuse_copies(self, region: Region, module: CompiledModule) -> None:
         """Make calls of PyTorch's of what a region would leave to PyTorch: joining, and copying existing tensors. A

@@ -160,7 +160,7 @@ def _kind(function: Any) -> str | None:
 
 
 def _is_function_of_torch(function: Any) -> bool:
-    owners = (getattr(torch._C, name, None) for name in ("_VariableFunctions", "_nn"))
+    owners = (torch._C, *(getattr(torch._C, name, None) for name in ("_VariableFunctions", "_nn")))
     return any(getattr(owner, function.__name__, None) is function for owner in owners)
 
 

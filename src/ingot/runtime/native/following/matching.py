@@ -21,7 +21,7 @@ from ingot.runtime.native.following.following_structs import (
 )
 from ingot.runtime.native.following.layouts import DEVICE_MASK, DEVICE_WORD, SLICE_WORD, FollowingLayout
 from ingot.runtime.native.launch.launcher import Launcher
-from ingot.runtime.torch_state import GRAD_MODE
+from ingot.runtime.torch_state import GRAD_MODE, INFERENCE_MODE
 
 
 class Found(Struct):
@@ -194,6 +194,9 @@ class StepMatchingEmitter:
             word, byte = divmod(storages.flag_byte, 8)
             flags = routine.load(routine.load(tensor, tensors.storage_word), word)
             _require(routine, routine.compare(routine.common_bits(flags, 1 << 8 * byte), "!=", 0))
+        with routine.when(routine.compare(routine.load(tensor, self._places.version_word), "==", 0)):
+            # PyTorch refuses to write tensors of inference mode outside of it; Python looks at these.
+            _require(routine, routine.compare(self._settings.read(routine, INFERENCE_MODE), "!=", 0))
         count = routine.load(found, Found.outside_count)
         routine.store(object_, found, routine.add(count, Found.outside))
         routine.store(routine.add(count, 1), found, Found.outside_count)

@@ -69,6 +69,11 @@ _METADATA = frozenset(
     if (found := getattr(owner, name, None)) is not None and callable(getattr(found, "__get__", found))
     if not isinstance(found, type | torch.dtype)
 )
+EXPOSING = frozenset(
+    (torch.Tensor.data_ptr, torch.Tensor.__dlpack__, vars(torch.Tensor)["__cuda_array_interface__"].__get__)
+)
+"""Functions that give away an address in memory, through which others may write for as long as they like. Arrays of
+numpy's may as well, but tensors tell while there are any."""
 _FREE_NUMBERS = frozenset(
     f"{before}{name}{after}"
     for name in ("add", "sub", "mul", "div", "truediv", "subtract", "multiply", "divide", "true_divide")
@@ -101,7 +106,7 @@ def role_of(function: Any) -> Role:
         return _role_of_attribute(name, getattr(function, "__self__", None))
     if function in _METADATA:
         return Role.METADATA
-    if function is torch.Tensor.numpy:  # the follower notes whose memory is shown
+    if function is torch.Tensor.numpy or function in EXPOSING:  # the follower notes whose memory is shown
         return Role.WHOLE
     if name == "unflatten":  # calls the method of the same name that its class hides
         return Role.OPERATION
