@@ -14,6 +14,7 @@ torch is asked rather than ingot, so that where ingot alone fails to find a GPU,
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -83,6 +84,12 @@ def no_eager_comparison(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     monkeypatch.setattr("ingot.frontend.jit.autotune.eager_comparison.ROUNDS", 0)
     if not request.config.getoption("--audits"):
         monkeypatch.setattr("ingot.frontend.jit.cache.audits.FIRST", 2**62)
+
+
+def pytest_collection_finish() -> None:
+    """All tests and what they have imported stay until the end: garbage collections need not look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +13,14 @@ import ingot
 from ingot.base import collecting
 from ingot.base.collecting import collecting_later, importing
 from ingot.frontend.jit.cache import specialisation
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_frozen() -> Iterator[None]:
+    """As in a program of its own; the run of the tests has frozen what it has imported."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])

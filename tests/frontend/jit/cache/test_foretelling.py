@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -70,7 +71,7 @@ def _recorded(steps: Sequence[int], numbers: Sequence[Number]) -> Trace | None:
     return None if given.looked_at else made.trace
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=int(os.environ.get("INGOT_TEST_EXAMPLES", "40")))
 @given(
     st.lists(st.integers(0, len(STEPS) - 1), min_size=1, max_size=4),
     st.lists(NUMBERS, min_size=4, max_size=4),
