@@ -51,7 +51,12 @@ def _draw(buffer: torch.Tensor) -> None:
     buffer.copy_(functional.dropout(torch.ones(3), 0.5))
 
 
-LASTING = {"write": _write, "two writes": _write_twice, "draw": _draw}
+def _note_statistics(buffer: torch.Tensor) -> None:
+    """PyTorch's schema does not say that this writes."""
+    functional.batch_norm(torch.ones(4, 3), buffer, torch.ones(3), training=True)
+
+
+LASTING = {"statistics": _note_statistics, "write": _write, "two writes": _write_twice, "draw": _draw}
 
 
 def _outcome(function: Callable[..., Any], given: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ingot.frontend.jit.lowering.value_errors import draws, has_lasting_effect, may_raise
+from ingot.frontend.jit.lowering.value_errors import has_lasting_effect, may_raise
 from ingot.frontend.jit.trace.ssa import SSA, Operation, OperationKind, Version
-from ingot.frontend.jit.trace.trace import TraceValue, all_of, written_arguments
+from ingot.frontend.jit.trace.trace import TraceValue, all_of, draws_numbers, written_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Partition:
     def has_effects(self) -> bool:
         """Whether taking the steps twice has another effect than taking them once."""
         calls = [step.operation.event.target for step in self.steps if isinstance(step, EagerCall)]
-        return self.versions.mutates_leaves or any(map(draws, calls))
+        return self.versions.mutates_leaves or any(map(draws_numbers, calls))
 
 
 def partition(versions: SSA) -> Partition:

@@ -22,8 +22,8 @@ from ingot.frontend.jit.trace.trace import (
     Trace,
     TraceOp,
     TraceValue,
+    draws_numbers,
     renumbered,
-    tags_of,
     values_in,
     written_arguments,
 )
@@ -192,7 +192,7 @@ def draws(trace: Trace) -> bool:
 
 def _draws(event: TraceOp) -> bool:
     """Whether an operation draws random numbers; attention does so only for dropout."""
-    if torch.Tag.nondeterministic_seeded not in tags_of(event.target):
+    if not draws_numbers(event.target):
         return False
     if event.target not in _ATTENTION:
         return True

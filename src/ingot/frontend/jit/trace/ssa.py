@@ -37,9 +37,9 @@ from ingot.frontend.jit.trace.trace import (
     TraceValue,
     Variable,
     all_of,
+    draws_numbers,
     is_mutable,
     replace_values,
-    tags_of,
     values_in,
     written_arguments,
 )
@@ -140,7 +140,7 @@ class Operation:
             return 'rounds half types in ways of its own, and numerics="eager" asks for them'
         if is_mutable(self.target):
             return "writes into memory that other tensors share"
-        if torch.Tag.nondeterministic_seeded in tags_of(self.target):
+        if draws_numbers(self.target):
             return "draws random numbers"
         return "a library's" if lowering_for(self.target) is None else "with arguments that have no generated code"
 
@@ -257,9 +257,8 @@ def _is_idle(operation: Operation) -> bool:
     """Whether a call does nothing but make a tensor, from no other or by a product, which no value lets fail: where
     the tensor is not needed, the call is not."""
     target = operation.target
-    draws = torch.Tag.nondeterministic_seeded in tags_of(target)
     is_sure = not operation.operands or target.overloadpacket.__name__ in PRODUCTS
-    return is_sure and not is_mutable(target) and not draws and bool(operation.products)
+    return is_sure and not is_mutable(target) and not draws_numbers(target) and bool(operation.products)
 
 
 # --- kinds of events --------------------------------------------------------------------------------------------------

@@ -380,6 +380,11 @@ def tags_of(target: torch._ops.OpOverload) -> frozenset[torch.Tag]:
     return frozenset(target.tags)
 
 
+def draws_numbers(target: torch._ops.OpOverload) -> bool:
+    """Whether an operator draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in tags_of(target)
+
+
 @cache
 def is_mutable(target: torch._ops.OpOverload) -> bool:
     """Whether an operator writes into what it is given."""

@@ -25,7 +25,7 @@ from ingot.frontend.jit.trace.trace import (
     GradientUpdate,
     TraceOp,
     Training,
-    tags_of,
+    draws_numbers,
     written_arguments,
 )
 from ingot.runtime.overlaps import are_joined
@@ -254,9 +254,7 @@ def _extent(tensor: torch.Tensor) -> range:
 
 
 def _has_effect(event: TraceOp) -> bool:
-    return torch.Tag.nondeterministic_seeded in tags_of(event.target) or bool(
-        written_arguments(event.target, event.arguments, event.keywords)
-    )
+    return draws_numbers(event.target) or bool(written_arguments(event.target, event.arguments, event.keywords))
 
 
 def _flat(tensors: Any) -> Sequence[torch.Tensor]:
