@@ -55,7 +55,7 @@ class CallMatchingEmitter:
         with routine.loop(routine.multiply(routine.add(positional, named), NestingWords.words())) as index:
             self._require(routine, routine.compare(routine.load(given, index), "==", routine.load(known, index)))
         keys, expected = routine.load(call, CallWords.keys), routine.load(record, CallRecordWords.keys)
-        with routine.loop(routine.load(call, CallWords.given)) as index:  # nested alike, so the record has as many
+        with routine.loop(routine.load(call, CallWords.keyed)) as index:  # nested alike, so the record has as many
             is_same = routine.compare(routine.load(keys, index), "==", routine.load(expected, index))
             self._require(routine, is_same)
         self._match_arguments(routine, tensor_fits, other_fits, first_of)

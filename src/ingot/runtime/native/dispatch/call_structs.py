@@ -154,6 +154,8 @@ class CallWords(Struct):
     given: Field
     """How many of them are arguments."""
     nesting: Field
+    keyed: Field
+    """How many of them have a key or the absence of one noted: none if no argument is nested."""
     keys: Field
 
 

@@ -20,6 +20,7 @@ from ingot.runtime.native.abi.object_layout import TensorLayout, tensor_layout
 from ingot.runtime.native.abi.settings import Settings, devices_in_use, emit_settings
 from ingot.runtime.native.assembler.addresses import python_function
 from ingot.runtime.native.assembler.routines import Foreign, Library, Routine, Value
+from ingot.runtime.native.assembler.structs import Struct
 from ingot.runtime.native.assembler.ticks import now
 from ingot.runtime.native.dispatch.call_matching import CallMatchingEmitter
 from ingot.runtime.native.dispatch.call_records import DECLINED, MOST_ARGUMENTS, CallRecord
@@ -159,15 +160,18 @@ class DispatchEmitter:
             routine.give_back(0)
         with routine.when(routine.compare(routine.load(table, DispatchTableWords.count), "==", 0)):
             routine.give_back(routine.call(forward, table, found, arguments, keywords))
-        given, nesting = routine.stack(count), routine.stack(routine.multiply(count, NestingWords.words()))
+        beside = routine.load(table, DispatchTableWords.most_environment_tensors)
+        given, nesting = routine.stack(routine.add(count, beside)), self._stack_of(routine, count, NestingWords)
         names = self._gather(routine, arguments, positional, keywords, routine.load(named), given)
         total, nested = self._measure(routine, given, count, nesting)
         with routine.when(routine.compare(total, ">", MOST_ARGUMENTS)):
             routine.give_back(routine.call(forward, table, found, arguments, keywords))
-        leaves = routine.add(total, routine.load(table, DispatchTableWords.most_environment_tensors))
-        items, call = routine.stack(leaves), routine.stack(CallWords.words())
-        keys = routine.stack(total)
-        self._flatten(routine, given, count, nesting, items, keys)
+        leaves, call = routine.add(total, beside), routine.stack(CallWords.words())
+        is_nested = routine.compare(nested, "!=", 0)
+        apart = routine.stack(routine.choose(is_nested, leaves, 0))
+        keys, items = routine.stack(routine.choose(is_nested, total, 0)), routine.choose(is_nested, apart, given)
+        with routine.when(is_nested):
+            self._flatten(routine, given, count, nesting, items, keys)
         self._change_references(routine, "Py_IncRef", nested, total, items)  # lists may change meanwhile
         routine.fill(
             call,
@@ -179,12 +183,16 @@ class DispatchEmitter:
             leaves=leaves,
             given=total,
             nesting=nesting,
+            keyed=routine.choose(is_nested, total, 0),
             keys=keys,
         )
         result = routine.call(look, table, call, items, start, arguments, keywords)
         self._change_references(routine, "Py_DecRef", nested, total, items)
         routine.give_back(result)
         return routine
+
+    def _stack_of(self, routine: Routine, count: Value, struct: type[Struct]) -> Value:
+        return routine.stack(routine.multiply(count, struct.words()))
 
     def _change_references(self, routine: Routine, function: str, nested: Value, total: Value, items: Value) -> None:
         """Take or give up references to all leaves of a call, if some of its arguments are nested."""
