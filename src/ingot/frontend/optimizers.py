@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -95,6 +96,7 @@ SCALER_CODES = frozenset(one.__code__ for one in SCALER_METHODS.values()) - {SCA
 """Code of gradient scalers whose operations are recorded."""
 KNOWN_CODES = frozenset({STEP_CODE, SCALED_STEP, *(one.__code__ for one in ZEROING)}) | SCHEDULE_CODES
 """Code whose calls are known as a whole."""
+_CPU = torch.device("cpu")
 SETTINGS = (
     *("lr", "betas", "eps", "weight_decay", "momentum", "dampening"),
     *("alpha", "lambd", "lr_decay", "momentum_decay", "rho", "t0"),
@@ -174,6 +176,17 @@ def torch_step_of(optimizer: Optimizer, group: dict[str, Any]) -> tuple[str, Tor
     return name, TORCH_STEPS[name]
 
 
+def can_step_on(
+    optimizer: Optimizer, group: dict[str, Any], device: torch.device, counting: torch.device | None = None
+) -> bool:
+    """Whether steps of a group are computed for parameters on one device whose steps are counted on another: PyTorch's
+    fused functions want both on a GPU, and its others have the counts on the CPU."""
+    step = torch_step_of(optimizer, group)
+    if step is None or device.type == "cpu" or counting is None:
+        return True
+    return (counting == device) == bool(step[1].fixed.get("fused"))
+
+
 def kept_state(optimizer: Optimizer, group: dict[str, Any]) -> tuple[str, ...]:
     """The names of the tensors that an optimizer keeps for each parameter of a group, which are like the parameter."""
     step = torch_step_of(optimizer, group)
@@ -193,26 +206,24 @@ def kept_counts(optimizer: Optimizer, group: dict[str, Any]) -> tuple[str, ...]:
 
 
 def is_plain(tensor: Any, parameter: torch.Tensor) -> bool:
-    """Whether a tensor is like its parameter, and one piece of memory in the order of its elements."""
+    """Whether a tensor is like its parameter, where that is, and one piece of memory in the order of its elements."""
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.dtype is parameter.dtype
         and tensor.dtype in TYPES
         and tensor.shape == parameter.shape
         and tensor.layout is torch.strided
-        and tensor.device.type == "cpu"
+        and tensor.device == parameter.device
+        and tensor.device.type in ("cpu", "cuda")
         and tensor.is_contiguous()
     )
 
 
-def is_count(tensor: Any) -> bool:
-    """Whether a tensor is a single number of a parameter, such as Adam's count of steps, as it is made by default."""
-    return (
-        type(tensor) is torch.Tensor
-        and tensor.dtype is torch.float32
-        and tensor.dim() == 0
-        and tensor.device.type == "cpu"
-    )
+def are_counts(tensors: Sequence[Any], parameter: torch.Tensor) -> bool:
+    """Whether tensors are single numbers of a parameter, such as Adam's count of steps, as they are made by default: on
+    the CPU, or where the parameter is."""
+    are_single = all(type(one) is torch.Tensor and one.dtype is torch.float32 and one.dim() == 0 for one in tensors)
+    return are_single and {one.device for one in tensors} in ({_CPU}, {parameter.device}, set())
 
 
 def parameters_of(owner: Any) -> list[torch.Tensor]:

@@ -1,8 +1,8 @@
-"""Steps of optimizers over many parameters at once, on the CPU.
+"""Steps of optimizers over many parameters at once, on the CPU and on GPUs.
 
 In: lists of parameters, gradients and state, all dense and of one type, and the settings of the step. Out: parameters,
 state and step counts, written in place. A trace names a step by an operator of ingot's own; programs call the functions
-here.
+here. On GPUs steps are PyTorch's fused kernels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 import torch
 
-from ingot.codegen.cpu.optimizer_steps import CHUNK, compiled_steps
+from ingot.codegen.cpu.optimizer_steps import CHUNK, StepWord, compiled_steps
 from ingot.runtime.disk_cache.process import process_functions
 from ingot.runtime.profiling.ranges import kernel_range
 from ingot.runtime.threads import bind_openmp, thread_count
@@ -47,7 +47,7 @@ def adam_step(
     averages: list[torch.Tensor],
     squares: list[torch.Tensor],
     counts: list[torch.Tensor],
-    rate: float,
+    rate: float | torch.Tensor,
     beta1: float,
     beta2: float,
     weight_decay: float,
@@ -58,29 +58,74 @@ def adam_step(
     found_inf: torch.Tensor | None,
     counts_skipped: bool,
 ) -> None:
-    """A step of Adam, or of AdamW where weights decay apart from the gradients.
+    """A step of Adam, or of AdamW where weights decay apart from the gradients. On a GPU the rate may lie there, too.
 
     Where a scaler has found infinities in the gradients, nothing is computed; `counts_skipped` says whether writes are
     counted all the same, as they are by PyTorch's fused steps.
     """
     columns = (parameters, gradients, averages, squares, counts)
+    settings = rate, beta1, beta2, weight_decay, eps, is_decoupled, maximize
     if is_skipped(found_inf):
         if counts_skipped:
             move_versions(columns, moves)
         return
     with kernel_range("adam_step"):
-        if parameters[0].dtype is torch.float32:
+        if not parameters[0].is_cpu:
+            counted = _counted(counts, parameters[0].device, beta1, beta2)
+            _fused_step(parameters, gradients, averages, squares, counted, *settings)
+        elif parameters[0].dtype is torch.float32 and not isinstance(rate, torch.Tensor):
             shrinking, decay = (1 - rate * weight_decay, 0.0) if is_decoupled else (1.0, weight_decay)
             numbers = rate, beta1, beta2, shrinking, decay, eps, -1.0 if maximize else 1.0
             _generated_step(parameters, gradients, averages, squares, counts, numbers)
         else:
             for one in counts:
                 one.data.add_(1)  # which moves no version: that comes below
-            step = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
-            settings: Any = {"lr": rate, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay, "eps": eps}
-            flags: Any = {"amsgrad": False, "maximize": maximize}
-            step(parameters, gradients, averages, squares, [], counts, **settings, **flags)
+            _fused_step(parameters, gradients, averages, squares, counts, *settings)
     move_versions(columns, moves)
+
+
+def _fused_step(
+    parameters: list[torch.Tensor],
+    gradients: list[torch.Tensor],
+    averages: list[torch.Tensor],
+    squares: list[torch.Tensor],
+    counts: list[torch.Tensor],
+    rate: float | torch.Tensor,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    eps: float,
+    is_decoupled: bool,
+    maximize: bool,
+) -> None:
+    """A step by PyTorch's kernel, which counts no writes."""
+    step = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
+    numbers: Any = {"lr": rate, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay, "eps": eps}
+    flags: Any = {"amsgrad": False, "maximize": maximize}
+    step(parameters, gradients, averages, squares, [], counts, **numbers, **flags)
+
+
+def count_steps(counts: list[torch.Tensor], beta1: float = 0.0, beta2: float = 0.0) -> _array[float]:
+    """Make counts of float32 on the CPU one more; two factors for each that follow from it, for a rate of 1."""
+    addresses, factors = _array("q", [one.data_ptr() for one in counts]), _array("d", bytes(16 * len(counts)))
+    words = _array("q", bytes(8 * len(StepWord)))
+    words[StepWord.COUNTS], words[StepWord.FACTORS] = addresses.buffer_info()[0], factors.buffer_info()[0]
+    words[StepWord.TENSORS] = len(counts)
+    numbers = _array("q", _array("d", [1.0, beta1, beta2]).tobytes())
+    words[StepWord.RATE], words[StepWord.BETA1], words[StepWord.BETA2] = numbers
+    _functions()[0](words.buffer_info()[0])
+    return factors
+
+
+def _counted(counts: list[torch.Tensor], device: torch.device, beta1: float, beta2: float) -> list[torch.Tensor]:
+    """Step counts, each one more, where kernels of a GPU read them; they lie on the CPU if no optimizer is fused."""
+    if not counts[0].is_cpu:
+        torch._foreach_add_([one.data for one in counts], 1)
+        return counts
+    factors = count_steps(counts, beta1, beta2)
+    if factors[2:] == factors[:-2]:  # where counts differ and corrections do not, it is the same step
+        return [torch.full((), counts[0].item(), dtype=torch.float32, device=device)] * len(counts)
+    return list(torch.tensor([one.item() for one in counts], dtype=torch.float32).to(device).unbind())
 
 
 def _generated_step(
@@ -140,7 +185,7 @@ def sgd_step(
     parameters: list[torch.Tensor],
     gradients: list[torch.Tensor],
     buffers: list[torch.Tensor],
-    rate: float,
+    rate: float | torch.Tensor,
     momentum: float,
     dampening: float,
     weight_decay: float,
@@ -155,7 +200,8 @@ def sgd_step(
         if counts_skipped:
             move_versions((parameters, gradients, buffers), moves)
         return
-    torch._fused_sgd_(
+    step: Any = torch._fused_sgd_
+    step(
         parameters,
         gradients,
         buffers,

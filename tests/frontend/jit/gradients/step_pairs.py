@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -59,14 +59,16 @@ class Pair:
     factor: float = 1.0
     """What targets are multiplied by."""
     compare_values: Callable[[Any, Any], None] = same
+    device: str = "cpu"
+    mode: Literal["default", "reduce-overhead"] = "default"
 
     def __post_init__(self) -> None:
         torch.manual_seed(0)
-        model = self.make()
+        model = self.make().to(self.device)
         self.models = [model, copy.deepcopy(model)]
         self.optimizers = [self.optimize(one) for one in self.models]
         steps = [self.write(*each) for each in zip(self.models, self.optimizers, strict=True)]
-        self.compiled: Any = ingot.jit(steps[0])
+        self.compiled: Any = ingot.jit(steps[0], mode=self.mode)
         self._steps = self.compiled, steps[1]
 
     def run(self, calls: int = 4) -> None:
@@ -74,12 +76,12 @@ class Pair:
         for _ in range(calls):
             self.number += 1
             torch.manual_seed(self.number)
-            given = torch.randn(5, 6), torch.randn(5, 3) * self.factor
+            given = torch.randn(5, 6).to(self.device), torch.randn(5, 3).to(self.device) * self.factor
             results = []
             for step in self._steps:
                 torch.manual_seed(1000 + self.number)
                 results.append(step(*given))
-                results.append(torch.rand(()))  # the generator is left as eager leaves it
+                results.append(torch.rand((), device=self.device))  # the generator is left as eager leaves it
             self.compare_values(results[:2], results[2:])
             self.compare()
 

@@ -246,8 +246,9 @@ def _explain_program(program: RecordedProgram, times: str) -> Iterator[str]:
     became = f"{', '.join(made)} and {counted(len(left), 'call')} of PyTorch's"
     yield f"{counted(len(operations), 'operation')} became {became}"
     yield times
-    if isinstance(program.function, Replayed | CheckedWeights) and program.function.text:
-        yield program.function.text
+    remark = program.replay or program.function
+    if isinstance(remark, Replayed | CheckedWeights) and remark.text:
+        yield remark.text
     yield from _savings(found, program.steps.versions.trace.device)
     described = Counter(map(_describe, found))
     for kernel, count in list(described.items())[:_MOST_SHOWN]:

@@ -3,7 +3,8 @@
 In: the function of a program, and its calls. Out: a function that is called like it and gives the same. The first calls
 run as they are, so that everything is compiled and loaded; then one is captured for each set of sizes and numbers. A
 replay reads arguments from memory of its own, where they are copied to, and tensors around the function where they are;
-if one of those has moved, the program is captured again. Results are copies: the next replay overwrites what this one
+if one of those has moved, the program is captured again. Whole training steps write into those, and are told learning
+rates and counts of steps by the host (replayed_steps.py). Results are copies: the next replay overwrites what this one
 wrote, and callers may keep what they are given. What cannot be captured runs as before, and says why.
 """
 
@@ -21,6 +22,7 @@ from ingot.base.errors import IngotError
 from ingot.base.forks import new_lock
 from ingot.frontend.jit.autotune.timing import is_capturing
 from ingot.frontend.jit.lowering.partition import Partition, Region
+from ingot.frontend.jit.lowering.replayed_steps import HostInputs, HostMemory, is_count, why_not_captured
 from ingot.frontend.jit.trace.trace import TraceArgument
 
 WARM_UP = 2
@@ -46,11 +48,20 @@ class _Captured:
     results: list[Any]
     around: tuple[int, ...]
     """Where the tensors around the function were."""
+    host: HostMemory
+    is_new: bool = True
+    """Whether it has not been replayed yet."""
     stream: Any = None
     """Where it was replayed last."""
     lock: threading.RLock = field(default_factory=new_lock)
 
-    def replay(self, given: Sequence[torch.Tensor], device: torch.device) -> list[Any]:
+    def replay(
+        self,
+        given: Sequence[torch.Tensor],
+        environment_tensors: Sequence[torch.Tensor],
+        numbers: Sequence[Any],
+        device: torch.device,
+    ) -> list[Any]:
         with self.lock, torch.no_grad():
             stream = _current_stream(device)
             if self.stream is not None and self.stream != stream:
@@ -58,8 +69,11 @@ class _Captured:
             self.stream = stream
             if self.inputs:
                 torch._foreach_copy_(self.inputs, list(given))
+            self.host.fill(environment_tensors, numbers)
             self.graph.replay()
-            return [result.clone() if isinstance(result, torch.Tensor) else result for result in self.results]
+            self.host.count_writes(environment_tensors, self.is_new)
+            self.is_new = False
+            return _copies(self.results)
 
 
 class Replayed:
@@ -70,7 +84,9 @@ class Replayed:
         self._device = steps.versions.trace.device
         leaves = [leaf.note.origin for leaf in steps.leaves]
         self._passed = sorted({origin.position for origin in leaves if isinstance(origin, TraceArgument)})
-        self.why_not = _why_not(steps)
+        self._host = HostInputs.of(steps)
+        self._writes = steps.versions.mutates_leaves
+        self.why_not = _why_not(steps, self._host)
         """Why the program is not captured, if it is not."""
         self._calls: Counter[Hashable] = Counter()
         self._graphs: dict[Hashable, _Captured] = {}
@@ -82,13 +98,14 @@ class Replayed:
     ) -> list[Any]:
         if self.why_not is not None or is_capturing():
             return self._function(arguments, environment_tensors, numbers)
-        key = (*(arguments[position].shape for position in self._passed), *map(repr, numbers))
+        key = (*(arguments[position].shape for position in self._passed), *self._host.key_of(numbers))
         found = self._graphs.get(key)
         if found is None or found.around != _addresses(environment_tensors):
             found = self._capture(key, arguments, environment_tensors, numbers)
         if found is None:
             return self._function(arguments, environment_tensors, numbers)
-        return found.replay([arguments[position] for position in self._passed], self._device)
+        given = [arguments[position] for position in self._passed]
+        return found.replay(given, environment_tensors, numbers, self._device)
 
     @property
     def text(self) -> str:
@@ -126,22 +143,28 @@ class Replayed:
         with torch.no_grad():
             for position in self._passed:
                 given[position] = _copy(arguments[position])
-        graph, results = _capture(lambda: self._function(given, environment_tensors, numbers), self._device)
+            host = HostMemory.of(self._host, environment_tensors, self._device)
+        around, told = host.stand_ins(environment_tensors, numbers)
+        written = around if self._writes else ()
+        before = [tensor._version for tensor in written]
+        graph, results = _capture(lambda: self._function(given, around, told), self._device)
+        host.note_writes(before, written)
         _check_results(results, [*given, *environment_tensors])
         inputs = [given[position] for position in self._passed]
-        return _Captured(graph, inputs, results, _addresses(environment_tensors))
+        return _Captured(graph, inputs, results, _addresses(environment_tensors), host)
 
 
-def _why_not(steps: Partition) -> str | None:
+def _why_not(steps: Partition, host: HostInputs) -> str | None:
     device = steps.versions.trace.device
     if len(steps.steps) < 2:
         return "it is a single step, which native code launches as quickly as a graph"
-    if steps.versions.mutates_leaves:
-        return "it writes into tensors that exist before the call"
+    if steps.versions.mutates_leaves and (refused := why_not_captured(steps)) is not None:
+        return refused
     versions = [*steps.leaves, *steps.versions.results]
     for step in steps.steps:
         versions += step.inputs if isinstance(step, Region) else step.operation.operands
-    elsewhere = next((version.note.device for version in versions if version.note.device != device), None)
+    others = (version for version in versions if version.note.device != device and not is_count(version, host))
+    elsewhere = next((version.note.device for version in others), None)
     return None if elsewhere is None else f"some of its tensors are on {elsewhere}"
 
 
@@ -165,6 +188,20 @@ def _check_results(results: Sequence[Any], before: Sequence[torch.Tensor]) -> No
         if torch.empty_like(result).stride() != result.stride():
             raise _CannotReplay("a result is part of larger memory")
         taken.add(memory)
+
+
+def _copies(results: Sequence[Any]) -> list[Any]:
+    """Results in memory of their own, those of one type copied at once."""
+    copies = [torch.empty_like(one) if isinstance(one, torch.Tensor) else one for one in results]
+    alike: dict[torch.dtype, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
+    for copy, result in zip(copies, results, strict=True):
+        if isinstance(result, torch.Tensor):
+            targets, sources = alike.setdefault(result.dtype, ([], []))
+            targets.append(copy)
+            sources.append(result)
+    for targets, sources in alike.values():
+        torch._foreach_copy_(targets, sources)
+    return copies
 
 
 def _addresses(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:

@@ -79,10 +79,13 @@ class RecordedProgram:
     """Whether it sets gradients and reads settings of optimizers besides computing."""
     called: frozenset[int] = frozenset()
     """Events of the rewritten trace that are calls of PyTorch's because regions would leave them to PyTorch."""
+    replay: Replayed | None = None
+    """What replays it as CUDA graphs, if anything does."""
 
     def replayed(self) -> RecordedProgram:
         """The same program, replayed as CUDA graphs."""
-        return dataclasses.replace(self, function=Replayed(self.function, self.steps))
+        made = Replayed(self.function, self.steps)
+        return dataclasses.replace(self, function=made, replay=made)
 
     @property
     def has_effects(self) -> bool:

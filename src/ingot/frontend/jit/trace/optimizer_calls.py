@@ -9,7 +9,7 @@ not understood in every detail ends the recording.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -118,10 +118,11 @@ class OptimizerCalls:
         return lambda: events.extend(event for one in noted for event in self._events(optimizer, one, scaling))
 
     def _note_group(self, optimizer: Optimizer, group: dict[str, Any], noted: list[_NotedGroup]) -> str | None:
-        """Note the tensors of one group of parameters, by their type; why that cannot be done, if it cannot."""
+        """Note the tensors of one group of parameters, by their types and devices; why that cannot be done, if it
+        cannot."""
         name = type(optimizer).__name__
         kept, counted = optimizers.kept_state(optimizer, group), optimizers.kept_counts(optimizer, group)
-        by_type: dict[torch.dtype, list[list[torch.Tensor]]] = {}
+        alike: dict[Hashable, list[list[torch.Tensor]]] = {}
         for parameter in group["params"]:
             if not self._calls.know(parameter):
                 return f"{name} has a parameter that is not understood"
@@ -135,12 +136,15 @@ class OptimizerCalls:
             tensors, counts = [gradient, *(state[key] for key in kept)], [state[key] for key in counted]
             if not all(optimizers.is_plain(one, parameter) for one in (parameter, *tensors)):
                 return f"a parameter of {name}, its gradient or its state is not dense, or not of one type"
-            if not all(map(optimizers.is_count, counts)):
+            if not optimizers.are_counts(counts, parameter):
                 return f"the step count of {name} is not the usual one"
             if self._recording.value_of(gradient) is None:
                 return f"{name} uses a gradient that ingot cannot see"
-            by_type.setdefault(parameter.dtype, []).append([parameter, *tensors, *counts])
-        for rows in by_type.values():
+            places = (parameter.device, *(one.device for one in counts[:1]))
+            if not optimizers.can_step_on(optimizer, group, *places):
+                return f"{name} has its step counts on another device than the function that computes its steps wants"
+            alike.setdefault((parameter.dtype, *places), []).append([parameter, *tensors, *counts])
+        for rows in alike.values():
             noted.append(_NotedGroup(group, [list(column) for column in zip(*rows, strict=True)]))
         return None
 

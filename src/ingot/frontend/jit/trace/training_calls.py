@@ -50,6 +50,8 @@ class TrainingCalls:
         """Whether a known call runs: what it does inside is not recorded."""
         self._is_backward = False
         """Whether a backward pass runs."""
+        self._had_threads: bool | None = None
+        """While one runs: whether PyTorch may use several threads for it otherwise."""
         self._before: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         """Tensors that may accumulate gradients, and what they had accumulated when the call began."""
         self._gradients: dict[int, torch.Tensor] = {}
@@ -113,6 +115,7 @@ class TrainingCalls:
             self._recording.stop("it calls backward with arguments that are not compiled")
         elif root.grad_fn is not None:
             self._roots.append(root.grad_fn)
+            self._stay_on_this_thread([root])
 
     def begin_grad(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """`torch.autograd.grad` is about to run, which accumulates nothing."""
@@ -126,9 +129,19 @@ class TrainingCalls:
         is_kept = given.get("retain_graph")
         if not (given.get("create_graph") if is_kept is None else is_kept):
             self._asked_of.update(one.grad_fn for one in outputs)
+        self._stay_on_this_thread(outputs)
+
+    def _stay_on_this_thread(self, roots: Sequence[torch.Tensor]) -> None:
+        """Have backward passes of GPUs run here, where their Python code is seen, and not on threads of their own."""
+        if not all(one.is_cpu for one in roots):
+            self._had_threads = torch._C._is_multithreading_enabled()
+            torch._C._set_multithreading_enabled(False)
 
     def end_backward(self) -> None:
         self._is_backward = False
+        had_threads, self._had_threads = self._had_threads, None
+        if had_threads is not None:
+            torch._C._set_multithreading_enabled(had_threads)
 
     def see(self, frame: types.FrameType) -> None:
         """Python code begins to run."""
@@ -201,8 +214,8 @@ class TrainingCalls:
             return
         trace, training = recording.trace, self._training
         self._optimizers.conclude()
-        if trace.device.type != "cpu":
-            recording.stop("whole training steps are compiled for the CPU alone")
+        if len({note.device for note in trace.tensors if note.device.type != "cpu"}) > 1:
+            recording.stop("whole training steps are compiled for one GPU alone")
             return
         gradients = [one for _, one in self._before.values() if one is not None and one.layout is torch.strided]
         if are_joined([(_extent(one), number) for number, one in enumerate(gradients) if one.nbytes]):
