@@ -94,6 +94,12 @@ class Pair:
         states = [one.state_dict()["state"] for one in self.optimizers]
         self.compare_values(states[0], states[1])
 
+    def versions(self, number: int) -> list[int]:
+        """How often parameters, buffers and the state of the optimizer of one of both were written."""
+        model, optimizer = self.models[number], self.optimizers[number]
+        states = [one for state in optimizer.state.values() for one in state.values() if isinstance(one, torch.Tensor)]
+        return [one._version for one in (*model.parameters(), *model.buffers(), *states)]
+
     def both(self, change: Callable[[Any, Any], Any]) -> None:
         """Change something of both models and optimizers."""
         for each in zip(self.models, self.optimizers, strict=True):

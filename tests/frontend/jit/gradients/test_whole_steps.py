@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import ingot
+from ingot.frontend.jit.cache import audits
 from tests.frontend.jit.gradients.comparing_gradients import same
 from tests.frontend.jit.gradients.step_pairs import (
     OPTIMIZERS,
@@ -131,14 +132,24 @@ def test_explain_tells_what_a_step_does():
     assert "1 optimizer step by generated code" in text
 
 
-def test_counters_of_writes_move():
-    pair = Pair()
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_counters_of_writes_move(name: str):
+    pair = Pair(optimize=OPTIMIZERS[name])
     pair.run(5)
-    before = [[one._version for one in model.parameters()] for model in pair.models]
+    before = [pair.versions(number) for number in range(2)]
     pair.run(1)
-    after = [[one._version for one in model.parameters()] for model in pair.models]
+    after = [pair.versions(number) for number in range(2)]
     moved = [[new - old for new, old in zip(*each, strict=True)] for each in zip(after, before, strict=True)]
-    assert moved[0] == moved[1] and min(moved[0]) > 0
+    assert moved[0] == moved[1] and (max(moved[0]) > 0 or name == "fused")
+
+
+def test_audits_find_parameters_in_groups_of_any_order(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(audits, "FIRST", 4)
+    monkeypatch.setattr(audits, "next_due", lambda number: number + 1)
+    monkeypatch.setattr(audits, "PAUSE", 0)
+    pair = Pair(optimize=OPTIMIZERS["groups"])
+    pair.run(8)
+    assert pair.is_compiled
 
 
 def test_stale_graph_is_refused_after_a_compiled_step():

@@ -8,6 +8,7 @@ each replay.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,8 +43,9 @@ class HostInputs:
 
     rates: tuple[int, ...]
     """Learning rates, by their positions among the numbers; nothing else reads them."""
-    counts: tuple[int, ...]
-    """Counts of steps that lie on the CPU, by their positions among the tensors around the program."""
+    counts: Counter[int]
+    """Counts of steps that lie on the CPU, by their positions among the tensors around the program: how many steps of
+    one call are counted there."""
 
     @staticmethod
     def of(steps: Partition) -> HostInputs:
@@ -60,7 +62,7 @@ class HostInputs:
             if version.note.is_number and isinstance(version.note.origin, EnvironmentTensor)
         ]
         positions = {rate.position for rate in rates if isinstance(rate, Variable)}
-        return HostInputs(tuple(sorted(positions - kept)), tuple(dict.fromkeys(counts)))
+        return HostInputs(tuple(sorted(positions - kept)), Counter(counts))
 
     def key_of(self, numbers: Sequence[Any]) -> tuple[str, ...]:
         """The numbers that a graph is captured for."""
@@ -116,7 +118,7 @@ class HostMemory:
     inputs: HostInputs
     rates: list[torch.Tensor]
     counts: torch.Tensor | None
-    """All counts of steps side by side; a replay makes each one more."""
+    """All counts of steps side by side; a replay makes each more."""
     counted: list[torch.Tensor]
     """The same one by one."""
     seen: torch.Tensor | None
@@ -131,7 +133,7 @@ class HostMemory:
             return HostMemory(inputs, rates, None, [], None)
         seen = torch.stack([environment_tensors[position] for position in inputs.counts])
         counts = seen.to(device)
-        counted = [counts[place].detach() for place in range(len(inputs.counts))]
+        counted = [counts[place].data for place in range(len(inputs.counts))]  # each counts its own writes
         return HostMemory(inputs, rates, counts, counted, seen)
 
     def stand_ins(
@@ -156,11 +158,11 @@ class HostMemory:
         for position, tensor in zip(self.inputs.rates, self.rates, strict=True):
             tensor.fill_(numbers[position])
         if self.counts is not None and self.seen is not None:
-            now = torch.stack([environment_tensors[position] for position in self.inputs.counts])
-            if not torch.equal(now, self.seen):
-                self.counts.copy_(now)
-            count_steps([environment_tensors[position] for position in self.inputs.counts])
-            self.seen = now + 1
+            counts = [environment_tensors[position] for position in self.inputs.counts]
+            if not torch.equal(torch.stack(counts), self.seen):
+                self.counts.copy_(torch.stack(counts))
+            count_steps([environment_tensors[position] for position in self.inputs.counts.elements()])
+            self.seen = torch.stack(counts)
 
     def count_writes(self, environment_tensors: Sequence[torch.Tensor], is_first: bool) -> None:
         """Count writes as a run would; capturing has counted those of all tensors but the counts."""

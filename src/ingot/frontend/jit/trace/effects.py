@@ -54,12 +54,18 @@ _ASKS_FOR_MODES = torch.overrides.has_torch_function
 _STREAM_OBJECTS = (torch.Stream, torch.Event, torch.cuda.Stream, torch.cuda.Event)
 
 
+_MODES = (torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot)
+"""The keys by which operations reach dispatch modes, and classes of tensors that are written in Python."""
+
+
 class KnownCalls(Protocol):
     """Calls that are known as a whole: what runs inside them is not looked at."""
 
     def is_known(self, code: types.CodeType) -> bool: ...
 
-    def begin_known(self, frame: types.FrameType) -> None: ...
+    def begin_known(self, frame: types.FrameType) -> bool:
+        """Whether the call is understood: it concerns plain tensors alone."""
+        ...
 
     def end_known(self) -> None: ...
 
@@ -83,6 +89,8 @@ class EffectMonitor:
         and ends."""
         self._known = known
         self._known_frame: types.FrameType | None = None
+        self._excluded: tuple[bool, ...] = ()
+        """While a known call runs: whether the keys of dispatch modes were excluded before."""
         self._on_code = on_code
         self._on_context = on_context
         self._on_effect = on_effect
@@ -111,6 +119,7 @@ class EffectMonitor:
         if self._hidden is not None:
             self._hidden.__exit__(None, None, None)
             self._hidden = None
+        self._end_known()
 
     def conclude(self) -> None:
         """Report what shows when the call has ended by itself, just before `stop`."""
@@ -140,7 +149,7 @@ class EffectMonitor:
                 self._collecting = None
         elif self._known_frame is not None:
             if event == "return" and frame is self._known_frame:
-                self._known_frame = None
+                self._end_known()
                 self._known.end_known()
         elif event == "call":
             self._begin(frame)
@@ -159,13 +168,28 @@ class EffectMonitor:
             self._collecting = frame
             return
         if self._known.is_known(frame.f_code):
-            self._known_frame = frame
-            self._known.begin_known(frame)
+            self._begin_known(frame)
             return
         self._known.see(frame)
         if frame.f_code not in self._seen:
             self._seen.add(frame.f_code)
             self._on_code(frame)
+
+    def _begin_known(self, frame: types.FrameType) -> None:
+        """A call that is known as a whole begins. It runs without dispatch modes: under one, PyTorch counts no writes
+        of operations on lists of tensors, and how often such a call writes matters."""
+        self._known_frame = frame
+        if self._known.begin_known(frame):
+            self._excluded = tuple(map(torch._C._dispatch_tls_is_dispatch_key_excluded, _MODES))
+            for key in _MODES:
+                torch._C._dispatch_tls_set_dispatch_key_excluded(key, True)
+
+    def _end_known(self) -> None:
+        """Can be repeated."""
+        if self._known_frame is not None:
+            for key, was_excluded in zip(_MODES, self._excluded, strict=False):
+                torch._C._dispatch_tls_set_dispatch_key_excluded(key, was_excluded)
+            self._known_frame, self._excluded = None, ()
 
     def _answer_as_outside(self, frame: types.FrameType, event: str) -> None:
         """Keep the modes of a recording from modules of PyTorch's that do otherwise where there are any: under autocast

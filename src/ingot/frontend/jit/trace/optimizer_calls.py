@@ -53,12 +53,6 @@ class _Scaling:
     scale: TraceValue | None = None
     is_fused: bool = False
     """Whether the step itself is told of infinities, and counts its writes if there are some."""
-    is_skipped: bool = False
-    """Whether the step is left out in the recorded call, so that its writes cannot be counted."""
-
-    def moves(self, noted: _NotedGroup) -> list[int]:
-        """How often a step writes each column: all but the gradients once, where that was not seen."""
-        return [int(place != 1) for place in range(len(noted.columns))] if self.is_skipped else noted.moves
 
 
 class OptimizerCalls:
@@ -88,7 +82,10 @@ class OptimizerCalls:
         if noted is None or given["args"] or given["kwargs"]:
             self._recording.stop(_UNSEEN_SCALER)
             return None
-        return self._begin(given["optimizer"], _Scaling(noted, is_skipped=bool(found[0].item())))
+        if found[0].item():  # how often a step writes is not seen then
+            self._recording.stop("a gradient scaler leaves a step out in this call", is_for_now=True)
+            return None
+        return self._begin(given["optimizer"], _Scaling(noted))
 
     def _of_fused_step(self, optimizer: Any) -> _Scaling | None:
         """What a scaler has told an optimizer whose fused kernel asks; None if that cannot be seen."""
@@ -152,7 +149,7 @@ class OptimizerCalls:
         """The operations that stand for what a step has done to the tensors of a group."""
         parameters, gradients, *state = map(self._values, noted.columns)
         target, given = self._step(optimizer, noted.group, parameters, gradients, state)
-        given = (*given, scaling.moves(noted), scaling.found_inf, scaling.is_fused)
+        given = (*given, noted.moves, scaling.found_inf, scaling.is_fused)
         found = [TraceOp(target, given, {}, None, user_place())]
         if scaling.scale is not None:
             unscaled = (gradients, scaling.scale, scaling.found_inf)

@@ -155,7 +155,7 @@ class TrainingCalls:
     def is_known(self, code: types.CodeType) -> bool:
         return code in optimizers.KNOWN_CODES
 
-    def begin_known(self, frame: types.FrameType) -> None:
+    def begin_known(self, frame: types.FrameType) -> bool:
         self._is_active = self.is_within = True
         if frame.f_code is optimizers.STEP_CODE:
             given, keywords = frame.f_locals["args"], frame.f_locals["kwargs"]
@@ -167,6 +167,7 @@ class TrainingCalls:
         else:
             owner, to_none = frame.f_locals["self"], frame.f_locals["set_to_none"]
             self._begin_zeroing(optimizers.parameters_of(owner), to_none)
+        return self._recording.broken is None
 
     def end_known(self) -> None:
         finish, self._finish = self._finish, None
