@@ -220,7 +220,8 @@ class TrainingCalls:
             return
         gradients = [one for _, one in self._before.values() if one is not None and one.layout is torch.strided]
         if are_joined([(_extent(one), number) for number, one in enumerate(gradients) if one.nbytes]):
-            recording.stop("gradients of several tensors share memory, as they need not at later calls")
+            reason = "gradients of several tensors share memory, as they need not at later calls"
+            recording.stop(reason, is_for_now=True)
         used = {note.origin.position for note in trace.tensors if isinstance(note.origin, GradientOf)}
         for tensor, before in self._before.values():
             after = tensor.grad
