@@ -8,6 +8,9 @@ All processes of a run share one cache on disk, which is made for the run and go
 developer's own or written there. Code is found there by its text, so a test sees the same code with it and without;
 recordings that other tests have kept are not looked for.
 
+Threads of OpenMP sleep while they have nothing to do. By default they spin, in every process of a run that has more
+processes than the machine has processors to spare; that takes most of the time of tests that call PyTorch often.
+
 torch is asked rather than ingot, so that where ingot alone fails to find a GPU, tests fail instead of being skipped.
 """
 
@@ -21,6 +24,9 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is imported; other processes inherit it
+
 import torch
 
 
