@@ -22,6 +22,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,12 @@ def _remove(directory: str, process: int) -> None:
 if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
     os.environ["INGOT_CACHE_DIR"] = tempfile.mkdtemp(prefix="ingot-tests-")
     atexit.register(_remove, os.environ["INGOT_CACHE_DIR"], os.getpid())
+
+
+_gpus: tuple[Any, ...] = (torch.cuda, torch.xpu, torch.mtia)
+for _kind in _gpus:
+    if not _kind.is_available():  # torch.manual_seed would keep each seed for it, with the text of the stack
+        _kind.manual_seed_all = lambda seed: None
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -38,14 +37,14 @@ class Call:
 
 
 @cache
-def database_of_pytorch() -> ModuleType:
+def database_of_pytorch() -> Any:
     """PyTorch's module of operators with samples. The import is slow and warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal import common_methods_invocations as database
         from torch.testing._internal import common_utils
         from torch.testing._internal.opinfo import core
-    # PyTorch looks for a test of unittest's before it makes samples, and to do so searches for the source of each frame.
+    # PyTorch looks for a test of unittest's before it makes samples, which reads the source of each frame of the stack.
     common_utils.extract_test_fn = core.extract_test_fn = _no_test
     return database
 
