@@ -8,6 +8,9 @@ All processes of a run share one cache on disk, which is made for the run and go
 developer's own or written there. Code is found there by its text, so a test sees the same code with it and without;
 recordings that other tests have kept are not looked for.
 
+Threads of OpenMP sleep while they have nothing to do. By default they spin, in every process of a run that has more
+processes than the machine has processors to spare; that takes most of the time of tests that call PyTorch often.
+
 torch is asked rather than ingot, so that where ingot alone fails to find a GPU, tests fail instead of being skipped.
 """
 
@@ -19,8 +22,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is imported; other processes inherit it
+
 import torch
 
 
@@ -32,6 +39,12 @@ def _remove(directory: str, process: int) -> None:
 if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
     os.environ["INGOT_CACHE_DIR"] = tempfile.mkdtemp(prefix="ingot-tests-")
     atexit.register(_remove, os.environ["INGOT_CACHE_DIR"], os.getpid())
+
+
+_gpus: tuple[Any, ...] = (torch.cuda, torch.xpu, torch.mtia)
+for _kind in _gpus:
+    if not _kind.is_available():  # torch.manual_seed would keep each seed for it, with the text of the stack
+        _kind.manual_seed_all = lambda seed: None
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

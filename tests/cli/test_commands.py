@@ -1,14 +1,18 @@
-"""The command `ingot`, run as users run it."""
+"""The command `ingot`: what users type, and what they are told. One process starts it as they do."""
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 
 from ingot.base.config import FLAGS
 from ingot.base.stages import STAGES
 from ingot.cli.listing import COLUMNS
+from ingot.cli.main import main
 from ingot.frontend.jit.rewrites.trace_passes import TRACE_PASSES
 from ingot.ops import table
 from ingot.passes.graph_passes import PASSES
@@ -17,9 +21,29 @@ from ingot.runtime.backends.registry import registered
 GRAPH = "graph(%0: f32[s0]) {\n  %1 = mul(%0, 1.0:f32): f32[s0]\n  %2 = exp(%1): f32[s0]\n  return %2\n}\n"
 
 
-def ingot(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ingot", *arguments]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+@dataclass(frozen=True)
+class Done:
+    returncode: object
+    stdout: str
+    stderr: str
+
+
+def ingot(*arguments: str, text: str = "") -> Done:
+    """The command's entry point with these arguments, in this process."""
+    stdin, stdout, stderr = io.TextIOWrapper(io.BytesIO(text.encode())), io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr(sys, "argv", ["ingot", *arguments])
+        patch.setattr(sys, "stdin", stdin)
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+            main()
+    return Done(ended.value.code, stdout.getvalue(), stderr.getvalue())
+
+
+@pytest.mark.parametrize("command", [("ops", "softmax"), ("ops", "sofmax")], ids=" ".join)
+def test_a_process_of_its_own_tells_the_same(command: tuple[str, ...]):
+    line = [sys.executable, "-m", "ingot", *command]
+    done, wanted = subprocess.run(line, capture_output=True, text=True, check=False), ingot(*command)
+    assert (done.returncode, done.stdout, done.stderr) == (wanted.returncode, wanted.stdout, wanted.stderr)
 
 
 def test_help_lists_every_command():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from click.testing import CliRunner, Result
 from ingot.cli import doctor as doctoring
 from ingot.cli import main
 from ingot.cli.doctor import CHECKS_IN_ORDER, CheckResult
+from tests.warm_processes import run_python
 
 MODULE = """
 import torch
@@ -65,8 +65,7 @@ def test_every_command_has_help(command: str):
 
 
 def test_explain_tells_what_became_of_a_function_of_the_current_directory(folder: Path):
-    command = [sys.executable, "-m", "ingot", "explain", "of_the_user:gate"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=ENVIRONMENT)
+    done = run_python("-m", "ingot", "explain", "of_the_user:gate", cwd=folder, env=ENVIRONMENT)
     assert done.returncode == 0 and done.stdout.startswith("gate: ")
     assert "mul_sigmoid_sub_tanh_mul_" in done.stdout
 
@@ -139,7 +138,5 @@ def test_doctor_fails_where_something_is_broken(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_doctor_names_a_wrong_variable_and_exits_with_1():
-    command = [sys.executable, "-m", "ingot", "doctor", "--json"]
-    environment = ENVIRONMENT | {"INGOT_LOGS": "nonsense"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = run_python("-m", "ingot", "doctor", "--json", env=ENVIRONMENT | {"INGOT_LOGS": "nonsense"})
     assert done.returncode == 1 and json.loads(done.stdout)[0]["state"] == "broken"

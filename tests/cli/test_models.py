@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -18,6 +17,7 @@ from onnx import helper
 
 from ingot.cli.main import commands, main
 from tests.frontend.onnx.building import floats, model_of, reference
+from tests.warm_processes import run_python
 
 SOURCE = """
 from dataclasses import dataclass
@@ -135,8 +135,9 @@ def test_the_cache_is_filled_for_processes_that_import_the_function(folder):
     environment = os.environ | {"INGOT_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join(["", *sys.path])}
 
     def run(*command: str) -> str:
-        command = (sys.executable, *command)
-        return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=True).stdout
+        done = run_python(*command, env=environment, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     inputs = ("--input", "float32[4,3]", "--input", "float32[4,3]")
     told = json.loads(run("-m", "ingot.cli.main", "compile", "users_module:scaled", *inputs, "--cache", "--json"))

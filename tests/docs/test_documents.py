@@ -6,11 +6,12 @@ Blocks marked ```python gpu need an NVIDIA GPU, and run where there is one.
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+
+from tests.warm_processes import run_python
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -41,8 +42,7 @@ def test_session_prints_what_the_document_says(document, tmp_path):
     copy = tmp_path / document.name
     copy.write_text(session(document.read_text(), torch.cuda.is_available()))
     variables = {**os.environ, "INGOT_CACHE_DIR": str(tmp_path / "cache")}  # other documents record the same functions
-    command = [sys.executable, "-m", "doctest", str(copy)]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    done = run_python("-m", "doctest", str(copy), env=variables)
     assert done.returncode == 0, done.stdout
 
 
@@ -80,6 +80,6 @@ def test_make_help_lists_every_target():
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.name)
 def test_example_runs(example):
-    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=False)
+    done = run_python(str(example))
     assert done.returncode == 0, done.stderr
     assert done.stdout

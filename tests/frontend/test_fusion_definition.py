@@ -4,8 +4,6 @@ import inspect
 import os
 import pydoc
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -14,6 +12,7 @@ import ingot
 from ingot import DataType, FusionDefinition, FusionManager
 from ingot.base.errors import ValidationError
 from ingot.ops import table
+from tests.warm_processes import run_python
 
 
 def define_readme_fusion(manager=None):
@@ -325,14 +324,13 @@ def test_repro_script_runs(tmp_path):
     fd = define_readme_fusion()
     script = tmp_path / "repro.py"
     script.write_text(fd.repro_script_for([torch.ones(2, 1, 3), torch.ones(2, 3, 4).mT]))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    done = run_python(str(script))
     assert done.returncode == 0, done.stderr
     assert "tensor" in done.stdout
 
 
 def run_with_dump(words, code):
-    command, variables = [sys.executable, "-c", code], {**os.environ, "INGOT_DUMP": words}
-    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    return run_python("-c", code, env={**os.environ, "INGOT_DUMP": words})
 
 
 def test_dump_prints_every_stage():

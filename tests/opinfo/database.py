@@ -6,6 +6,7 @@ function itself, then in place, then with `out=`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -36,10 +37,26 @@ class Call:
 
 
 @cache
+def database_of_pytorch() -> Any:
+    """PyTorch's module of operators with samples. The import is slow and warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal import common_methods_invocations as database
+        from torch.testing._internal import common_utils
+        from torch.testing._internal.opinfo import core
+    # PyTorch looks for a test of unittest's before it makes samples, which reads the source of each frame of the stack.
+    common_utils.extract_test_fn = core.extract_test_fn = _no_test
+    return database
+
+
+def _no_test() -> None:
+    return None
+
+
+@cache
 def operators() -> dict[str, Any]:
     """Every operator by its name, variants of its arguments included."""
-    from torch.testing._internal import common_methods_invocations as database  # takes seconds
-
+    database = database_of_pytorch()
     # Random operators would seed PyTorch's generator themselves, which no compiled function may do.
     database.wrapper_set_seed = _unseeded
     return {".".join(filter(None, (op.name, op.variant_test_name))): op for op in database.op_db}

@@ -72,7 +72,8 @@ class _Worker:
         self._start()
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")  # of a process that has imported this, and computes nothing
+        context.set_forkserver_preload([__name__])
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, self._threads), daemon=True)
         self._process.start()

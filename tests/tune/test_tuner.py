@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from ingot.tune.findings import Finding
 from tests.loops.running import cpu_backend
 from tests.tune.conftest import Measurements
 from tests.tune.test_search import finding_of, gate, quicker, tuned
+from tests.warm_processes import run_python
 
 pytestmark = pytest.mark.usefixtures("no_eager_comparison")
 
@@ -202,8 +201,7 @@ def test_a_second_process_uses_what_the_first_has_found(tmp_path: Path):
     told = []
     for name in ("first", "second"):
         environment = {**os.environ, "INGOT_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, str(tmp_path / "script.py"), name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        done = run_python(str(tmp_path / "script.py"), name, env=environment)
         assert done.returncode == 0, done.stderr
         told.append(json.loads(done.stdout))
     (first, *_), (second, *_) = told

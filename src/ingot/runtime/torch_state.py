@@ -170,6 +170,8 @@ def value_in(state: State, row: StateRow) -> Any:
 
 def changes(before: State, now: State) -> Iterator[str]:
     """What differs between two states, in words."""
+    if before == now:
+        return
     if _has_gpu(before) != _has_gpu(now):
         yield "a GPU is in use" if _has_gpu(now) else "no GPU is in use any more"
     for row, old, new in zip(STATE, before, now, strict=True):

@@ -41,23 +41,52 @@ _PATIENCE = 60.0
 _running = threading.local()
 
 
+class _Barrier:
+    """Lets so many threads pass together, as often as they like: threading.Barrier with less to do at every passage."""
+
+    def __init__(self, threads: int):
+        self._threads = threads
+        self._arriving = threading.Lock()
+        self._asleep: list[threading.Lock] = []
+        self._is_broken = False
+
+    def wait(self) -> None:
+        if self._is_broken:
+            raise threading.BrokenBarrierError
+        own = _running.asleep
+        with self._arriving:
+            is_last = len(self._asleep) == self._threads - 1
+            if is_last:
+                others, self._asleep = self._asleep, []
+            else:
+                others = self._asleep
+                others.append(own)
+        if is_last:
+            for other in others:
+                other.release()
+        elif not own.acquire(timeout=_PATIENCE):
+            self._is_broken = True
+            raise threading.BrokenBarrierError
+
+
 class _Block:
     """What the threads of a block share."""
 
     def __init__(self, number: int, line: int, threads: int):
         self.number, self.line = number, line
-        self.barrier = threading.Barrier(threads, timeout=_PATIENCE)
-        self.warps = [threading.Barrier(WARP, timeout=_PATIENCE) for _ in range(threads // WARP)]
-        self.registers = [0] * threads
+        self.barrier, self.end = _Barrier(threads), _Barrier(threads)
+        self.warps = [_Barrier(WARP) for _ in range(threads // WARP)]
+        self.registers = [0] * threads, [0] * threads
+        """Of two exchanges in a row: who writes for the next but one knows that all have read."""
 
 
 def _exchanged(_mask: int, value: int, distance: int, _last: int) -> int:
     block, thread = _running.block, _running.thread
-    block.registers[thread] = value
+    _running.exchanges += 1
+    registers = block.registers[_running.exchanges % 2]
+    registers[thread] = value
     block.warps[thread // WARP].wait()
-    taken = block.registers[thread ^ distance]
-    block.warps[thread // WARP].wait()
-    return taken
+    return registers[thread ^ distance]
 
 
 _NUMBER = ctypes.c_int32
@@ -90,20 +119,25 @@ def _compiled(text: str) -> binding.ExecutionEngine:
 def _run(kernel: GpuKernel, call: GpuCall, words: Any) -> None:
     engine = _compiled(kernel._text)
 
-    def run(function: Any, block: _Block, thread: int) -> None:
-        _running.block, _running.thread = block, thread
-        function(ctypes.addressof(words))
+    def run(function: Any, blocks: list[_Block], thread: int) -> None:
+        _running.thread, _running.exchanges = thread, 0
+        _running.asleep = threading.Lock()
+        _running.asleep.acquire()
+        for block in blocks:
+            _running.block = block
+            function(ctypes.addressof(words))
+            block.end.wait()
 
     for entry, launch in zip(kernel.entries, launches_of(kernel.nest, kernel.schedule), strict=True):
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address(entry))
         threads = launch.schedule(call.schedule).threads
-        for line, number in itertools.product(range(launch.lines(call)), range(launch.blocks(call))):
-            block = _Block(number, line, threads)
-            running = [threading.Thread(target=run, args=(function, block, thread)) for thread in range(threads)]
-            for each in running:
-                each.start()
-            for each in running:
-                each.join()
+        places = itertools.product(range(launch.lines(call)), range(launch.blocks(call)))
+        blocks = [_Block(number, line, threads) for line, number in places]
+        running = [threading.Thread(target=run, args=(function, blocks, thread)) for thread in range(threads)]
+        for each in running:
+            each.start()
+        for each in running:
+            each.join()
 
 
 def numbers(dtype: torch.dtype, *shape: int) -> torch.Tensor:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 
 from ingot.loops.gpu.schedule import Columns, ThreadGroups, Tiles
 from tests.codegen.ptx.every_operator import fused_cases
+from tests.warm_processes import run_python
 
 
 def test_no_operator_ends_the_process():
     """In another one, which would end."""
-    command = [sys.executable, "-m", "tests.codegen.ptx.every_operator", "--every", "97"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run_python("-m", "tests.codegen.ptx.every_operator", "--every", "97")
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 of them without code" in done.stdout
 

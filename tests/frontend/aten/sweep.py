@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import torch
 
 from ingot import JitCompiler
 from ingot.frontend.aten import lowering_for
+from tests.opinfo.database import database_of_pytorch
 
 from . import calls
 
@@ -45,14 +45,6 @@ class Findings:
             self.wrong.append(f"{type(error).__name__}: {error}\n  in {calls.describe(call)}")
         else:
             (self.lowered if known else self.refused)[call.name] += 1
-
-
-def operators() -> list[Any]:
-    """PyTorch's operators with samples. The import is slow and warns."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from torch.testing._internal.common_methods_invocations import op_db
-    return op_db
 
 
 def calls_of(operator: Any, dtype: torch.dtype, most: int, derivatives: bool) -> Iterator[calls.Call]:
@@ -88,7 +80,7 @@ def sweep(
     findings, seen = Findings(), Counter()
     compiler = JitCompiler()
     checked: set[tuple[str, str]] = set()
-    for operator in operators():
+    for operator in database_of_pytorch().op_db:
         if names and operator.name not in names:
             continue
         for dtype in dtypes:

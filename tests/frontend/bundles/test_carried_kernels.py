@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +21,7 @@ from ingot.runtime.disk_cache.directory import Untrusted, open_trusted
 from ingot.runtime.disk_cache.entries import CacheEntry, decode, encode
 from ingot.runtime.disk_cache.identity import identity
 from ingot.runtime.disk_cache.store import DiskStore
+from tests.warm_processes import run_python
 
 LOADING = """
 import json, sys
@@ -45,9 +44,7 @@ print(json.dumps({"compilations": compilations(), "is_right": is_right}))
 def in_another_process(directory: Path, calls: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """What a process with a cache of its own tells of calling bundles, and what it says of their kernels."""
     variables = {**os.environ, "INGOT_CACHE_DIR": str(directory), "INGOT_LOGS": "cache", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", LOADING, json.dumps(calls)], env=variables, text=True, capture_output=True
-    )
+    done = run_python("-c", LOADING, json.dumps(calls), env=variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), [line for line in done.stderr.splitlines() if "the kernels of" in line]
 

@@ -1,8 +1,6 @@
 """A bundle does what the function did that it was saved from."""
 
 import os
-import subprocess
-import sys
 from collections import namedtuple
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ import ingot
 from ingot.frontend.bundles.bundle_file import read_bundle
 from ingot.frontend.bundles.trace_parser import parse_trace
 from ingot.frontend.bundles.trace_text import trace_text
+from tests.warm_processes import run_python
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -302,6 +301,5 @@ def test_a_bert_runs_in_a_process_that_cannot_import_its_code(tmp_path: Path):
     ingot.save(ingot.jit(model), tmp_path / "bert.ingot", [{"input_ids": ids}, {"input_ids": ids.repeat(3, 1)}])
     given = {"ids": ids, "hidden": expected.last_hidden_state, "pooled": expected.pooler_output}
     torch.save(given, tmp_path / "given.pt")
-    command = [sys.executable, "-c", _ELSEWHERE, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_python("-c", _ELSEWHERE, str(tmp_path))
     assert done.stdout == "same\n", done.stderr

@@ -16,7 +16,6 @@ import gc
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -38,6 +37,7 @@ from ingot.frontend.jit.autotune import eager_comparison
 from ingot.frontend.jit.follow.following import ACTIVE
 from ingot.frontend.jit.kept import recordings
 from ingot.runtime.native.abi.settings import suspended
+from tests.warm_processes import run_python
 
 _ROOT = Path(__file__).resolve().parents[3]
 _LOOPS = 6
@@ -351,10 +351,9 @@ def run(subject: str, count: int, warm: int | None = None) -> int:
 
     `count` is the number of random moments, or, where `warm` says which call it is, how many points are passed between
     two that are tried."""
-    command = [sys.executable, "-m", __name__, subject, str(count), str(os.getpid())]
-    command += [] if warm is None else [str(warm)]
+    command = ["-m", __name__, subject, str(count), str(os.getpid()), *([] if warm is None else [str(warm)])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=_ROOT, env=environment, timeout=1800)
+    done = run_python(*command, cwd=_ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -30,6 +28,7 @@ from ingot.runtime.cpu.kernels import kernels, scheduled
 from ingot.runtime.kernels import Kernel, KernelFault, OutputTypes, extents
 from tests.loops.running import memory_of
 from tests.runtime.test_kernels import define
+from tests.warm_processes import run_python
 
 CPU = torch.device("cpu")
 
@@ -182,13 +181,7 @@ def test_devices_of_no_named_backend_are_left_to_pytorch(environment: Callable[[
 
 def test_the_environment_is_read_where_functions_are_called():
     script = "import ingot, torch\ningot.jit(lambda x: x + 1)(torch.ones(3))"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "INGOT_BACKEND": "abacus"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", script, env={**os.environ, "INGOT_BACKEND": "abacus"})
     assert done.returncode and "INGOT_BACKEND: there is no backend 'abacus'; available are cpu" in done.stderr
 
 

@@ -2,8 +2,7 @@
 
 import json
 import os
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from ingot import GraphBuilder, JitCompiler
 from ingot.runtime.disk_cache.entries import decode
 from ingot.runtime.disk_cache.store import SUFFIX, DiskStore
+from tests.warm_processes import run_python
 
 GATE = """
 import json
@@ -45,21 +45,15 @@ def run(tmp_path: Path, *directories: Path | str) -> list[tuple[dict[str, Any], 
     """What processes with these caches, all at once, have printed, and their logs."""
     script = tmp_path / "gate.py"
     script.write_text(GATE)
-    processes = []
-    for directory in directories:
+
+    def told(directory: Path | str) -> tuple[dict[str, Any], list[str]]:
         variables = {**os.environ, "INGOT_CACHE_DIR": str(directory), "INGOT_LOGS": "cache", "OMP_NUM_THREADS": "1"}
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, str(script)],
-                env=variables,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-        )
-    told = [process.communicate() for process in processes]
-    assert not any(process.returncode for process in processes), told
-    found = [(json.loads(printed), _of_the_disk(said)) for printed, said in told]
+        done = run_python(str(script), env=variables)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout), _of_the_disk(done.stderr)
+
+    with ThreadPoolExecutor(len(directories)) as pool:
+        found = list(pool.map(told, directories))
     assert all(one["is_right"] and one["tier"] == "skipping" for one, _ in found)
     return found
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from ingot.base.environment_variables import LOGS
+from tests.warm_processes import run_python
 
 SCRIPT = """
 import torch, ingot
@@ -42,8 +42,7 @@ def run(folder: Path, **variables: str) -> str:
     paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path)
     environment = os.environ | {"PYTHONPATH": paths} | variables
     (folder / "script.py").write_text(SCRIPT)
-    command = [sys.executable, "script.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+    done = run_python("script.py", cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stderr
 

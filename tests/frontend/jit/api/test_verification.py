@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from torch import nn
 import ingot
 from ingot.base.errors import MismatchError
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
+from tests.warm_processes import run_python
 
 jit: Any = ingot.jit
 VERIFY = {"verify": True}
@@ -122,7 +121,7 @@ def test_a_difference_names_element_values_and_tolerance_and_leaves_a_script(
     assert "tolerance: 0.0001 relative" in text and "1 of 32 elements differ" in text
     (script,) = re.findall(r"python (\S+repro.py)", text)
     assert Path(script).is_relative_to(tmp_path)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    done = run_python(script)
     assert done.returncode == 0 and done.stdout == "no difference\n", done.stderr  # nothing is wrong over there
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 import sys
 from collections import Counter
 
@@ -15,6 +14,7 @@ import torch
 from ingot.frontend.jit.follow.steps.step_tree import MOST_BRANCHES, StepNode
 from tests.frontend.jit import interrupting
 from tests.frontend.jit.follow.following_checks import followed, nothing_is_left
+from tests.warm_processes import run_python
 
 INTERRUPTS = int(os.environ.get("INGOT_TEST_EXAMPLES", "60"))
 
@@ -85,9 +85,8 @@ def test_calls_that_settle_are_followed_again():
 def test_memory_is_flat_where_everything_changes():
     """INGOT_TEST_EXAMPLES is how many calls, 100,000 in a long run: nothing is left of what was dropped."""
     count = int(os.environ.get("INGOT_TEST_EXAMPLES", "500"))
-    command = [sys.executable, "-m", "tests.frontend.jit.follow.everything_changes", str(count)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300 + count // 10)
+    done = run_python("-m", "tests.frontend.jit.follow.everything_changes", str(count), env=environment)
     assert done.returncode == 0, done.stderr
     compiled, followings, active, objects, memory = map(float, done.stdout.split())
     assert (compiled, followings, active) == (0, 0, 0)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import io
 import pickle
-import subprocess
-import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +16,7 @@ from ingot.runtime.native.abi import storages
 from ingot.runtime.native.abi.storages import StorageLayout
 from ingot.runtime.native.memory.pool import empty
 from tests.runtime.native.kernels import multiply_add
+from tests.warm_processes import run_python
 
 SHAPE = (32, 64)
 BYTES = 32 * 64 * 4
@@ -139,7 +138,7 @@ def test_many_resizes_leave_memory_flat():
         assert resident() - before < 8 << 20, resident() - before
         kept = [empty((10,), torch.float32).resize_(20) for _ in range(100)]
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)
+    done = run_python("-c", textwrap.dedent(program))
     assert done.returncode == 0, done.stderr
 
 
