@@ -17,7 +17,13 @@ from ingot.base.errors import ConfigError
 from ingot.frontend.jit.arguments.call_key import describe
 from ingot.frontend.jit.cache.specialisation import record
 from ingot.frontend.jit.lowering.recorded_program import compile_trace
-from ingot.frontend.jit.rewrites import epilogues, product_strategies, weight_packing
+from ingot.frontend.jit.rewrites import (
+    aligned_products,
+    epilogues,
+    padded_products,
+    product_strategies,
+    weight_packing,
+)
 from ingot.frontend.jit.rewrites.trace_passes import TRACE_PASSES, rewrite_trace
 from ingot.frontend.jit.rewrites.trace_rewriting import TracePass, TraceRewriter
 from ingot.frontend.jit.trace.trace import Trace
@@ -49,6 +55,10 @@ class Convolved(nn.Module):
 
 def activated(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     return torch.relu(torch.addmm(bias, x, weight)) + 1
+
+
+def multiplied(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    return torch.mm(x, matrix) + 1
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -94,6 +104,12 @@ EXAMPLES: dict[str, Example] = {
         "aten.relu.default",
         "aten._addmm_activation.default",
     ),
+    "align_products": Example(
+        multiplied,
+        lambda: [torch.randn(8, 12), torch.randn(12, 5)],
+        "aten.mm.default",
+        "ingot.padded_product.default(%0, %1, None, 'rows', False)",
+    ),
     "find_linears": Example(
         linear,
         lambda: [torch.randn(2, 3, 4), torch.randn(5, 4), torch.randn(5)],
@@ -121,9 +137,12 @@ def decided(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(weight_packing, "_is_quicker", lambda *_: True)
     monkeypatch.setattr(product_strategies, "_is_quicker_packed", lambda *_: True)
     monkeypatch.setattr(product_strategies, "_QUICKER_PACKED", {})
+    monkeypatch.setattr(padded_products, "quickest", lambda *_: "rows")
+    monkeypatch.setattr(aligned_products, "_FEWEST_MULTIPLICATIONS", 1)
     pass_ = request.node.callspec.params.get("pass_") if hasattr(request.node, "callspec") else None
-    if pass_ is not None and pass_.name == "take_in_activations":
+    if pass_ is not None and pass_.name in ("take_in_activations", "align_products"):
         monkeypatch.setattr(Trace, "device", torch.device("cuda", 0))
+        monkeypatch.setattr(aligned_products, "_KIND", "cpu")
     with torch.no_grad():
         yield
 

@@ -14,6 +14,7 @@ from ingot.base.dumping import dump, dump_pass
 from ingot.base.stages import declare_passes, refuse_unknown_passes
 from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.rewrites.aliases import DropAliases
+from ingot.frontend.jit.rewrites.aligned_products import AlignProducts
 from ingot.frontend.jit.rewrites.epilogues import TakeInActivations
 from ingot.frontend.jit.rewrites.foreach import ExpandLists
 from ingot.frontend.jit.rewrites.freezing import FoldNormalizations
@@ -29,6 +30,7 @@ TRACE_PASSES: tuple[TracePass, ...] = declare_passes(
     FoldNormalizations(),
     PackConvolutions(),
     TakeInActivations(),
+    AlignProducts(),
     FindLinears(),
     JoinProducts(),
     PackProducts(),
