@@ -81,7 +81,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def measured_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test has measured, perhaps with a clock of its own, decides nothing in another."""
-    for module in ("product_strategies", "attention_strategy", "weight_packing"):
+    measuring = ("product_strategies", "attention_strategy", "weight_packing", "padded_products", "gpu_convolutions")
+    for module in measuring:
         name = f"ingot.frontend.jit.rewrites.{module}.remembered"
         monkeypatch.setattr(name, lambda subject, what, measure: measure())
 

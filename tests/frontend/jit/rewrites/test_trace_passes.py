@@ -17,7 +17,14 @@ from ingot.base.errors import ConfigError
 from ingot.frontend.jit.arguments.call_key import describe
 from ingot.frontend.jit.cache.specialisation import record
 from ingot.frontend.jit.lowering.recorded_program import compile_trace
-from ingot.frontend.jit.rewrites import epilogues, product_strategies, weight_packing
+from ingot.frontend.jit.rewrites import (
+    aligned_products,
+    epilogues,
+    gpu_convolutions,
+    padded_products,
+    product_strategies,
+    weight_packing,
+)
 from ingot.frontend.jit.rewrites.trace_passes import TRACE_PASSES, rewrite_trace
 from ingot.frontend.jit.rewrites.trace_rewriting import TracePass, TraceRewriter
 from ingot.frontend.jit.trace.trace import Trace
@@ -49,6 +56,14 @@ class Convolved(nn.Module):
 
 def activated(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     return torch.relu(torch.addmm(bias, x, weight)) + 1
+
+
+def convolved_twice(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(torch.conv2d(torch.tanh(torch.conv2d(x, weight)), weight))
+
+
+def multiplied(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    return torch.mm(x, matrix) + 1
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -88,11 +103,23 @@ EXAMPLES: dict[str, Example] = {
     "pack_convolutions": Example(
         Convolved().eval(), lambda: [torch.randn(2, 3, 6, 6)], "aten.convolution", "mkldnn._convolution_pointwise"
     ),
+    "keep_channels_last": Example(
+        convolved_twice,
+        lambda: [torch.randn(2, 3, 6, 6), torch.randn(3, 3, 2, 2)],
+        "aten.convolution.default(%0,",
+        "aten.clone.default(%0, memory_format=torch.channels_last)",
+    ),
     "take_in_activations": Example(
         activated,
         lambda: [torch.randn(3, 4), torch.randn(4, 5), torch.randn(5)],
         "aten.relu.default",
         "aten._addmm_activation.default",
+    ),
+    "align_products": Example(
+        multiplied,
+        lambda: [torch.randn(8, 12), torch.randn(12, 5)],
+        "aten.mm.default",
+        "ingot.padded_product.default(%0, %1, None, 'rows', False)",
     ),
     "find_linears": Example(
         linear,
@@ -119,11 +146,16 @@ def decided(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Every way that is measured is the quicker one; the CPU poses as a GPU where a pass is for GPUs alone."""
     monkeypatch.setattr(epilogues, "_is_quicker", lambda *_: True)
     monkeypatch.setattr(weight_packing, "_is_quicker", lambda *_: True)
+    monkeypatch.setattr(gpu_convolutions, "_is_quicker", lambda *_: True)
     monkeypatch.setattr(product_strategies, "_is_quicker_packed", lambda *_: True)
     monkeypatch.setattr(product_strategies, "_QUICKER_PACKED", {})
+    monkeypatch.setattr(padded_products, "quickest", lambda *_: "rows")
+    monkeypatch.setattr(aligned_products, "_FEWEST_MULTIPLICATIONS", 1)
     pass_ = request.node.callspec.params.get("pass_") if hasattr(request.node, "callspec") else None
-    if pass_ is not None and pass_.name == "take_in_activations":
+    if pass_ is not None and pass_.name in ("take_in_activations", "align_products", "keep_channels_last"):
         monkeypatch.setattr(Trace, "device", torch.device("cuda", 0))
+        monkeypatch.setattr(aligned_products, "_KIND", "cpu")
+        monkeypatch.setattr(gpu_convolutions, "_KIND", "cpu")
     with torch.no_grad():
         yield
 

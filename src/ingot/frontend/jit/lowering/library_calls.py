@@ -15,6 +15,7 @@ import torch
 from ingot.base.sizes import Size, SizeExpression
 from ingot.frontend.jit.lowering.rolling import rolled
 from ingot.frontend.jit.lowering.row_lookups import looked_up
+from ingot.frontend.jit.rewrites.padded_products import PADDED_PRODUCT, padded_product
 from ingot.frontend.jit.rewrites.product_strategies import PACKED_PRODUCT, linear, packed_product
 from ingot.frontend.jit.trace.index_bounds import part_of_axis
 from ingot.frontend.jit.trace.ssa import Operation, Version
@@ -43,6 +44,7 @@ DIRECT: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     _aten.baddbmm.default: torch.baddbmm,
     _aten.linear.default: linear,
     PACKED_PRODUCT: packed_product,
+    PADDED_PRODUCT: padded_product,
     _aten.convolution.default: torch.convolution,
     _aten.cat.default: torch.cat,
     _aten.embedding.default: torch.embedding,

@@ -1,21 +1,32 @@
-"""Channels last: convolutions with packed weights give tensors in this order, for operands in any order.
+"""Channels last: convolutions with packed weights give tensors in this order, for operands in any order, and so do
+those of a GPU whose operands have it.
 
 The order is kept from one convolution to the next, through everything that works element by element and through
 pooling. What needs the order that was recorded, a view or a result, gets a copy in that order.
 
-In: a trace in which some convolutions are packed. Out: a trace whose notes tell how tensors lie. Always holds: views
+In: a trace, and the results of those convolutions. Out: a trace whose notes tell how tensors lie. Always holds: views
 that were possible are still possible, and results lie as they did.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Set
 from typing import Any
 
 import torch
 
+from ingot.frontend.jit.rewrites.freezing import NORMALIZATIONS, uses_statistics
 from ingot.frontend.jit.rewrites.trace_rewriting import TraceRewriter
-from ingot.frontend.jit.trace.trace import Trace, TraceOp, TraceValue, replace_values, values_in, written_arguments
+from ingot.frontend.jit.trace.trace import (
+    TensorMeta,
+    Trace,
+    TraceOp,
+    TraceValue,
+    replace_values,
+    values_in,
+    written_arguments,
+)
 
 _aten: Any = torch.ops.aten
 
@@ -28,6 +39,11 @@ KEEPING = frozenset(
     }
 )
 """Operators whose results lie as their operands do. One that is named here wrongly costs a copy and no more."""
+KEEPING_ON_GPUS = KEEPING | {
+    *(*NORMALIZATIONS, "cat", "max_pool2d", "maximum", "minimum", "mish", "neg"),
+    *("upsample_nearest2d", "upsample_bilinear2d"),
+}
+"""The same on GPUs, batch norms with running statistics among them. Most are generated: kernels write any order."""
 _INDIFFERENT = frozenset({"mean", "sum"})
 """Operators that are generated for operands in any order, and whose results have no channels left to be last."""
 
@@ -54,15 +70,20 @@ def may_change_layout(trace: Trace, register: TraceValue) -> bool:
     return True
 
 
-def keep_channels_last(trace: Trace, packed: set[TraceValue]) -> Trace:
-    """The trace with the results of packed convolutions, and what follows from them, channels last."""
-    return _ChannelsLastRewrite(TraceRewriter(trace), packed).rewritten() if packed else trace
+def keep_channels_last(trace: Trace, packed: set[TraceValue], keeping: Set[str] = KEEPING) -> Trace:
+    """The trace with the results of some convolutions, and what follows from them, channels last."""
+    return _ChannelsLastRewrite(TraceRewriter(trace), packed, keeping).rewritten() if packed else trace
+
+
+def is_row_major(note: TensorMeta) -> bool:
+    return note.strides == torch.empty(note.shape, device="meta").stride()
 
 
 @dataclasses.dataclass(slots=True)
 class _ChannelsLastRewrite:
     rewriter: TraceRewriter
     packed: set[TraceValue]
+    keeping: Set[str]
     changed_registers: set[TraceValue] = dataclasses.field(default_factory=set)
     """Registers that lie in another order than was recorded."""
     copies: dict[TraceValue, TraceValue] = dataclasses.field(default_factory=dict)
@@ -74,7 +95,7 @@ class _ChannelsLastRewrite:
             is_concerned = not self.changed_registers.isdisjoint(event.operands)
             if self.packed.isdisjoint(event.products) and not is_concerned:
                 continue
-            if name_of(event) in KEEPING and self._may_change(event):
+            if self._keeps(event) and self._may_change(event):
                 self._change(event)
             elif name_of(event) not in _INDIFFERENT:
                 rewriter.put(index, *self._with_copies(event))
@@ -84,10 +105,17 @@ class _ChannelsLastRewrite:
         rewriter.append(*clones)
         return rewriter.finish().trace
 
+    def _keeps(self, event: TraceOp) -> bool:
+        name = name_of(event)
+        return name in self.keeping and (name not in NORMALIZATIONS or uses_statistics(event))
+
     def _may_change(self, event: TraceOp) -> bool:
-        return all(
-            one in self.changed_registers or may_change_layout(self.rewriter.trace, one) for one in event.products
-        )
+        return all(one in self.changed_registers or self._may_change_result(one) for one in event.products)
+
+    def _may_change_result(self, register: TraceValue) -> bool:
+        note = self.rewriter.note(register)
+        is_plain = len(note.shape) != 4 or note.strides == strides_of(note.shape) or is_row_major(note)
+        return is_plain and may_change_layout(self.rewriter.trace, register)
 
     def _change(self, event: TraceOp) -> None:
         for register in event.products:

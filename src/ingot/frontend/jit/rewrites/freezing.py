@@ -19,7 +19,7 @@ from ingot.frontend.jit.rewrites.trace_rewriting import TracePassResult, TraceRe
 from ingot.frontend.jit.trace.trace import Trace, TraceOp
 
 _aten: Any = torch.ops.aten
-_NORMALIZATIONS = {"native_batch_norm": 5, "cudnn_batch_norm": 5, "_native_batch_norm_legit_no_training": None}
+NORMALIZATIONS = {"native_batch_norm": 5, "cudnn_batch_norm": 5, "_native_batch_norm_legit_no_training": None}
 """Batch norms that use running statistics, and the position of the flag that says so where there is one."""
 
 
@@ -35,7 +35,7 @@ class FoldNormalizations:
         for index, event in rewriter.operations():
             if event.target is _aten.convolution.default:
                 follower = rewriter.only_reader(index, event.results)
-                if follower is not None and _uses_statistics(rewriter.operation(follower)):
+                if follower is not None and uses_statistics(rewriter.operation(follower)):
                     _fold(rewriter, index, follower)
         return rewriter.finish()
 
@@ -62,7 +62,8 @@ def _fold(rewriter: TraceRewriter, index: int, follower: int) -> None:
     rewriter.take(*convolution.arguments[1:3], *norm.arguments[1:5])
 
 
-def _uses_statistics(event: TraceOp) -> bool:
+def uses_statistics(event: TraceOp) -> bool:
+    """Whether an event is a batch norm with running statistics: element by element, once these are known."""
     name = event.target.overloadpacket.__name__
-    flag = _NORMALIZATIONS.get(name)
-    return name in _NORMALIZATIONS and (flag is None or event.arguments[flag] is False)
+    flag = NORMALIZATIONS.get(name)
+    return name in NORMALIZATIONS and (flag is None or event.arguments[flag] is False)

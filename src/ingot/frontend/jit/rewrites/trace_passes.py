@@ -14,9 +14,11 @@ from ingot.base.dumping import dump, dump_pass
 from ingot.base.stages import declare_passes, refuse_unknown_passes
 from ingot.frontend.grad_mode import without_gradients
 from ingot.frontend.jit.rewrites.aliases import DropAliases
+from ingot.frontend.jit.rewrites.aligned_products import AlignProducts
 from ingot.frontend.jit.rewrites.epilogues import TakeInActivations
 from ingot.frontend.jit.rewrites.foreach import ExpandLists
 from ingot.frontend.jit.rewrites.freezing import FoldNormalizations
+from ingot.frontend.jit.rewrites.gpu_convolutions import KeepChannelsLast
 from ingot.frontend.jit.rewrites.pooling import SimplifyPooling
 from ingot.frontend.jit.rewrites.products import FindLinears, JoinProducts
 from ingot.frontend.jit.rewrites.trace_rewriting import TracePass, TracePassResult
@@ -28,12 +30,16 @@ TRACE_PASSES: tuple[TracePass, ...] = declare_passes(
     DropAliases(),
     FoldNormalizations(),
     PackConvolutions(),
+    KeepChannelsLast(),
     TakeInActivations(),
+    AlignProducts(),
     FindLinears(),
     JoinProducts(),
     PackProducts(),
     SimplifyPooling(),
 )
+_ON_FROZEN_WEIGHTS: dict[str, TracePass] = {"keep_channels_last": KeepChannelsLast(is_frozen=True)}
+"""Passes that do more where weights are frozen."""
 _ON_CHECKED_WEIGHTS: dict[str, TracePass] = {
     "pack_convolutions": PackConvolutions(),
     "pack_products": PackProducts(fewest_rows=64),  # with fewer, comparing weights takes as long as multiplying
@@ -48,7 +54,10 @@ def rewrite_trace(
 ) -> Trace:
     """Run the passes once each, in order; those that need frozen weights if they are. Where half types are to be
     rounded as eager rounds them, traces with half types keep every bit."""
-    passes = [pass_ for pass_ in TRACE_PASSES if is_frozen or not pass_.needs_frozen]
+    if is_frozen:
+        passes = [_ON_FROZEN_WEIGHTS.get(pass_.name, pass_) for pass_ in TRACE_PASSES]
+    else:
+        passes = [pass_ for pass_ in TRACE_PASSES if not pass_.needs_frozen]
     return _run(passes, trace, disabled, numerics).trace
 
 
