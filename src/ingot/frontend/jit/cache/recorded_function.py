@@ -25,8 +25,8 @@ from ingot.frontend.jit.cache.native_calls import NativeCalls
 from ingot.frontend.jit.cache.settling import MOST_OF_NUMBERS, PAID, Patience, Payoff, numbers_in_a_row, unless_off
 from ingot.frontend.jit.cache.shape_families import Generalised, Numbers, Recorded, ShapeFamilies
 from ingot.frontend.jit.cache.specialisation import RESULT_NEEDS_GRADIENTS, Specialisation, record
+from ingot.frontend.jit.gradients.answering import Call, answer
 from ingot.frontend.jit.gradients.autograd_functions import is_observed
-from ingot.frontend.jit.gradients.gradient_calls import Call
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.guards.guards import Outdated
 from ingot.frontend.jit.guards.recompile_reasons import difference
@@ -313,7 +313,7 @@ class RecordedFunction(NativeCallable):
         if gradients.is_settled and (audited := self._audit(found, (), args, kwargs, described, path)) is not None:
             return audited.result
         given = described.shape, described.leaves, described.tensors, described.started
-        result = gradients(Call(self.function, *given))
+        result = answer(gradients, Call(self.function, *given))
         if found.is_differentiated or (found is path and gradients.refused is not None):
             self.native.add(key, found, described, args, kwargs)
         return result
