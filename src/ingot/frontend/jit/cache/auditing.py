@@ -15,11 +15,11 @@ from typing import Any
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.guards.environment import KnownTensors
+from ingot.frontend.jit.python_code.source_lines import definition_of
 from ingot.frontend.jit.trace.comparing import Difference, first_difference
 from ingot.frontend.jit.trace.questions import has_other_answers
 from ingot.frontend.jit.trace.recorder import Recording
 from ingot.frontend.jit.trace.results import take_results
-from ingot.frontend.jit.trace.source_lines import definition_of
 from ingot.frontend.jit.trace.trace import Trace
 
 

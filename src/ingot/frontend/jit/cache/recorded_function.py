@@ -32,10 +32,10 @@ from ingot.frontend.jit.guards.guards import Outdated
 from ingot.frontend.jit.guards.recompile_reasons import difference
 from ingot.frontend.jit.lowering.branches import UnseenAnswer
 from ingot.frontend.jit.lowering.recorded_program import ShapeMismatch
+from ingot.frontend.jit.python_code.source_lines import module_of
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import EVERYTHING, is_off
 from ingot.frontend.jit.trace.recorder import Broken
-from ingot.frontend.jit.trace.source_lines import module_of
 from ingot.frontend.jit.trace.trace import Trace
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.dispatch.dispatcher import NativeCallable
