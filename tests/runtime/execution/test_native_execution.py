@@ -1,4 +1,4 @@
-"""execute as a builtin: what it answers natively is what Python computes, and what it cannot answer Python does."""
+"""execute as a builtin: which calls it answers natively, and that Python does what it cannot answer."""
 
 import gc
 import inspect
@@ -12,57 +12,11 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ingot import DataType, FusionDefinition, GraphBuilder, JitCompiler, memory
+from ingot import DataType, FusionDefinition, GraphBuilder, JitCompiler
 from ingot.base.errors import ArgumentError, InputError
-from ingot.ir.interpreter import Interpreter
-from ingot.ir.torch_types import from_torch
 from ingot.runtime.native.launch.launcher import launcher
 from ingot.runtime.native.launch.record_structs import MOST_RECORDS
-from tests.property.random_values import same_bits
-
-
-def define(make, *declared, **settings):
-    """A fusion of inputs that are tensors of these ranks, or numbers of these types."""
-    with FusionDefinition(**settings) as fd:
-        inputs = [
-            fd.define_scalar(dtype=what) if isinstance(what, DataType) else fd.define_tensor(what) for what in declared
-        ]
-        for output in make(fd, *inputs):
-            fd.add_output(output)
-    return fd
-
-
-def is_native(fd):
-    return inspect.isbuiltin(fd.execute)
-
-
-def native_calls(fd):
-    """How many calls of a fusion ran natively."""
-    return fd.module._runner._native.executions
-
-
-def costs(fd):
-    stats = fd.module.stats()
-    return stats.executions, stats.kernel_launches, stats.memory_transferred
-
-
-def check(fd, inputs, natively=True):
-    """Execute twice: the second call runs natively, or not, and gives the same bits and costs the same."""
-    before = costs(fd)
-    first = fd.execute(inputs)
-    between, natives = costs(fd), native_calls(fd)
-    second = fd.execute(inputs)
-    after = costs(fd)
-    assert native_calls(fd) - natives == natively
-    assert len(first) == len(second)
-    for one, other in zip(first, second, strict=True):
-        assert same_bits(one, other)
-        assert one.stride() == other.stride()
-        assert not other.requires_grad
-    spent = [(later - earlier, last - later) for earlier, later, last in zip(before, between, after, strict=True)]
-    assert spent[0] == (1, 1)
-    assert all(one == other for one, other in spent)
-    return second
+from tests.runtime.execution.fusions import check, define, is_native, native_calls
 
 
 def test_there_is_a_launcher_where_the_tests_run():
@@ -110,105 +64,6 @@ def test_methods_taken_before_the_first_call_are_native_later():
             execute([x[None]])
 
 
-def outlived(fd, x):
-    """A value that is read again after another one has come and gone."""
-    first = fd.ops.softmax(x, -1)
-    second = fd.ops.softmax(fd.ops.permute(first, [1, 0]), -1)
-    third = fd.ops.softmax(fd.ops.permute(second, [1, 0]), -1)
-    return [third * first]
-
-
-CASES = {
-    "intermediate values that live together": (outlived, (2,), [torch.randn(6, 35)]),
-    "several results": (lambda fd, x: [x + 1.0, x * 2.0, fd.ops.exp(x)], (2,), [torch.randn(7, 9)]),
-    "softmax": (lambda fd, x: [fd.ops.softmax(x, -1)], (2,), [torch.randn(5, 33)]),
-    "reduction to a number": (lambda fd, x: [fd.ops.sum(x * x)], (2,), [torch.randn(5, 33)]),
-    "mean, whose divisor is a size": (lambda fd, x: [fd.ops.mean(x)], (2,), [torch.randn(5, 33)]),
-    "chain of kernels": (
-        lambda fd, x: [fd.ops.softmax(fd.ops.permute(fd.ops.softmax(x, -1), [1, 0]), -1)],
-        (2,),
-        [torch.randn(6, 35)],
-    ),
-    "result that others read": (
-        lambda fd, x: (lambda y: [y, fd.ops.softmax(fd.ops.permute(y, [1, 0]), -1)])(fd.ops.softmax(x, -1)),
-        (2,),
-        [torch.randn(6, 35)],
-    ),
-    "result seen in another shape": (
-        lambda fd, x: [fd.ops.reshape(fd.ops.softmax(x, -1), [30, 7])],
-        (2,),
-        [torch.randn(6, 35)],
-    ),
-    "strided input": (lambda fd, x: [x + 1.0], (2,), [torch.randn(40, 30).t()[::2, 3:20]]),
-    "expanded input": (lambda fd, x: [x + 1.0], (2,), [torch.randn(30).expand(5, 30)]),
-    "no dimensions": (lambda fd, x: [x + 1.0], (0,), [torch.tensor(2.0)]),
-    "broadcast bias": (lambda fd, x, b: [fd.ops.gelu(x + b)], (2, 1), [torch.randn(4, 8), torch.randn(8)]),
-    "float": (lambda fd, x, s: [x * s], (1, DataType.Double), [torch.randn(9), 0.1]),
-    "int for a float": (lambda fd, x, s: [x * s], (1, DataType.Double), [torch.randn(9), 3]),
-    "bool for a float": (lambda fd, x, s: [x * s], (1, DataType.Double), [torch.randn(9), True]),
-    "single precision float": (lambda fd, x, s: [x * s], (1, DataType.Float), [torch.randn(9), 0.1]),
-    "int": (lambda fd, x, s: [x * s], (1, DataType.Int), [torch.randn(9), -7]),
-    "bool": (lambda fd, x, s: [fd.ops.where(s, x, -x)], (1, DataType.Bool), [torch.randn(9), False]),
-    "int as a float and as itself": (
-        lambda fd, x, s: [x * s, fd.ops.cast(x, DataType.Int) + s],
-        (1, DataType.Int),
-        [torch.randn(9) * 10, 5],
-    ),
-    "half results": (
-        lambda fd, x: [fd.ops.cast(x, DataType.BFloat16), fd.ops.cast(x, DataType.Half), x > 0.0],
-        (2,),
-        [torch.randn(3, 11)],
-    ),
-    "large": (lambda fd, x: [fd.ops.tanh(x) * x], (1,), [torch.randn(1_000_003)]),
-    "an input as a result": (lambda fd, x: [x, x + 1.0], (2,), [torch.randn(4, 6)]),
-    "a strided input as a result": (lambda fd, x: [x + 1.0, x], (2,), [torch.randn(9, 6).t()[::2, 1:]]),
-    "a view of an input as a result": (lambda fd, x: [fd.ops.permute(x, [1, 0]), x + 1.0], (2,), [torch.randn(4, 6)]),
-    "a result and a view of it": (
-        lambda fd, x: (lambda y: [y, fd.ops.permute(y, [1, 0])])(fd.ops.softmax(x, -1)),
-        (2,),
-        [torch.randn(4, 6)],
-    ),
-    "a repeated value": (lambda fd, x: [fd.ops.broadcast_in_dim(x + 1.0, [3, 4, 5], [1])], (1,), [torch.randn(4)]),
-    "parts of a value": (
-        lambda fd, x: (lambda y: [fd.ops.slice(y, [0, 1], [4, 3]), fd.ops.slice(y, [1, 0], [3, 6], [2, 3])])(x * 2.0),
-        (2,),
-        [torch.randn(4, 6)],
-    ),
-    "a value twice": (lambda fd, x: (lambda y: [y, y, y])(x + 1.0), (2,), [torch.randn(4, 6)]),
-    "a number seen in several shapes": (
-        lambda fd, x: (lambda y: [y, fd.ops.broadcast_in_dim(y, [2, 3], [])])(fd.ops.sum(x)),
-        (1,),
-        [torch.randn(9)],
-    ),
-    "tensors joined as they are": (
-        lambda fd, x, y: [fd.ops.cat([x, y, x], 1), x + y],
-        (2, 2),
-        [torch.randn(4, 6), torch.randn(6, 4).t()],
-    ),
-    "elements that a new shape needs elsewhere": (
-        lambda fd, x: [fd.ops.reshape(fd.ops.permute(x, [1, 0]), [3, 8]), x + 1.0],
-        (2,),
-        [torch.randn(4, 6)],
-    ),
-    "a large view": (lambda fd, x: [fd.ops.permute(fd.ops.exp(x), [1, 0]), x], (2,), [torch.randn(700, 900)]),
-}
-
-
-@pytest.mark.parametrize(("make", "declared", "inputs"), CASES.values(), ids=CASES.keys())
-def test_native_calls_give_the_same_bits_and_cost_the_same(make, declared, inputs):
-    fd = define(make, *declared)
-    check(fd, inputs)
-    assert is_native(fd)
-
-
-def aliased():
-    with FusionDefinition() as fd:
-        x = fd.define_tensor(1)
-        fd.add_output(x + 1.0, alias_input=x)
-        fd.add_output(x * 2.0)
-    return fd
-
-
 LEFT_TO_PYTHON = {
     "matmul": lambda: define(lambda fd, x: [fd.ops.matmul(x, x) + 1.0], 2),
     "profiling": lambda: define(lambda fd, x: [x + 1.0], 2, config={"enable_profiling": True}),
@@ -221,71 +76,6 @@ def test_what_needs_python_stays_there(make):
     fd = make()
     check(fd, [torch.randn(4, 4)], natively=False)
     assert not is_native(fd)
-
-
-def test_results_share_no_memory_with_each_other_or_with_inputs():
-    fd = define(lambda fd, x: (lambda y: [y, y, fd.ops.slice(y, [1], [3]), x])(x + 1.0), 1)
-    for count in range(3):
-        x = torch.ones(4)
-        results = fd.execute([x])
-        for position, result in enumerate(results):
-            result.fill_(10.0 + position)
-        assert [result.tolist() for result in results] == [[10.0] * 4, [11.0] * 4, [12.0] * 2, [13.0] * 4]
-        assert x.tolist() == [1.0] * 4
-        assert native_calls(fd) == count
-
-
-MOVED = {
-    torch.float32: torch.tensor([0x7FA00001, -0x5FFFFF, 0, 1, 2, 3], dtype=torch.int32).view(torch.float32),
-    torch.bfloat16: torch.tensor([0x7FA1, -0x5F, 0, 1, 2, 3], dtype=torch.int16).view(torch.bfloat16),
-    torch.float16: torch.tensor([0x7D01, -0x2FF, 0, 1, 2, 3], dtype=torch.int16).view(torch.float16),
-    torch.float64: torch.tensor([0x7FF4000000000001, -1, 0, 1, 2, 3]).view(torch.float64),
-    torch.int64: torch.tensor([2**63 - 1, -(2**63), 0, 1, 2, 3]),
-    torch.int32: torch.arange(6, dtype=torch.int32) - 3,
-    torch.uint8: torch.tensor([255, 0, 1, 2, 3, 128], dtype=torch.uint8),
-    torch.bool: torch.tensor([True, False, False, True, True, False]),
-}
-"""NaNs that arithmetic would make quiet among them."""
-
-
-@pytest.mark.parametrize("dtype", MOVED, ids=str)
-def test_copies_keep_every_bit(dtype):
-    x = MOVED[dtype].reshape(2, 3)
-    declared = from_torch(dtype)
-    assert declared is not None
-    with FusionDefinition() as fd:
-        given = fd.define_tensor(shape=[-1, -1], dtype=declared)
-        fd.add_output(given)
-        fd.add_output(fd.ops.permute(given, [1, 0]))
-        fd.add_output(fd.ops.broadcast_in_dim(given, [4, 2, 3], [1, 2]))
-    for results in (fd.execute([x]), check(fd, [x])):
-        for result, expected in zip(results, (x, x.t(), x.expand(4, 2, 3)), strict=True):
-            assert result.is_contiguous() and result.shape == expected.shape
-            assert bytes(result.view(torch.uint8).numpy()) == bytes(expected.contiguous().view(torch.uint8).numpy())
-
-
-CONSTANT_OR_EMPTY = {
-    "a constant": (lambda fd, x: [fd.ops.full([2, 3], 7.5, DataType.Float), x + 1.0], (4, 6)),
-    "a constant twice": (lambda fd, x: (lambda y: [y, y, fd.ops.exp(x)])(fd.ops.full([3], True)), (4, 6)),
-    "joined with a constant": (lambda fd, x: [fd.ops.cat([x, fd.ops.full([4, 2], -0.0, DataType.Float)], 1)], (4, 6)),
-    "nothing": (lambda fd, x: (lambda y: [y + 1.0, y, x])(fd.ops.slice(x, [0, 2], [4, 2])), (4, 6)),
-    "sums of nothing that are nothing": (lambda fd, x: [fd.ops.sum(fd.ops.slice(x, [1, 0], [1, 6]), [1])], (4, 6)),
-    "joined with nothing": (lambda fd, x: [fd.ops.cat([fd.ops.slice(x, [0, 3], [4, 3]), x], 1)], (4, 6)),
-}
-
-
-@pytest.mark.parametrize(("make", "shape"), CONSTANT_OR_EMPTY.values(), ids=CONSTANT_OR_EMPTY.keys())
-def test_constants_and_results_without_elements_are_native(make, shape):
-    fd = define(make, 2)
-    for count in range(3):
-        x = torch.randn(shape)
-        expected, found = Interpreter(fd.module.graph).run([x]), fd.execute([x])
-        assert [one.shape for one in found] == [one.shape for one in expected]
-        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
-        assert all(one.is_contiguous() for one in found)
-        for result in found:
-            result.fill_(3)
-        assert native_calls(fd) == count
 
 
 def test_arguments_without_elements_are_native():
@@ -305,60 +95,6 @@ def test_sums_of_nothing_are_left_to_python():
     for _ in range(3):
         assert fd.execute([torch.randn(2, 3)])[0].tolist() == [0.0] * 3
     assert native_calls(fd) == 0
-
-
-def overwriting(make, *declared):
-    """A fusion that writes results over its inputs, by position."""
-    with FusionDefinition() as fd:
-        inputs = [fd.define_tensor(rank) for rank in declared]
-        for position, output in make(fd, *inputs).items():
-            fd.add_output(output, alias_input=inputs[position])
-    return fd
-
-
-OVERWRITTEN = {
-    "swapped": (lambda fd, x, y: {0: y, 1: x}, (2, 2)),
-    "in a circle": (lambda fd, x, y, z: {0: y, 1: z, 2: x}, (2, 2, 2)),
-    "transposed in place": (lambda fd, x: {0: fd.ops.permute(x, [1, 0])}, (2,)),
-    "one value over two": (lambda fd, x, y: (lambda z: {0: z, 1: z})(x * y), (2, 2)),
-    "a value and a view of it": (lambda fd, x, y: (lambda z: {0: z, 1: fd.ops.permute(z, [1, 0])})(x * y), (2, 2)),
-    "repeated": (lambda fd, x, y: {1: fd.ops.broadcast_in_dim(fd.ops.sum(x, [0]), [4, 4], [1])}, (2, 2)),
-    "what another one was": (lambda fd, x, y: {0: x + 1.0, 1: fd.ops.permute(x, [1, 0])}, (2, 2)),
-    "read in part after it is computed": (
-        lambda fd, x, y: (
-            lambda z: {
-                0: z,
-                1: fd.ops.cat([fd.ops.slice(x, [0, 2], [4, 4]), fd.ops.slice(x, [0, 0], [4, 2])], 1) * fd.ops.sum(z),
-            }
-        )(x + 1.0),
-        (2, 2),
-    ),
-}
-
-
-@pytest.mark.parametrize("is_strided", [False, True])
-@pytest.mark.parametrize(("make", "declared"), OVERWRITTEN.values(), ids=OVERWRITTEN.keys())
-def test_inputs_are_overwritten_with_what_was_computed_before(make, declared, is_strided):
-    """Also what lies between the elements of inputs: it stays."""
-    fd = overwriting(make, *declared)
-    inside = lambda memory: memory.t()[1:9:2, ::2] if is_strided else memory
-    for is_private in (False, True):
-        module = JitCompiler().compile(fd.module.graph, is_private)
-        for count in range(3):
-            found = [torch.randn(8, 12) if is_strided else torch.randn(4, 4) for _ in declared]
-            expected = [memory.clone() for memory in found]
-            Interpreter(fd.module.graph).run([inside(memory) for memory in expected])
-            assert module.execute([inside(memory) for memory in found]) == []
-            torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
-            assert module._runner._native.executions == count
-
-
-def test_aliased_inputs_are_overwritten_at_every_call():
-    fd, x = aliased(), torch.zeros(5)
-    for count in range(1, 4):
-        (double,) = fd.execute([x])
-        assert x.tolist() == [float(count)] * 5
-        assert double.tolist() == [2.0 * (count - 1)] * 5
 
 
 def test_every_shape_has_its_record():
@@ -517,15 +253,3 @@ def test_a_forked_child_goes_on():
         is_right = fd.execute([small])[0][99].item() == fd.execute([large])[0][999_999].item() == 2.0
         os._exit(0 if is_right and native_calls(fd) - before == 2 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def test_native_results_come_from_the_pool():
-    fd = define(lambda fd, x: [x * 2.0], 1)
-    fd.execute([torch.ones(1000)])
-    before = memory.stats()
-    results = fd.execute([torch.ones(1000)])
-    after = memory.stats()
-    assert after.allocations - before.allocations == 1
-    assert after.bytes_in_use - before.bytes_in_use == 4096
-    del results
-    assert memory.stats().bytes_in_use == before.bytes_in_use
