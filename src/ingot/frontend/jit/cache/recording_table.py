@@ -1,8 +1,8 @@
 """The recordings of one function, by the calls that they answer.
 
 In: recordings as they are made, and what was generalised from them. Out: the one that answers a call, if there is one.
-What always holds: a recording that is dropped answers no more calls, in machine code neither; one whose guards fail may
-come back. Whoever changes the table holds the function's lock.
+What always holds: the records in machine code of a recording that is dropped go with it; one whose guards fail may come
+back. Whoever changes the table holds the function's lock.
 """
 
 from __future__ import annotations
