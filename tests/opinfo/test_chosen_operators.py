@@ -52,7 +52,7 @@ def tried(name, device="cpu"):
 
 
 def test_every_sample_is_recorded_though_functions_take_so_many_kinds_of_calls(monkeypatch):
-    for module in ("ingot.frontend.jit.cache.recorded_function", "tests.opinfo.trials"):
+    for module in ("ingot.frontend.jit.cache.recording_table", "tests.opinfo.trials"):
         monkeypatch.setattr(f"{module}.MOST_SPECIALISATIONS", 2)
     fates = [verdict.fate for verdict in try_operator(operators()["add"], torch.float32, 6)]
     assert len(fates) > 6 and EAGER not in fates

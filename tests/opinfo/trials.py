@@ -21,7 +21,7 @@ from ingot import jit
 from ingot.frontend.jit.arguments.call_key import describe
 from ingot.frontend.jit.autotune import eager_comparison
 from ingot.frontend.jit.cache import audits
-from ingot.frontend.jit.cache.recorded_function import MOST_SPECIALISATIONS
+from ingot.frontend.jit.cache.recording_table import MOST_SPECIALISATIONS
 from tests.opinfo.comparing import difference
 from tests.opinfo.database import FUNCTION, OUT, SAMPLES, Call, calls, differentiable_calls, with_out
 from tests.opinfo.differentiated import CALLS as CALLS_DIFFERENTIATED

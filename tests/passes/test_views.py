@@ -13,7 +13,7 @@ from ingot.ir.parser import parse
 from ingot.passes.graph_passes import optimize
 from ingot.passes.regrouping import regrouped
 from ingot.passes.slices import Slices
-from tests.passes.test_rules import after, body
+from tests.passes.written_graphs import after, body
 
 
 def stays(pass_name: str, inputs: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Building graphs: arguments are checked, types promoted, nodes made, assumptions collected.
+"""Building graphs: operators are applied to handles, nodes made, assumptions collected.
 
 `Builder` is what composites and frontends work with; `GraphBuilder` is the same for users who build a graph by hand.
 Operators are reached as `builder.ops.name(...)`; inside the op table simply as `b.name(...)`.
@@ -21,17 +21,17 @@ from ingot.base.errors import (
     IngotError,
     UnsupportedError,
 )
-from ingot.base.numbers import Number, convert_number, fits, number_type
+from ingot.base.numbers import Number, convert_number, number_type
 from ingot.base.sizes import Shape, Size
 from ingot.base.types import OperandSlot, ScalarType, TensorType, TupleType
-from ingot.ir.arguments import CHECKS
+from ingot.ir.arguments import apply, checked
 from ingot.ir.graph import Graph, Output
 from ingot.ir.handles import Handle, Scalar, Tensor, Vector
 from ingot.ir.library import check_library_call
 from ingot.ir.node import Assumption, Node, is_structure, make
 from ingot.ir.operators import Operators
 from ingot.ir.parser import is_reserved, parse_size
-from ingot.ops import Op, inference, lookup
+from ingot.ops import inference, lookup
 from ingot.ops.attributes import (
     NONE,
     Attributes,
@@ -42,10 +42,8 @@ from ingot.ops.attributes import (
     SizeAttributes,
 )
 from ingot.ops.definitions.reductions import element_count
-from ingot.ops.parameters import Parameter, data_type
-from ingot.ops.promotion import Dialect, Promoted, decide
-
-_CAST: Any = lookup("cast").build
+from ingot.ops.parameters import data_type
+from ingot.ops.promotion import Dialect
 
 
 class Builder:
@@ -136,10 +134,10 @@ class Builder:
             raise ArgumentError(f"{name} is part of every graph and is not called as an operator")
         try:
             bound = op.signature.bind(arguments, keywords or {})
-            checked = self._checked(op.signature.parameters, bound)
+            values = checked(self, op.signature.parameters, bound)
             self._depth += 1
             try:
-                return self._apply(op, checked)
+                return apply(self, op, values)
             finally:
                 self._depth -= 1
         except IngotError as error:
@@ -294,78 +292,6 @@ class Builder:
     def _assume(self, left: Size, right: Size) -> None:
         self._assumptions.setdefault(Assumption(left, right, "the definition"))
 
-    # --- checking and promoting arguments -----------------------------------------------------------------------------
-
-    def _checked(self, parameters: Sequence[Parameter], bound: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments in the form their kinds promise to the operator's function."""
-        checked: dict[str, Any] = {}
-        for parameter in parameters:
-            name = parameter.name
-            value = checked[name] = bound[name]
-            if value is None and (parameter.optional or parameter.default is None):
-                continue
-            try:
-                checked[name] = CHECKS[parameter.kind](self, value)
-            except IngotError as error:
-                raise error.within(f"argument {name!r}") from None
-        return checked
-
-    def _apply(self, op: Op, arguments: dict[str, Any]) -> Any:
-        assert op.build is not None and op.signature is not None
-        build = _built_of_complex(op) if any(map(_is_complex, arguments.values())) else op.build
-        if op.promotion is None:
-            return build(self, **arguments)
-        promotable = _promotable(op, arguments)
-        if not promotable:  # an empty list of tensors, which the operator refuses
-            return build(self, **arguments)
-        requested = data_type(arguments.get("dtype"))
-        types = [_type_of(value) for value in promotable]
-        dialect = Dialect.TORCH if op.keeps_half_types else self.dialect
-        promoted = decide(types, op.promotion, dialect, self.default_float, requested)
-        if refused := {type_.dtype for type_ in types if not type_.dtype.is_complex} - op.operand_dtypes:
-            raise DTypeError(f"{op.name} does not take {' or '.join(sorted(dtype.text for dtype in refused))} operands")
-        if op.takes_one_type and len({type_.dtype for type_ in types}) > 1:
-            raise DTypeError(f"{op.name} takes operands of one data type, not {', '.join(map(str, types))}")
-        if promoted.compute not in op.dtypes and not promoted.compute.is_complex:
-            accepted = ", ".join(sorted(dtype.text for dtype in op.dtypes))
-            raise DTypeError(f"{op.name} does not compute in {promoted.compute.text}; it takes {accepted}")
-        if promoted.compute is promoted.result and all(_is_in(value, promoted.compute) for value in promotable):
-            return build(self, **arguments)
-        converted = {p.name: self._converted(op, p, arguments[p.name], promoted) for p in op.signature.parameters}
-        return self._narrowed(build(self, **converted), promoted)
-
-    def _converted(self, op: Op, parameter: Parameter, value: Any, promoted: Promoted) -> Any:
-        if parameter.kind == "Tensors":
-            return [self._cast(element, promoted.compute) for element in value]
-        if parameter.kind != "Operand" or value is None:
-            return value
-        kept = parameter.name in op.keeps_precision and not getattr(value, "shape", ())
-        if isinstance(value, Handle):
-            rounded = self._cast(value, promoted.common) if promoted.rounds and not kept else value
-            return self._cast(rounded, promoted.compute)
-        if promoted.compute.is_complex:
-            return self.constant(value, promoted.compute)
-        if parameter.name in op.bounded:
-            _check_bounds(op, value, promoted.common)
-        if promoted.rounds and not kept:
-            value = convert_number(value, promoted.common)
-        return self.constant(value, promoted.compute)
-
-    def _narrowed(self, result: Any, promoted: Promoted) -> Any:
-        """Round a result that was computed in float32 back to the half type PyTorch would give."""
-        if isinstance(result, tuple):
-            return tuple(self._narrowed(element, promoted) for element in result)
-        if promoted.compute is promoted.result or result.dtype is not promoted.compute:
-            return result
-        return self._cast(result, promoted.result)
-
-    def _cast(self, value: Handle, dtype: DataType) -> Handle:
-        """A value of this definition in a type, itself if it has that already, as most have."""
-        if value.dtype is dtype:
-            return value
-        is_complex = value.dtype.is_complex or dtype.is_complex
-        return self.call("cast", (value, dtype)) if is_complex else _CAST(self, value, dtype)
-
     # --- small helpers ------------------------------------------------------------------------------------------------
 
     def own(self, value: Any) -> Handle:
@@ -423,51 +349,6 @@ class GraphBuilder(Builder):
         """Make values results, in this order."""
         for value in values:
             self.add_output(value)
-
-
-def _promotable(op: Op, arguments: Mapping[str, Any]) -> list[Any]:
-    assert op.signature is not None
-    found: list[Any] = []
-    for parameter in op.signature.parameters:
-        value = arguments[parameter.name]
-        if parameter.kind == "Tensors":
-            found += value
-        elif parameter.kind == "Operand" and value is not None:
-            found.append(value)
-    return found
-
-
-def _is_complex(value: Any) -> bool:
-    """Whether an argument is complex, a list with something complex, or a complex type."""
-    if isinstance(value, list | tuple):
-        return any(map(_is_complex, value))
-    dtype = value.dtype if isinstance(value, Handle) else value
-    return isinstance(dtype, DataType) and dtype.is_complex
-
-
-def _built_of_complex(op: Op) -> Callable[..., Any]:
-    if op.of_complex is None:
-        raise DTypeError(f"{op.name} does not take complex numbers")
-    return op.of_complex
-
-
-def _is_in(value: Handle | Number, dtype: DataType) -> bool:
-    """Whether an operand need not be converted."""
-    return isinstance(value, Handle) and value.dtype is dtype
-
-
-def _check_bounds(op: Op, value: Number, common: DataType) -> None:
-    """Refuse the numbers PyTorch refuses; only an exponent must be within the range of a floating-point type too."""
-    if op.number_exponent and common.is_integer and value < 0:
-        raise ArgumentValueError(
-            f"integers have no powers with the exponent {value}; cast them to floating point first"
-        )
-    if (common.is_integer or op.number_exponent) and not fits(value, common):
-        raise ArgumentValueError(f"{value} does not fit {common.text}")
-
-
-def _type_of(value: Handle | Number) -> TensorType | ScalarType:
-    return value.type if isinstance(value, Handle) else ScalarType(number_type(value))
 
 
 def _size_of_node(node: Node) -> Size:

@@ -8,7 +8,7 @@ that the file leaves open stay open: one program serves them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from ingot.base.logs import log
 from ingot.base.sizes import SizeExpression
 from ingot.frontend.bundles.stored_trace import StoredOperation, StoredTrace, opened
 from ingot.frontend.jit.api.function import CompiledFunction
-from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.arguments.call_key import KeyedCall
 from ingot.frontend.jit.cache.generalisation import CannotGeneralise, Unified
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
@@ -144,17 +144,16 @@ class ReplayedFunction(CompiledFunction):
             found.names[id(tensor)] = self._names[index]
         return found
 
-    def _generalise(
-        self, key: tuple[Hashable, Hashable], described: CallKey, made: Specialisation
-    ) -> Generalised | None:
+    def _generalise(self, call: KeyedCall, made: Specialisation) -> Generalised | None:
         trace = self._replay.trace
         if not trace.symbols:
-            return super()._generalise(key, described, made)
+            return super()._generalise(call, made)
         found = None if made.trace is None else opened(made.trace, trace)
         if found is None:
             return None
         try:
-            return self._families.adopt(key, described, key[1], made, Unified(found, (), trace.divisors, trace.ranges))
+            unified = Unified(found, (), trace.divisors, trace.ranges)
+            return self._table.families.adopt(call.key, call.described, call.key[1], made, unified)
         except CannotGeneralise as error:
             log("recompiles", f"{self.name}: every set of sizes is compiled by itself: {error}")
             return None

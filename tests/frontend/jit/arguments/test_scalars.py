@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import ingot
 from ingot.frontend.jit.arguments.variable_numbers import arithmetic_parameters
-from ingot.frontend.jit.cache import recorded_function
+from ingot.frontend.jit.cache import settling
 from tests.frontend.jit.comparing import same
 
 jit: Any = ingot.jit
@@ -23,7 +23,7 @@ ARGUMENTS = torch.linspace(-2, 2, 12).reshape(3, 4)
 @pytest.fixture(autouse=True)
 def many_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recordings that differ in numbers alone are made for as many numbers as these tests try."""
-    monkeypatch.setattr(recorded_function, "MOST_OF_NUMBERS", 8)
+    monkeypatch.setattr(settling, "MOST_OF_NUMBERS", 8)
 
 
 def calls(function: Any, numbers: Sequence[Any], x: torch.Tensor = ARGUMENTS, exactly: bool = False) -> int:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import ingot
 from ingot.base.environment_variables import environment
-from ingot.frontend.jit.cache import recorded_function as function_module
+from ingot.frontend.jit.cache import recording_table
 from ingot.frontend.jit.cache.shape_families import Generalised
 from tests.frontend.jit.comparing import same, why_followed
 
@@ -235,7 +235,7 @@ def test_what_changes_around_is_seen():
 
 
 def test_recordings_are_bounded_and_the_reason_says_what_varies(monkeypatch):
-    monkeypatch.setattr(function_module, "MOST_SPECIALISATIONS", 5)
+    monkeypatch.setattr(recording_table, "MOST_SPECIALISATIONS", 5)
 
     def reads(x: torch.Tensor) -> torch.Tensor:
         return x * float(x.shape[0])  # a number that no recording keeps open

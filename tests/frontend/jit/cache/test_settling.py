@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import ingot
-from ingot.frontend.jit.cache import recorded_function, settling
+from ingot.frontend.jit.cache import recorded_function, recording_table, settling
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
@@ -161,7 +161,7 @@ def test_calls_that_are_not_looked_at_see_modes_and_switches() -> None:
 
 
 def test_recordings_that_are_used_stay_while_others_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded_function, "MOST_SPECIALISATIONS", 6)
+    monkeypatch.setattr(recording_table, "MOST_SPECIALISATIONS", 6)
     function = lambda x, text: x * len(text) + 1
     compiled, x = recorded(function), torch.ones(4)
     kept, texts = "kept", ["x" * number for number in range(40)]

@@ -38,6 +38,17 @@ class Cases(list[Case]):
         return add
 
 
+class Holder:
+    """An object with state, and with code that runs when it goes."""
+
+    def __init__(self) -> None:
+        self.scale = 2.0
+        self.calls = 0
+
+    def __del__(self) -> None:
+        pass
+
+
 def isinstance_chains(x: Any) -> Any:
     """It stands here, as pytest rewrites the assertions of modules with tests."""
     if isinstance(x, (list, tuple)):

@@ -22,6 +22,7 @@ from torch import nn
 from ingot.frontend.jit.proof import Proof, prove
 from ingot.frontend.jit.proof.domain.place_guards import is_same
 from tests.frontend.jit.proof.cases import Case, Cases, tensor
+from tests.frontend.jit.proof.changes import Change, attribute, entry
 
 stateful = Cases()
 changes: dict[str, list[Callable[[], Any]]] = {}
@@ -126,48 +127,6 @@ VECTOR, FORMATTED = Vector(3.0, 4.0), Formatted()
 SETTINGS, DERIVED, SLOTTED, ENTRIES = Settings(), Derived(), Slotted(), Entries(a=2.0)
 NETWORK = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.BatchNorm1d(4), nn.Dropout(0.5)).eval()
 OPTIMIZER = torch.optim.SGD([nn.Parameter(torch.zeros(2))], lr=0.1)
-
-
-Change = Callable[[], contextlib.AbstractContextManager[Any]]
-_MISSING = object()
-_COMPUTED = ("__class__", "__dict__", "__code__", "__defaults__", "__kwdefaults__", "__name__", "cell_contents")
-
-
-def attribute(owner: Any, name: str, value: Any) -> Change:
-    """Sets an attribute for a while, of an object or of what a lambda gives."""
-
-    @contextlib.contextmanager
-    def change():
-        held = owner() if getattr(owner, "__name__", "") == "<lambda>" else owner
-        before = getattr(held, "__dict__", {}).get(name, _MISSING)
-        if name in (*_COMPUTED, "weight", "data", "requires_grad") or held is SLOTTED:
-            before = getattr(held, name)
-        setattr(held, name, value)
-        yield
-        if before is _MISSING:
-            delattr(held, name)
-        else:
-            setattr(held, name, before)
-
-    return change
-
-
-def entry(container: Any, key: Any, value: Any) -> Change:
-    """Sets an item of a container for a while."""
-
-    @contextlib.contextmanager
-    def change():
-        before = list(container) if isinstance(container, list) else dict(container)
-        container[key] = value
-        yield
-        if isinstance(container, list):
-            container[:] = before
-        elif key in before:
-            container[key] = before[key]
-        else:
-            del container[key]
-
-    return change
 
 
 def deleted(name: str) -> Change:

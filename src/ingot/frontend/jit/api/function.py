@@ -11,7 +11,7 @@ takes the quickest way that is right:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,13 +19,12 @@ from ingot.base.collecting import collecting_later
 from ingot.base.errors import CaptureError
 from ingot.base.logs import log
 from ingot.base.warning import warn
-from ingot.frontend.jit.arguments.call_key import CallKey
-from ingot.frontend.jit.arguments.structure import is_taken_apart, mutable_containers, take_apart
+from ingot.frontend.jit.api.approval import FILLS, are_around, readings, unproven_change, what_a_proof_lacks
+from ingot.frontend.jit.arguments.call_key import KeyedCall
 from ingot.frontend.jit.autotune.timing import is_capturing
 from ingot.frontend.jit.cache.auditing import Audited, audit
 from ingot.frontend.jit.cache.audits import Audits
 from ingot.frontend.jit.cache.branching_function import BranchingFunction
-from ingot.frontend.jit.cache.proven_changes import unproven_change
 from ingot.frontend.jit.cache.settling import unless_off
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.follow.follower import Follower
@@ -33,8 +32,6 @@ from ingot.frontend.jit.gradients.whole_steps import GradientGuard
 from ingot.frontend.jit.guards.proven import ProvenGuards
 from ingot.frontend.jit.kept import recordings as kept
 from ingot.frontend.jit.proof import Proof, Refusal, prove
-from ingot.frontend.jit.proof.domain.abstract_values import ReadNumber
-from ingot.frontend.jit.proof.domain.place_guards import expected_in
 from ingot.frontend.jit.settings.options import Options
 from ingot.frontend.jit.settings.switch import is_off
 from ingot.frontend.jit.trace.comparing import Difference
@@ -47,48 +44,10 @@ from ingot.runtime.torch_state import state_of_torch
 Tier = Literal["new", "skipping", "following", "eager"]
 _FOR_GOOD = 1 << 62
 """A number of calls that is never reached."""
-_FILLS = "it has filled the cache of a function that keeps its results"
 _AROUND = "a tensor that it is given is also found around it, and the recording does not tell them apart"
-_FOR_NOW = (_FILLS, _AROUND)
+_FOR_NOW = (FILLS, _AROUND)
 """What the next call like the recorded one may not do."""
 _NO_TRAP = "this version of PyTorch does not allow it: the self-check of the trap failed"
-
-
-def _are_around(proof: Proof, described: CallKey) -> bool:
-    """Whether tensors that were passed, or dataclasses and the like, are also found around the function: then a
-    recording does not tell which of the two is meant. What dataclasses among the arguments hold is not around it."""
-    passed = {id(tensor) for tensor in described.tensors}
-    told = [one.value for one in proof.arguments if is_taken_apart(one.value)]
-    containers = [part for one in told for part in mutable_containers(one)]
-    own = {id(one) for one in containers} | {id(getattr(one, "__dict__", None)) for one in containers}
-    passed |= {id(one) for one in containers}
-    return not passed.isdisjoint(expected_in(proof.guards, own - {id(None)}))
-
-
-def _what_a_proof_lacks(proof: Proof, made: Specialisation) -> str | None:
-    """Why a proven recording may still not stand in for Python; None if it may."""
-    trace, ran = made.trace, made.ran
-    if proof.returned:
-        return "it returns an object that exists before the call"
-    recorded = [] if trace is None or trace.training is None else trace.training.schedules
-    if list(map(id, proof.schedules)) != list(map(id, recorded)):
-        return "it calls steps of schedules that were not seen while it was recorded"
-    if trace is not None and trace.assumes_constants and not proof.calls_script:
-        return "a tensor is used that was made outside PyTorch's operators"
-    if proof.calls_script and made.needs_gradients:
-        return "it calls TorchScript functions, and its result needs gradients"
-    if proof.kept_calls and ran is None:
-        return "it calls functions that keep their results, and was profiled while it was recorded"
-    if ran is not None and any(call.cache.function.__code__ in ran for call in proof.kept_calls):
-        return _FILLS
-    return None
-
-
-def _readings(proof: Proof) -> list[tuple[int, str]]:
-    """Results that are numbers which were read, by their places, and as expressions of answers."""
-    leaves: list[Any] = []
-    take_apart(proof.outline, leaves)
-    return [(place, leaf.text) for place, leaf in enumerate(leaves) if isinstance(leaf, ReadNumber)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +94,7 @@ class CompiledFunction(BranchingFunction):
     def _hand_on(self, calls: int) -> None:
         """Give the next calls that no recording answers to the function, as they are."""
         if self.options.python != "run" and self.demotion is None:
-            if self._needs_a_look():
+            if self._unseen.needs_a_look():
                 return
             calls = max(calls, self.native.to_be_handed_on)
         self.native.hand_on(self.function, calls)
@@ -199,21 +158,18 @@ class CompiledFunction(BranchingFunction):
     def takes_objects(self) -> bool:
         return self.needs_proof
 
-    def _why_not_recorded(
-        self, found: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
-    ) -> Broken | None:
-        if (self.options.python == "skip" and described.given is None) or not self.needs_proof:
+    def _why_not_recorded(self, call: KeyedCall, found: Specialisation) -> Broken | None:
+        if (self.options.python == "skip" and call.described.given is None) or not self.needs_proof:
             return None
-        proof = prove(self.function, tuple(args), dict(kwargs), (), described.given)
+        proof = prove(self.function, tuple(call.args), dict(call.kwargs), (), call.described.given)
         is_for_now = found.broken is not None and found.broken.is_for_now
         if isinstance(proof, Proof) or (proof.lacks_answers and is_for_now and self.allows_questions):
             return None
         return Broken(proof.reason, proof.place)
 
-    def _approve(
-        self, made: Specialisation, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
-    ) -> None:
+    def _approve(self, call: KeyedCall, made: Specialisation) -> None:
         """Let a recording stand in for Python where that is proven, or promised with python="skip"."""
+        described = call.described
         questions = () if made.trace is None else made.trace.questions
         if self.needs_proof:
             made.audits = Audits()
@@ -222,16 +178,16 @@ class CompiledFunction(BranchingFunction):
         """Whether optimizers are involved, whose state no promise is about."""
         if not self.needs_proof and not questions and not trains:
             return
-        proof = prove(self.function, tuple(args), dict(kwargs), questions, described.given)
+        proof = prove(self.function, tuple(call.args), dict(call.kwargs), questions, described.given)
         if isinstance(proof, Proof) and made.trace is not None:
             made.trace.questions = decided(questions, proof.decisions)
-            refused = told_apart(made.trace, _readings(proof))
+            refused = told_apart(made.trace, readings(proof))
             proof = proof if refused is None else Refusal(*refused)
         if questions:
             self.refused_paths = 0 if isinstance(proof, Proof) else self.refused_paths + 1
         if isinstance(proof, Proof):
-            reason = _what_a_proof_lacks(proof, made) or unproven_change(proof.changes, made)
-            if reason is None and _are_around(proof, described):
+            reason = what_a_proof_lacks(proof, made) or unproven_change(proof.changes, made)
+            if reason is None and are_around(proof, described):
                 reason = _AROUND
             if reason is None:
                 if made.trace is not None and made.trace.training is not None:
@@ -251,12 +207,12 @@ class CompiledFunction(BranchingFunction):
             proof = Refusal(_AROUND, "")
         made.trace, made.broken = None, Broken(proof.reason, proof.place, is_for_now=proof.reason in _FOR_NOW)
 
-    def _find_kept(self, key: tuple[Hashable, Hashable], described: CallKey) -> Specialisation | None:
+    def _find_kept(self, call: KeyedCall) -> Specialisation | None:
         if not self._keeps_recordings:
             return None
-        made = kept.find(self.function, self.name, self.options, described, key[1])
+        made = kept.find(self.function, self.name, self.options, call.described, call.key[1])
         if made is not None:
-            self._take_kept(key, described, made)
+            self._take_kept(call, made)
         return made
 
     @property
@@ -266,13 +222,7 @@ class CompiledFunction(BranchingFunction):
         return is_wanted and process_store() is not None
 
     def _audit(
-        self,
-        found: Specialisation,
-        numbers: Sequence[int | float],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        described: CallKey,
-        path: Specialisation | None = None,
+        self, call: KeyedCall, found: Specialisation, numbers: Sequence[int | float], path: Specialisation | None = None
     ) -> Audited | None:
         audits, number = found.audits, self.calls_of(found)
         if audits is None or number < audits.due:
@@ -281,13 +231,13 @@ class CompiledFunction(BranchingFunction):
         self.native.pause(found)
         if not is_audited:
             return None
-        audited = audit(self.function, args, kwargs, described, found, numbers, path or found)
+        audited = audit(self.function, call, found, numbers, path or found)
         if audited.difference is not None:
             self._demote(audited.difference)
         elif not found.is_kept and self._keeps_recordings:
             found.is_kept = True
             with collecting_later():
-                kept.keep(self.function, self.name, self.options, described, state_of_torch(), found)
+                kept.keep(self.function, self.name, self.options, call.described, state_of_torch(), found)
         return audited
 
     def _demote(self, difference: Difference) -> None:
@@ -311,7 +261,7 @@ class CompiledFunction(BranchingFunction):
             self._complain(reason, place, subject)
             return
         self.why_followed = reason, place or ""
-        text = self._news("is followed", reason, place, subject)
+        text = self._notices.news("is followed", reason, place, subject)
         if text is not None:
             log("fallbacks", text)
 

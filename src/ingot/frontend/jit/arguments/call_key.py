@@ -45,6 +45,17 @@ class CallKey:
     """When the call began, by the clock."""
 
 
+@dataclass(frozen=True, slots=True)
+class KeyedCall:
+    """A call, and what recordings of calls like it are found by."""
+
+    key: tuple[Hashable, Hashable]
+    """The key of its arguments, and torch's settings."""
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    described: CallKey
+
+
 def describe(args: Sequence[Any], kwargs: Mapping[str, Any], takes_objects: bool = False) -> CallKey:
     """What a call with these arguments is like. Where it `takes_objects`, ordinary objects with state are taken apart;
     otherwise, and where they cannot be, such calls are refused."""

@@ -8,18 +8,18 @@ guards that fail while the call runs, are no differences.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.arguments.call_key import CallKey, KeyedCall
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.guards.environment import KnownTensors
+from ingot.frontend.jit.python_code.source_lines import definition_of
 from ingot.frontend.jit.trace.comparing import Difference, first_difference
 from ingot.frontend.jit.trace.questions import has_other_answers
 from ingot.frontend.jit.trace.recorder import Recording
 from ingot.frontend.jit.trace.results import take_results
-from ingot.frontend.jit.trace.source_lines import definition_of
 from ingot.frontend.jit.trace.trace import Trace
 
 
@@ -33,9 +33,7 @@ class Audited:
 
 def audit(
     function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    described: CallKey,
+    call: KeyedCall,
     found: Specialisation,
     numbers: Sequence[int | float],
     recorded: Specialisation,
@@ -49,10 +47,11 @@ def audit(
     assert trace is not None and audits is not None
     around = KnownTensors(tensors={id(tensor): tensor for tensor in trace.environment_tensors})
     asks = bool(trace.questions) or (trace.training is not None and bool(trace.training.read))
-    recording = Recording(described.tensors, around, allows_questions=asks, allows_constants=trace.assumes_constants)
+    tensors = call.described.tensors
+    recording = Recording(tensors, around, allows_questions=asks, allows_constants=trace.assumes_constants)
     try:
-        result = recording.run(function, args, kwargs, is_alone=False)
-        difference = _difference(function, recorded, trace, recording, result, described, numbers)
+        result = recording.run(function, call.args, call.kwargs, is_alone=False)
+        difference = _difference(function, recorded, trace, recording, result, call.described, numbers)
     finally:
         audits.end(time.perf_counter() - start)
     if difference is not None and found.changed() is not None:

@@ -8,18 +8,16 @@ before it has done anything; the call is then recorded, or Python runs.
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from ingot.base.collecting import collecting_later
 from ingot.base.errors import IngotError
 from ingot.base.logs import log
-from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.arguments.call_key import KeyedCall
 from ingot.frontend.jit.autotune.timing import is_capturing, stopwatch
 from ingot.frontend.jit.cache.paths import Paths
 from ingot.frontend.jit.cache.recorded_function import ANOTHER_PATH, RecordedFunction
 from ingot.frontend.jit.cache.settling import PAID
-from ingot.frontend.jit.cache.shape_families import Recorded
 from ingot.frontend.jit.cache.specialisation import RESULT_NEEDS_GRADIENTS, Specialisation
 from ingot.frontend.jit.lowering.branches import BranchingProgram, UnseenAnswer
 from ingot.frontend.jit.lowering.pieces import DifferentPaths
@@ -49,125 +47,103 @@ class BranchingFunction(RecordedFunction):
         kinds = [one for one in list(self.specialisations.values()) if isinstance(one, Paths) and one.trace is not None]
         return sum(self.calls_of(one) < PAID for one in kinds) < _MOST_UNPAID
 
-    def _run(
-        self,
-        key: Hashable,
-        found: Specialisation,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        described: CallKey,
-    ) -> Any:
+    def _run(self, call: KeyedCall, found: Specialisation) -> Any:
         if not isinstance(found, Paths) or found.trace is None:
-            return super()._run(key, found, args, kwargs, described)
+            return super()._run(call, found)
         if is_capturing():
-            return self.function(*args, **kwargs)
-        if found.knows(described):
-            return self.otherwise(*args, **kwargs)
+            return self.function(*call.args, **call.kwargs)
+        if found.knows(call.described):
+            return self.otherwise(*call.args, **call.kwargs)
         self.python_calls += 1
         found.calls += 1
         self.latest = found
-        self._note_answered(described)
+        self._unseen.note_answered(call.described)
         with collecting_later():  # kernels are compiled when they are first called
             try:
                 program = found.prepare(self.compiler, self.options.freeze)
             except IngotError as error:
-                return self._abandon(found, error, args, kwargs)
+                return self._abandon(call, found, error)
         if found.take_unseen():
-            return self._run_unseen(key, found, args, kwargs, described)
+            return self._run_unseen(call, found)
         if found.needs_gradients:
-            return self._run_differentiated(key, found, args, kwargs, described)
+            return self._run_differentiated(call, found)
         began = time.perf_counter()
-        if program.mutates_leaves and found.shares_memory_anew(described.tensors):
-            return self.function(*args, **kwargs)
+        if program.mutates_leaves and found.shares_memory_anew(call.described.tensors):
+            return self.function(*call.args, **call.kwargs)
         looking = time.perf_counter() - began if found.trains else 0.0
-        return self._run_paths(key, found, program, looking, args, kwargs, described)
+        return self._run_paths(call, found, program, looking)
 
-    def _run_differentiated(
-        self, key: Any, found: Paths, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
-    ) -> Any:
+    def _run_differentiated(self, call: KeyedCall, found: Paths) -> Any:
         """Find the path of a call that needs gradients, and have its own programs answer."""
         try:
-            path = found.path_of(described.tensors)
+            path = found.path_of(call.described.tensors)
         except UnseenAnswer:
-            return self._run_unseen(key, found, args, kwargs, described)
+            return self._run_unseen(call, found)
         except IngotError as error:
-            return self._abandon(found, error, args, kwargs)
+            return self._abandon(call, found, error)
         path.calls += 1
         if found.why_refused is not None:
-            self._leave_to_python(key, found, f"{RESULT_NEEDS_GRADIENTS}, and {found.why_refused}")
+            self._leave_to_python(found, f"{RESULT_NEEDS_GRADIENTS}, and {found.why_refused}")
         if path.gradients is None or path.gradients.refused is not None:
-            return self.function(*args, **kwargs)
-        return self._run_with_gradients(key, found, path, args, kwargs, described)
+            return self.function(*call.args, **call.kwargs)
+        return self._run_with_gradients(call, found, path)
 
-    def _run_paths(
-        self,
-        key: Any,
-        found: Paths,
-        program: BranchingProgram,
-        looking: float,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        described: CallKey,
-    ) -> Any:
+    def _run_paths(self, call: KeyedCall, found: Paths, program: BranchingProgram, looking: float) -> Any:
         """Find the path of a call, and run what is left of it. Looking for shared memory has cost so many seconds."""
         assert found.trace is not None
         try:
-            ending = program.find(described.tensors, found.trace.environment_tensors)
+            ending = program.find(call.described.tensors, found.trace.environment_tensors)
         except UnseenAnswer:
-            return self._run_unseen(key, found, args, kwargs, described)
+            return self._run_unseen(call, found)
         except IngotError as error:
-            return self._abandon(found, error, args, kwargs)
+            return self._abandon(call, found, error)
         path = found.paths[ending.node.path]
         path.calls += 1
-        if found.is_compared and (audited := self._audit(found, (), args, kwargs, described, path)) is not None:
+        if found.is_compared and (audited := self._audit(call, found, (), path)) is not None:
             return audited.result  # nothing has happened yet
         comparison, watch = path.eager_comparison, stopwatch(found.trace.device)
         if comparison.is_eagers_turn and not found.is_compared:
-            result = self.function(*args, **kwargs)
+            result = self.function(*call.args, **call.kwargs)
             comparison.eager.append(watch.stop())
             return result
         try:
             result = ending.run()
             if path.changes is not None:
-                result = path.result_of(result, described)
+                result = path.result_of(result, call.described)
         except IngotError as error:
             if program.has_effects:
                 raise
-            return self._abandon(found, error, args, kwargs)
+            return self._abandon(call, found, error)
         except Exception:
             if path.repeats_errors:
-                return self.function(*args, **kwargs)
+                return self.function(*call.args, **call.kwargs)
             raise
         comparison.note_program(float(watch.stop()) + ending.seconds + looking)
-        self._settle(key, found, args, kwargs, described)
+        self._settle(call, found)
         return result
 
-    def _settle(
-        self, key: Any, found: Paths, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
-    ) -> None:
+    def _settle(self, call: KeyedCall, found: Paths) -> None:
         """Let native code answer calls like this one from now on, or Python where that was quicker."""
-        if not found.is_compared or self.specialisations.get(key) is not found:
+        if not found.is_compared or self.specialisations.get(call.key) is not found:
             return
         if found.prefers_python:
-            self._leave_to_python(key, found, found.comparison)
+            self._leave_to_python(found, found.comparison)
         else:
-            self.native.add(key, found, described, args, kwargs)
+            self.native.add(call, found)
 
-    def _run_unseen(
-        self, key: Any, found: Paths, args: Sequence[Any], kwargs: Mapping[str, Any], described: CallKey
-    ) -> Any:
+    def _run_unseen(self, call: KeyedCall, found: Paths) -> Any:
         """A call that leads to a path which was never recorded: nothing has happened yet."""
         if not found.is_exhausted:
             found.attempts += 1
             found.calls -= 1
             self.python_calls -= 1  # recording counts it
-            return self._record(key, args, kwargs, described, ANOTHER_PATH)
+            return self._record(call, ANOTHER_PATH)
         found.unseen += 1
         if found.is_in_vain(self.calls_of(found)):
-            self._leave_to_python(key, found, "values of tensors lead to more paths than are kept")
-        return self.otherwise(*args, **kwargs)
+            self._leave_to_python(found, "values of tensors lead to more paths than are kept")
+        return self.otherwise(*call.args, **call.kwargs)
 
-    def _leave_to_python(self, key: Any, found: Paths, reason: str) -> None:
+    def _leave_to_python(self, found: Paths, reason: str) -> None:
         place = "" if found.trace is None else found.trace.questions[0].place
         with self._lock:
             self.native.drop(found)
@@ -181,14 +157,8 @@ class BranchingFunction(RecordedFunction):
         super().forget()
         self.refused_paths = 0
 
-    def _is_unused(self, member: Recorded) -> bool:
-        held = self.specialisations.get(member.key)
-        if not isinstance(held, Paths):
-            return super()._is_unused(member)
-        return held.program is None and held.paths == [member.specialisation]
-
-    def _take_path(self, key: Hashable, made: Specialisation) -> Specialisation:
-        found = self.specialisations.get(key)
+    def _take_path(self, call: KeyedCall, made: Specialisation) -> Specialisation:
+        found = self.specialisations.get(call.key)
         if isinstance(found, Paths):
             if found.trace is not None and found.changed() is None:
                 return self._add_path(found, made)

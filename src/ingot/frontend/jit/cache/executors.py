@@ -16,7 +16,7 @@ from ingot.base.sizes import SizeExpression
 from ingot.frontend.jit.arguments.call_key import CallKey
 from ingot.frontend.jit.cache.shape_families import Generalised
 from ingot.frontend.jit.cache.specialisation import Specialisation
-from ingot.frontend.jit.gradients.gradient_calls import Call
+from ingot.frontend.jit.gradients.answering import Call, answer
 from ingot.frontend.jit.lowering.branches import UnseenAnswer
 from ingot.frontend.jit.lowering.partition import Region
 from ingot.frontend.jit.lowering.recorded_program import RecordedProgram, ShapeMismatch
@@ -142,7 +142,7 @@ def call_gradients(found: Specialisation, function: Callable[..., Any], describe
             return DECLINED
         if gradients.written and path.shares_memory_anew(tensors):
             return DECLINED
-        return gradients(Call(function, shape, leaves, tensors))
+        return answer(gradients, Call(function, shape, leaves, tensors))
 
     return CallFunction(run, tuple(range(len(described.leaves))))
 

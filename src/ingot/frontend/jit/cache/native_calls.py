@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from ingot.base.forks import new_lock
-from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.arguments.call_key import CallKey, KeyedCall
 from ingot.frontend.jit.arguments.structure import Shape
 from ingot.frontend.jit.cache.executors import call_gradients, call_program, run_kernels, variables_of
 from ingot.frontend.jit.cache.native_guards import places_of
@@ -121,21 +121,13 @@ class NativeCalls:
         answered = self._answered.get(id(found))
         return 0 if answered is None else answered.calls.value
 
-    def add(
-        self,
-        key: Hashable,
-        found: Specialisation,
-        described: CallKey,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        general: Generalised | None = None,
-    ) -> bool:
+    def add(self, call: KeyedCall, found: Specialisation, general: Generalised | None = None) -> bool:
         """Answer calls like this one, which a specialisation has just answered, with a record from now on; whether that
         can be done."""
         owner, native = self._owner(), dispatcher()
-        if owner is None or native is None or described.given is not None:
+        if owner is None or native is None or call.described.given is not None:
             return False
-        if found.standing_in is None and len(described.leaves) > _MOST_COMPARED:
+        if found.standing_in is None and len(call.described.leaves) > _MOST_COMPARED:
             return False  # the original may be called without comparing anything
         with self._lock:
             if self._is_closed:
@@ -144,17 +136,17 @@ class NativeCalls:
                 found.audits.is_put_off = False
                 return True  # the record exists, and has left this call to Python although there was nothing to do
             answered = self._answered.setdefault(id(found), _Answered(found))
-            if not answered.may_try(key):
+            if not answered.may_try(call.key):
                 return False
             original = self._function if found.prefers_eager or found.leaves_gradients else self.otherwise
             counted, forbids = answered.calls, self.forbids_attributes
-            record = _record(native, key, found, original, described, args, kwargs, general, counted, forbids)
+            record = _record(native, call, found, original, general, counted, forbids)
             if record is None:
-                answered.attempts[key].give_up()
+                answered.attempts[call.key].give_up()
                 return False
             if self._table is None:
                 self._table = native.attach(owner)
-            self._table.remove(lambda known: known.owner is found and known.key == key)
+            self._table.remove(lambda known: known.owner is found and known.key == call.key)
             self._table.put(record)
             self.pause(found)
             return True
@@ -223,17 +215,14 @@ class NativeCalls:
 
 def _record(
     native: Dispatcher,
-    key: Hashable,
+    call: KeyedCall,
     found: Specialisation,
     function: Callable[..., Any],
-    described: CallKey,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
     general: Generalised | None,
     count: CallCounter,
     forbids_attributes: bool,
 ) -> CallRecord | None:
-    settings, program = native.settings(), found.program
+    described, settings, program = call.described, native.settings(), found.program
     environment_tensors = [] if found.standing_in is None else found.standing_in.environment_tensors
     nesting = _nesting(described.shape)
     if settings < 0 or nesting is None:
@@ -260,10 +249,10 @@ def _record(
         if not isinstance(value, torch.Tensor)
     ]
     keys = tuple(_keys(described.shape))
-    arguments = ArgumentGuards(len(args), tuple(kwargs), tuple(tensors), tuple(others), nesting, keys)
+    arguments = ArgumentGuards(len(call.args), tuple(call.kwargs), tuple(tensors), tuple(others), nesting, keys)
     is_counted = torch.is_grad_enabled()
     return CallRecord(
-        key, found, settings, is_counted, arguments, environment_tensors, places, answer, count, forbids_attributes
+        call.key, found, settings, is_counted, arguments, environment_tensors, places, answer, count, forbids_attributes
     )
 
 

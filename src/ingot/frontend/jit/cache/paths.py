@@ -163,6 +163,9 @@ class Paths(Specialisation):
         assert isinstance(self.program, BranchingProgram) and self.trace is not None
         return self.paths[self.program.find(tensors, self.trace.environment_tensors).node.path]
 
+    def is_unprepared(self, recording: Specialisation) -> bool:
+        return self.program is None and self.paths == [recording]
+
     def has(self, path: Specialisation) -> bool:
         """Whether the same was decided on one of its paths."""
         return _decisions(path) in map(_decisions, self.paths)

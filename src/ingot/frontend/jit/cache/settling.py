@@ -14,10 +14,14 @@ from typing import Any
 from torch import compiler
 from torch.autograd import forward_ad
 
+from ingot.frontend.jit.arguments.call_key import CallKey
+from ingot.frontend.jit.cache.native_calls import NativeCalls
 from ingot.frontend.jit.cache.specialisation import Specialisation
 from ingot.frontend.jit.guards.recompile_reasons import counts_up, differs_in_numbers
 from ingot.frontend.jit.trace.questions import writes_leaves
 
+LEFT_BETWEEN = 64
+"""After this many calls in a row that are left to Python, none is expected that a recording answers here."""
 FEW_IN_VAIN = 4
 """After this many calls in a row that were looked at in vain, some are handed on unseen."""
 _FIRST_UNSEEN, _MOST_UNSEEN, _FACTOR = 16, 4096, 4
@@ -70,6 +74,45 @@ class Patience:
         self.target, self.in_vain, self.rest = None, 0, _FIRST_UNSEEN
 
 
+class UnseenCalls:
+    """The calls of one function that native code hands on without looking at them."""
+
+    def __init__(self, function: Callable[..., Any], native: NativeCalls):
+        self._function = function
+        self._native = native
+        self._patience = Patience()
+        self._expected = 0
+        """While this is positive no calls are handed on unseen: the next may be one that is answered here, as no
+        record can. It counts down with each call that is left to Python."""
+
+    def note_answered(self, described: CallKey) -> None:
+        """Take note of a call that a recording answers here, and not a record."""
+        self._patience.reset()
+        if described.given is not None:
+            self._expected = LEFT_BETWEEN
+
+    def note_recorded(self) -> None:
+        """Take note of a call that is recorded, or answered with gradients."""
+        self._patience.reset()
+
+    def needs_a_look(self) -> bool:
+        """Whether a call that no record knows may be one that a recording answers; asked once per call that is left to
+        Python."""
+        self._expected = max(0, self._expected - 1)
+        return self._expected > 0
+
+    def in_vain(self, target: Callable[..., Any]) -> Callable[..., Any]:
+        """Note that a call was looked at and is left to a function, which is returned. After a few such calls native
+        code hands the next ones to that function at once."""
+        if self.needs_a_look():
+            return target
+        settings = self._native.settings()
+        calls = self._patience.note(target, settings)
+        if calls and settings >= 0:
+            self._native.hand_on(unless_off(self._function, target), calls, settings)
+        return target
+
+
 @dataclass(slots=True)
 class Payoff:
     """Whether recordings answer enough calls to be worth their making."""
@@ -83,6 +126,8 @@ class Payoff:
     allowed: int = MOST_IN_VAIN
     rest: int = _FIRST_REST
     look: int = _FIRST_LOOK
+    of_numbers: int = 0
+    """Recordings in a row that differ in numbers alone."""
 
     def note_gone(self, calls: int, is_for_now: bool = False) -> None:
         """A recording does not hold any more, or had to make room; it has answered so many calls. One that could not be
@@ -102,6 +147,24 @@ class Payoff:
         made = recorded - self.recorded
         is_much = made >= min(self.allowed, most) or (made >= _FEW_AGAIN and self.seconds > _MOST_SECONDS)
         return is_much and answered - self.answered < made
+
+    def why_not_record(
+        self, reason: str, recorded: int, answered: int, kinds: int, most: int
+    ) -> tuple[str, str] | None:
+        """Why not to record another call, for which there is a `reason`, and what kind of reason that is; None to
+        record it. So many recordings were made, and so many of at most so many kinds are there."""
+        if self.is_in_vain(recorded, answered, most):
+            return (
+                f"it has been recorded for {kinds} kinds of calls, and this is another one "
+                f"({reason}); pass numbers that vary as tensors, keep from reading sizes in Python, or use "
+                "dynamic=True",
+                "full",
+            )
+        if self.of_numbers >= MOST_OF_NUMBERS:
+            return f"a number changes from call to call, the last time because {reason}", "unstable"
+        if self.is_unstable:
+            return f"its recordings do not hold for long, the last one because {reason}", "unstable"
+        return None
 
     def next_rest(self) -> int:
         """How many calls are not recorded, now that recording has not paid off."""

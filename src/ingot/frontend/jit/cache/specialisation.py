@@ -160,6 +160,10 @@ class Specialisation:
         self.environment.let_go(outermost)
         self.objects = []
 
+    def is_unprepared(self, recording: Specialisation) -> bool:
+        """Whether no program has been written for a recording that this holds, and this holds nothing else."""
+        return recording.program is None
+
     @property
     def why_broken(self) -> Broken | None:
         """Why nothing stands in for Python, if nothing does."""

@@ -15,7 +15,7 @@ import torch
 
 from ingot.frontend.jit.follow.segments import Segment, Writer
 from ingot.frontend.jit.follow.steps.step_tree import StepNode, Wait
-from ingot.frontend.jit.trace.source_lines import user_place
+from ingot.frontend.jit.python_code.source_lines import user_place
 
 MOST_FLUSHES = 256
 """Different points of the trace whose flushes are told apart."""

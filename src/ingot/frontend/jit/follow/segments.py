@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any
 
+from ingot.frontend.jit.arguments.call_key import KeyedCall
 from ingot.frontend.jit.cache.recorded_function import RecordedFunction
+from ingot.frontend.jit.cache.shape_families import Generalised, Numbers
 from ingot.frontend.jit.follow.protection.uninterrupted import uninterrupted
 from ingot.frontend.jit.follow.steps.step_tree import (
     ConstantArgument,
@@ -31,6 +33,7 @@ from ingot.frontend.jit.follow.steps.step_tree import (
     StepNode,
     Wait,
 )
+from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.settings.options import Options
 from ingot.runtime.compiler import JitCompiler
 from ingot.runtime.native.following.native_following import NativeFollowing, Writes
@@ -70,15 +73,28 @@ class SegmentFunction(RecordedFunction):
     """The recordings of a segment. A call that they do not answer runs in Python, a step at a time: where it writes
     tensors from before the call, which cannot be done twice, it is done to its end."""
 
+    is_segment = True
     writes_inputs = False
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
+        self.reads_attributes = False
         self.ended: set[int] = set()
         """The threads whose last such call ran to its end, with or without an interrupt raised afterwards."""
 
     def __call__(self, *args: Any) -> Any:
         return uninterrupted(self._to_the_end, *args) if self.writes_inputs else super().__call__(*args)
+
+    def _foretell(self, call: KeyedCall) -> tuple[Generalised, Numbers] | None:
+        with self._lock:
+            found = self._table.families.foretell(call.described, call.key[1])
+            if found is not None:
+                self._make_room()
+                self._table.put_general(found[0])
+            return found
+
+    def _find_environment(self) -> Environment:
+        return Environment()
 
     def _to_the_end(self, *args: Any) -> Any:
         result = super().__call__(*args)
@@ -164,7 +180,7 @@ def write_segment(
     body = "\n".join(f"    {line}" for line in (*writer.lines, "return ()"))
     text = f"def segment({', '.join(parameters)}):\n{body}\n"
     exec(compile(text, "<ingot segment>", "exec"), writer.names)  # the text was written above, not by the user
-    recorded = SegmentFunction(writer.names["segment"], options, compiler, f"a segment of {name}", is_segment=True)
+    recorded = SegmentFunction(writer.names["segment"], options, compiler, f"a segment of {name}")
     recorded.checks_overlap = False  # tensors that are written are new, or share their memory with no other
     recorded.open_numbers(frozenset(numbers))
     written, wholes = _writes(path)

@@ -23,8 +23,8 @@ from ingot.frontend.jit.arguments.structure import Shape
 from ingot.frontend.jit.kept.anatomy import NotPortable, code_digest
 from ingot.frontend.jit.kept.references import plain_reference
 from ingot.frontend.jit.lowering.faults import reporting_faults
+from ingot.frontend.jit.python_code.source_lines import module_of
 from ingot.frontend.jit.settings.options import Options
-from ingot.frontend.jit.trace.source_lines import module_of
 from ingot.runtime import torch_state
 
 _MAKERS = ("arguments", "guards", "kept", "proof", "python_code", "trace")

@@ -17,7 +17,7 @@ import torch
 from torch.optim import SGD, AdamW, Optimizer
 
 from ingot.frontend import optimizers
-from ingot.frontend.jit.trace.source_lines import user_place
+from ingot.frontend.jit.python_code.source_lines import user_place
 from ingot.frontend.jit.trace.trace import SettingNumber, TraceOp, TraceValue, Training, Variable
 from ingot.runtime.optimizers.steps import ADAM_STEP, SGD_STEP, UNSCALE_STEP
 from ingot.runtime.optimizers.torch_steps import TORCH_STEP, Setting

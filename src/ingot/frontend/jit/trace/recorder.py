@@ -2,13 +2,12 @@
 
 In: a function, its arguments, and the tensors its environment holds. Out: eager's own result, and either a trace or the
 reason why there is none. Nothing runs twice and nothing is simulated: what cannot be recorded has been computed all the
-same. Two modes of torch watch. The dispatch mode sees every operation; the function mode sees what Python asks of
-tensors without an operation: their sizes, their memory, their values as numbers.
+same. Two modes of torch watch (`attachment.py`). The dispatch mode sees every operation; the function mode sees what
+Python asks of tensors without an operation: their sizes, their memory, their values as numbers.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import types
 import weakref
@@ -17,28 +16,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ingot.base.errors import CaptureError
 from ingot.frontend.jit.arguments.structure import take_apart
-from ingot.frontend.jit.arguments.supported_tensors import is_lazy, refused_result, refused_tensor
-from ingot.frontend.jit.arguments.variable_numbers import marks_in
+from ingot.frontend.jit.arguments.supported_tensors import is_lazy
 from ingot.frontend.jit.guards.environment import Environment
 from ingot.frontend.jit.python_code.library_code import is_librarys
+from ingot.frontend.jit.python_code.source_lines import definition_of, user_place
 from ingot.frontend.jit.trace.attachment import Attachment, mode_counts
 from ingot.frontend.jit.trace.effects import EffectMonitor
-from ingot.frontend.jit.trace.index_bounds import INDEXING, slice_bounds
+from ingot.frontend.jit.trace.index_bounds import slice_bounds
 from ingot.frontend.jit.trace.queries import READS_MEMORY, READS_SIZES, SAYS_SIZES, is_oblivious
 from ingot.frontend.jit.trace.questions import ASKS, READS_VALUE
 from ingot.frontend.jit.trace.refusals import given_offset, refusal, turned_view
-from ingot.frontend.jit.trace.source_lines import definition_of, user_place
+from ingot.frontend.jit.trace.registers import Registers
 from ingot.frontend.jit.trace.trace import (
     EnvironmentTensor,
     GradientOf,
     Made,
-    Origin,
     Question,
     SizeQuery,
     TensorMeta,
@@ -51,8 +46,7 @@ from ingot.frontend.jit.trace.trace import (
     tags_of,
     written_arguments,
 )
-from ingot.frontend.jit.trace.training_calls import TrainingCalls
-from ingot.runtime.overlaps import NumberedMemory, addresses_of
+from ingot.frontend.jit.trace.training_calls import BACKWARD, GRAD, TrainingCalls
 from ingot.runtime.torch_state import state_of_torch
 
 _MOST_EVENTS = 100_000
@@ -67,98 +61,6 @@ class Broken:
     place: str
     is_for_now: bool = False
     """Whether the next call like it can be recorded, as far as is known."""
-
-
-_LOSES_OUT = frozenset({"matrix_rank", "linalg_matrix_rank"})
-"""Functions whose `out=` PyTorch forgets to write where a mode sees what they are made of."""
-_CASTS_WITHIN = frozenset(
-    {
-        *("pinv", "linalg_pinv", "pinverse", "bilinear"),
-        *("_native_multi_head_attention", "_transformer_encoder_layer_fwd"),
-    }
-)
-"""Functions of several operations that a mode sees as one, so that autocast finds none of them."""
-_KNOWN = ("aten", "prim", "prims", "profiler")
-"""Namespaces whose operations are not made of others, apart from those above."""
-_BACKWARD: Any = torch.Tensor.backward
-_GRAD: Any = torch.autograd.grad
-_PUT_OFF = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative, torch._C.DispatchKey.ZeroTensor)
-
-
-class _OperationMode(TorchDispatchMode):
-    """Hands every operation to a recording."""
-
-    def __init__(self, recording: Recording, witness: EffectMonitor):
-        super().__init__()
-        self._recording = recording
-        self._witness = witness
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False keeps torch from importing its tracing compiler for the sake of this mode."""
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with self._witness.paused(), torch._C.DisableTorchFunction(), as_outside_of_modes():
-            return self._recording.operate(func, args, kwargs or {})
-
-
-def as_outside_of_modes() -> Any:
-    """A block in which PyTorch conjugates and negates what it has put off, as everywhere else. Within a mode it does
-    not, and operations that make such tensors for themselves, as linalg.pinv does, would be wrong."""
-    excluded = torch._C._dispatch_tls_local_exclude_set()
-    for key in _PUT_OFF:
-        excluded = excluded.remove(key)
-    return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
-
-
-def cannot_be_watched(function: Any, kwargs: Mapping[str, Any]) -> str | None:
-    """Why a function of torch gives another result under a mode that sees its parts; None if it does not."""
-    is_operation = isinstance(function, OpOverload | OpOverloadPacket)
-    name = getattr(function.overloadpacket if isinstance(function, OpOverload) else function, "__name__", "")
-    if "out" in kwargs and name in _LOSES_OUT:
-        return f"PyTorch does not write the result of {name} while it is recorded"
-    if torch._C._is_any_autocast_enabled():
-        is_known = str(function).partition(".")[0] in _KNOWN if is_operation else True
-        if name in _CASTS_WITHIN or not is_known:
-            return f"autocast may cast what {name} is made of"
-    return None
-
-
-class _IntrospectionMode(TorchFunctionMode):
-    """Hands every function of torch that Python calls to a recording."""
-
-    def __init__(self, recording: Recording, witness: EffectMonitor):
-        super().__init__()
-        self._recording = recording
-        self._witness = witness
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        recording, kwargs = self._recording, kwargs or {}
-        if recording.training.is_within:
-            return func(*args, **kwargs)
-        with self._witness.paused():
-            recording.on_query(func, args, kwargs)
-            if func in INDEXING:
-                recording.on_index(args[0], args[1])
-            handed = marks_in(args, kwargs)
-            why_not = cannot_be_watched(func, kwargs)
-        if why_not:
-            recording.stop(why_not)
-            with _disable_current_modes():
-                return func(*args, **kwargs)
-        before = recording.handed, recording.asked_by
-        recording.handed, recording.asked_by = handed, getattr(func, "__name__", "")
-        try:
-            if func is _BACKWARD:
-                recording.training.begin_backward(args, kwargs)
-            elif func is _GRAD:
-                recording.training.begin_grad(args, kwargs)
-            return func(*args, **kwargs)
-        finally:
-            recording.handed, recording.asked_by = before
-            if func is _BACKWARD or func is _GRAD:
-                recording.training.end_backward()
 
 
 class Recording:
@@ -188,11 +90,7 @@ class Recording:
         """Tensors that were taken for constants, and the line where they were used."""
         self.asked_by = ""
         """The name of the function of torch that runs now."""
-        self._registers: dict[int, tuple[weakref.ref[Any], TraceValue]] = {}
-        self._leaf_storages: dict[int, int] = {}
-        self._memory = NumberedMemory()
-        self._storages = 0
-        self._kept: list[Any] = []
+        self._registers = Registers(self.trace, self)
         self._arguments = arguments
         self._definition: str | None = None
         self.handed: frozenset[int] = frozenset()
@@ -204,8 +102,8 @@ class Recording:
         self.training = TrainingCalls(self)
         """Backward passes and steps of optimizers within the call."""
         for position, tensor in enumerate(arguments):
-            if self._find(tensor) is None:
-                self._add_leaf(tensor, TraceArgument(position))
+            if self._registers.find(tensor) is None:
+                self._registers.add_leaf(tensor, TraceArgument(position))
 
     def run(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], is_alone: bool = True
@@ -247,7 +145,7 @@ class Recording:
     def add_argument(self, tensor: torch.Tensor) -> TraceValue:
         """Note a tensor that is passed after the others; no other object may be the same tensor."""
         self._arguments = [*self._arguments, tensor]
-        return self._add_leaf(tensor, TraceArgument(len(self._arguments) - 1))
+        return self._registers.add_leaf(tensor, TraceArgument(len(self._arguments) - 1))
 
     def _run_watched(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], is_alone: bool
@@ -268,7 +166,7 @@ class Recording:
 
         It is not a block for `with`: an interrupt between the end of `__enter__` and the block would leave everything
         attached."""
-        attachment = Attachment(monitor, _IntrospectionMode(self, monitor), _OperationMode(self, monitor))
+        attachment = Attachment(self, monitor)
         try:
             attachment.attach()
             return run()
@@ -294,13 +192,13 @@ class Recording:
 
     def value_of(self, tensor: torch.Tensor) -> TraceValue | None:
         """The register of a tensor that the function returned; None if no operation made it."""
-        return self._find(tensor) or self._environment_tensor(tensor)
+        return self._registers.find(tensor) or self._environment_tensor(tensor)
 
     # --- what the modes see -------------------------------------------------------------------------------------------
 
     def on_query(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Python is about to call a function or to read an attribute of tensors."""
-        if function is _BACKWARD or function is _GRAD:
+        if function is BACKWARD or function is GRAD:
             return
         name = getattr(function, "__name__", "")
         if name in ("__get__", "__set__", "__delete__"):
@@ -323,13 +221,13 @@ class Recording:
         if name not in SAYS_SIZES or not isinstance(tensor, torch.Tensor):
             self.trace.has_unseen_queries = True
             return
-        register = self._find(tensor)
+        register = self._registers.find(tensor)
         if register is not None and not isinstance(self.trace.note(register).origin, EnvironmentTensor):
             self.trace.size_queries.append(SizeQuery(name, register))
 
     def on_index(self, tensor: Any, index: Any) -> None:
         """Python is about to index a tensor."""
-        register = self._find(tensor) if isinstance(tensor, torch.Tensor) else None
+        register = self._registers.find(tensor) if isinstance(tensor, torch.Tensor) else None
         if register is None or self.broken is not None:  # tensors around the function have one size
             return
         self._note_query("__getitem__", [tensor])
@@ -376,8 +274,8 @@ class Recording:
         if any(tensor.shape != shape for tensor, shape in shapes):
             self.stop(f"{target} changes the size of a tensor")
         if self.broken is None:
-            storages = {_storage(tensor): register for tensor, register in self._operands((args, kwargs))}
-            results = self._decode_results(result, storages)
+            operands = self._registers.by_memory((args, kwargs))
+            results = self._registers.add_results(result, operands)
             keywords = _with_device(given[1], result)
             event = TraceOp(target, tuple(given[0]), keywords, results, user_place(), self.handed)
             self._note_constants(event, bool(written_arguments(target, event.arguments, event.keywords)))
@@ -398,7 +296,7 @@ class Recording:
         """The arguments of an operation that is told where in its memory to begin, as they hold at later calls: a
         tensor from before the call may begin elsewhere then, and of that nothing is recorded."""
         tensor, offset = args[0], given_offset(target, args, kwargs)
-        is_from_before = self._find(tensor) is None or self.has_touched(tensor)
+        is_from_before = self._registers.find(tensor) is None or self.has_touched(tensor)
         if self.asked_by.startswith("as_strided"):  # by Python, which has no way to know where the tensor begins
             if is_from_before and torch.is_grad_enabled() and tensor.requires_grad:
                 self.stop(f"the gradient of {target} depends on where in its memory a tensor begins")
@@ -411,14 +309,14 @@ class Recording:
 
     def has_made(self, tensor: torch.Tensor) -> bool:
         """Whether the call itself has made a tensor."""
-        register = self._find(tensor)
+        register = self._registers.find(tensor)
         return register is not None and not self.trace.note(register).is_leaf
 
     def _turn(self, view: Any, tensor: torch.Tensor, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
         """A tensor that has been given another shape in place: from now on it is a view of what it was."""
-        before = self._find(tensor)
+        before = self._registers.find(tensor)
         assert before is not None
-        made = self._add(tensor, Made(len(self.trace.events)), self.trace.note(before).storage)
+        made = self._registers.add(tensor, Made(len(self.trace.events)), self.trace.note(before).storage)
         event = TraceOp(view, (before, *args[1:]), dict(kwargs), made, user_place(), self.handed)
         self._note_constants(event, is_write=False)
         self.trace.events.append(event)
@@ -431,8 +329,8 @@ class Recording:
             return tensor
         constant = tensor.clone()
         self.trace.environment_tensors.append(constant)
-        source = self._add_leaf(constant, EnvironmentTensor(len(self.trace.environment_tensors) - 1))
-        made = self._add_made(tensor, {})
+        source = self._registers.add_leaf(constant, EnvironmentTensor(len(self.trace.environment_tensors) - 1))
+        made = self._registers.add_made(tensor, {})
         self._constant.update((source, made))
         self.trace.events.append(TraceOp(torch.ops.aten.clone.default, (source,), {}, made, user_place()))
         return tensor
@@ -441,7 +339,7 @@ class Recording:
 
     def _is_constant(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         tensors = all_of(torch.Tensor, (list(args), dict(kwargs)))
-        return all(self._find(tensor) in self._constant for tensor in tensors)
+        return all(self._registers.find(tensor) in self._constant for tensor in tensors)
 
     def _note_constants(self, event: TraceOp, is_write: bool) -> None:
         """What is made of constants is constant, unless it is random or was never written."""
@@ -455,11 +353,7 @@ class Recording:
             written = {self.trace.note(operand).storage for operand in event.operands}
             self._constant = {one for one in self._constant if self.trace.note(one).storage not in written}
 
-    # --- registers ----------------------------------------------------------------------------------------------------
-
-    def _find(self, tensor: torch.Tensor) -> TraceValue | None:
-        entry = self._registers.get(id(tensor))
-        return entry[1] if entry is not None and entry[0]() is tensor else None
+    # --- tensors and their registers ----------------------------------------------------------------------------------
 
     def add_found(self, tensor: torch.Tensor) -> TraceValue | None:
         """The register of a tensor that a known call has found where the environment was not looked through."""
@@ -468,11 +362,11 @@ class Recording:
 
     def has_touched(self, tensor: torch.Tensor) -> bool:
         """Whether the call has used the memory of a tensor that was there before."""
-        return _storage(tensor) in self._leaf_storages
+        return self._registers.has_memory_of(tensor)
 
     def position_of(self, tensor: torch.Tensor) -> int | None:
         """The position of a tensor among those of the environment that are used; None if it is none of these."""
-        register = self._find(tensor)
+        register = self._registers.find(tensor)
         origin = None if register is None else self.trace.note(register).origin
         return origin.position if isinstance(origin, EnvironmentTensor) else None
 
@@ -486,13 +380,13 @@ class Recording:
         if owner is None or self.value_of(owner) is None:
             return None
         position = self.position_of(owner)
-        return None if position is None else self._add_leaf(tensor, GradientOf(position))
+        return None if position is None else self._registers.add_leaf(tensor, GradientOf(position))
 
     def _environment_tensor(self, tensor: torch.Tensor) -> TraceValue | None:
         if id(tensor) not in self._environment.tensors:
             return self._gradient(tensor)
         self.trace.environment_tensors.append(tensor)
-        return self._add_leaf(tensor, EnvironmentTensor(len(self.trace.environment_tensors) - 1))
+        return self._registers.add_leaf(tensor, EnvironmentTensor(len(self.trace.environment_tensors) - 1))
 
     def _operand(self, tensor: torch.Tensor) -> TraceValue | None:
         found = self.value_of(tensor)
@@ -500,7 +394,7 @@ class Recording:
             self._assumed.append((weakref.ref(tensor), user_place()))
             self.trace.assumes_constants = True
             self._lift(tensor)
-            found = self._find(tensor)
+            found = self._registers.find(tensor)
         if found is None:
             self.stop(_FROM_NOWHERE)
         return found
@@ -509,10 +403,6 @@ class Recording:
         """Whether a tensor that is not known may be one that TorchScript made of a number; only a proof can tell."""
         is_usual = type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.device.type == "cpu"
         return self._allows_constants and is_usual and tensor.dim() == 0 and not tensor.requires_grad
-
-    def _operands(self, values: Any) -> list[tuple[torch.Tensor, TraceValue]]:
-        found = [(tensor, self._find(tensor)) for tensor in all_of(torch.Tensor, values)]
-        return [(tensor, register) for tensor, register in found if register is not None]
 
     def _encode(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -525,55 +415,6 @@ class Recording:
             return {name: self._encode(element) for name, element in value.items()}
         return value
 
-    def _decode_results(self, value: Any, storages: Mapping[int, TraceValue]) -> Any:
-        if isinstance(value, torch.Tensor):
-            return self._find(value) or self._add_made(value, storages)
-        if isinstance(value, list | tuple):
-            return type(value)(self._decode_results(element, storages) for element in value)
-        return value
-
-    def _add_made(self, tensor: torch.Tensor, storages: Mapping[int, TraceValue]) -> TraceValue:
-        refused = refused_result(tensor)
-        if refused:
-            self.stop(refused)
-            return self._add(tensor, Made(len(self.trace.events)), -1)
-        base = storages.get(_storage(tensor))
-        storage = self._new_storage() if base is None else self.trace.note(base).storage
-        return self._add(tensor, Made(len(self.trace.events)), storage)
-
-    def _add_leaf(self, tensor: torch.Tensor, origin: Origin) -> TraceValue:
-        refused = refused_tensor(tensor)
-        if refused:
-            self.stop(refused)
-            return self._add(tensor, origin, -1)
-        self._kept.append(tensor)  # so that no other storage takes its place
-        storage = self._leaf_storages.get(_storage(tensor))
-        if storage is None:
-            storage = self._leaf_storages[_storage(tensor)] = self._number(tensor)
-        return self._add(tensor, origin, storage)
-
-    def _add(self, tensor: torch.Tensor, origin: Origin, storage: int) -> TraceValue:
-        register = TraceValue(len(self.trace.tensors))
-        strides = tensor.stride() if tensor.layout is torch.strided else ()
-        note = TensorMeta(origin, tensor.dtype, tuple(tensor.shape), strides, storage, device=tensor.device)
-        self.trace.tensors.append(note)
-        self._registers[id(tensor)] = (weakref.ref(tensor), register)
-        return register
-
-    def _number(self, tensor: torch.Tensor) -> int:
-        """The number of memory that was there before the call; other storages that overlap it get the same."""
-        number, joined = self._memory.number(addresses_of(tensor), self._new_storage())
-        if joined:
-            for index, note in enumerate(self.trace.tensors):
-                if note.storage in joined:
-                    self.trace.tensors[index] = dataclasses.replace(note, storage=number)
-            self._leaf_storages |= {one: number for one, old in self._leaf_storages.items() if old in joined}
-        return number
-
-    def _new_storage(self) -> int:
-        self._storages += 1
-        return self._storages - 1
-
 
 def _with_device(keywords: dict[str, Any], result: Any) -> dict[str, Any]:
     """Keywords that name the very device a result is on: which one "cuda" is may change within a call."""
@@ -584,10 +425,6 @@ def _with_device(keywords: dict[str, Any], result: Any) -> dict[str, Any]:
 
 _FROM_NOWHERE = "a tensor is used that was made outside PyTorch's operators, or is held where ingot cannot see it"
 _LIFTS = frozenset({"aten::lift", "aten::lift_fresh", "aten::lift_fresh_copy"})
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
 
 
 def _parts(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -1,6 +1,6 @@
-"""Operations that end a recording, and those that give a tensor another shape in place.
+"""Operations and functions of torch that end a recording, and operations that give a tensor another shape in place.
 
-In: an operation with its arguments. Out: why it ends a recording, or the view that it stands for.
+In: an operation or a function with its arguments. Out: why it ends a recording, or the view that it stands for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
 
 from ingot.frontend.jit.trace.trace import all_of, tags_of
 
@@ -66,3 +67,29 @@ def _has_fixed_shape(target: torch._ops.OpOverload, args: Sequence[Any]) -> bool
     if target.overloadpacket._qualified_op_name not in ("aten::index", "aten::index_put", "aten::index_put_"):
         return False
     return not any(tensor.dtype in (torch.bool, torch.uint8) for tensor in all_of(torch.Tensor, args[1]))
+
+
+_LOSES_OUT = frozenset({"matrix_rank", "linalg_matrix_rank"})
+"""Functions whose `out=` PyTorch forgets to write where a mode sees what they are made of."""
+_CASTS_WITHIN = frozenset(
+    {
+        *("pinv", "linalg_pinv", "pinverse", "bilinear"),
+        *("_native_multi_head_attention", "_transformer_encoder_layer_fwd"),
+    }
+)
+"""Functions of several operations that a mode sees as one, so that autocast finds none of them."""
+_KNOWN = ("aten", "prim", "prims", "profiler")
+"""Namespaces whose operations are not made of others, apart from those above."""
+
+
+def cannot_be_watched(function: Any, kwargs: Mapping[str, Any]) -> str | None:
+    """Why a function of torch gives another result under a mode that sees its parts; None if it does not."""
+    is_operation = isinstance(function, OpOverload | OpOverloadPacket)
+    name = getattr(function.overloadpacket if isinstance(function, OpOverload) else function, "__name__", "")
+    if "out" in kwargs and name in _LOSES_OUT:
+        return f"PyTorch does not write the result of {name} while it is recorded"
+    if torch._C._is_any_autocast_enabled():
+        is_known = str(function).partition(".")[0] in _KNOWN if is_operation else True
+        if name in _CASTS_WITHIN or not is_known:
+            return f"autocast may cast what {name} is made of"
+    return None

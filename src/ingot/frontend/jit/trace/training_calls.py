@@ -18,8 +18,8 @@ import torch
 
 from ingot.frontend import optimizers
 from ingot.frontend.jit.python_code.library_code import is_librarys
+from ingot.frontend.jit.python_code.source_lines import user_place
 from ingot.frontend.jit.trace.optimizer_calls import OptimizerCalls
-from ingot.frontend.jit.trace.source_lines import user_place
 from ingot.frontend.jit.trace.trace import (
     GradientOf,
     GradientUpdate,
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from ingot.frontend.jit.trace.recorder import Recording
 
 
+BACKWARD: Any = torch.Tensor.backward
+GRAD: Any = torch.autograd.grad
+"""The functions that run a backward pass."""
 _ARGUMENTS = ("gradient", "retain_graph", "create_graph", "inputs")
 """Arguments of backward that are not compiled."""
 

@@ -24,7 +24,8 @@ from ingot.frontend.jit.follow.rules.roles import (
     views_by_layout,
 )
 from ingot.frontend.jit.follow.steps.step_tree import Outcome, Wait, metadata_of
-from ingot.frontend.jit.trace.recorder import as_outside_of_modes, cannot_be_watched
+from ingot.frontend.jit.trace.attachment import as_outside_of_modes
+from ingot.frontend.jit.trace.refusals import cannot_be_watched
 from ingot.frontend.jit.trace.trace import all_of, written_arguments
 
 _COPIES, _EMPTY = ("clone", "_to_copy"), ("empty", "empty_strided")

@@ -22,8 +22,8 @@ from ingot.runtime.kernels import address_of
 from ingot.runtime.native.assembler.routines import Library
 from ingot.runtime.native.launch.records import TensorGuard
 from tests.property.random_values import same_bits
+from tests.runtime.execution.fusions import CASES, define
 from tests.runtime.native.devices import Machine
-from tests.runtime.test_native_execution import CASES, define
 
 ALIGNMENT = 256
 WORKSPACE_WORDS = 100
