@@ -190,9 +190,11 @@ def _abstract(walker: Walker, value: Any, path: tuple[Any, ...], arguments: list
     if made is not None:
         return made
     if isinstance(value, torch.Tensor):
-        made = operations.tensor_value(walker, value)
-        made.path, made.attributes = path, frozenset(vars(value))
-        return made
+        found = walker.given_tensors.get(id(value))
+        if found is None:  # which arguments are the same tensor is part of the call key
+            found = walker.given_tensors[id(value)] = operations.tensor_value(walker, value)
+            found.path, found.attributes = path, frozenset(vars(value))
+        return found
     if is_plain(value):
         return known(value)
     kind = type(value)

@@ -192,12 +192,12 @@ class EffectMonitor:
             self._known_frame, self._excluded = None, ()
 
     def _answer_as_outside(self, frame: types.FrameType, event: str) -> None:
-        """Keep the modes of a recording from modules of PyTorch's that do otherwise where there are any: under autocast
-        a transformer's layer would give another type."""
+        """Keep the modes of a recording from modules of PyTorch's that do otherwise where there are any: layers of
+        transformers would give other values where their input is padded, and another type under autocast."""
         if self._hidden is not None:
             self._hidden.__exit__(None, None, None)
             self._hidden = None
-        elif event == "c_call" and torch._C._is_any_autocast_enabled() and _is_a_module(frame):
+        elif event == "c_call" and _is_a_module(frame):
             self._hidden = torch._C.DisableTorchFunction()
             self._hidden.__enter__()
 

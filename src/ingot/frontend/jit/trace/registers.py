@@ -62,7 +62,7 @@ class Registers:
         refused = refused_result(tensor)
         if refused:
             self._recording.stop(refused)
-            return self.add(tensor, Made(len(self._trace.events)), -1)
+            return self._add_refused(tensor, Made(len(self._trace.events)))
         base = operands.get(_storage(tensor))
         storage = self._new_storage() if base is None else self._trace.note(base).storage
         return self.add(tensor, Made(len(self._trace.events)), storage)
@@ -72,7 +72,7 @@ class Registers:
         refused = refused_tensor(tensor)
         if refused:
             self._recording.stop(refused)
-            return self.add(tensor, origin, -1)
+            return self._add_refused(tensor, origin)
         self._kept.append(tensor)  # so that no other storage takes its place
         storage = self._leaf_storages.get(_storage(tensor))
         if storage is None:
@@ -81,9 +81,15 @@ class Registers:
 
     def add(self, tensor: torch.Tensor, origin: Origin, storage: int) -> TraceValue:
         """A tensor in memory of a known number, which may be a value of the trace already: from now on it is this."""
+        note = TensorMeta(origin, tensor.dtype, tuple(tensor.shape), tensor.stride(), storage, device=tensor.device)
+        return self._add(tensor, note)
+
+    def _add_refused(self, tensor: torch.Tensor, origin: Origin) -> TraceValue:
+        """A tensor that ends the recording: some of these have no sizes, others no strides."""
+        return self._add(tensor, TensorMeta(origin, tensor.dtype, (), (), -1, device=tensor.device))
+
+    def _add(self, tensor: torch.Tensor, note: TensorMeta) -> TraceValue:
         register = TraceValue(len(self._trace.tensors))
-        strides = tensor.stride() if tensor.layout is torch.strided else ()
-        note = TensorMeta(origin, tensor.dtype, tuple(tensor.shape), strides, storage, device=tensor.device)
         self._trace.tensors.append(note)
         self._values[id(tensor)] = (weakref.ref(tensor), register)
         return register

@@ -150,7 +150,7 @@ class TrainingCalls:
         """Python code begins to run."""
         if frame.f_code in optimizers.SCALER_CODES:
             self._optimizers.see_scaler(frame)
-        elif self._is_backward and not is_librarys(frame.f_globals.get("__name__")):
+        elif self._is_backward and not _is_pytorchs(frame.f_globals.get("__name__")):
             self._recording.stop("its backward pass runs Python code: a hook, a Function of one's own or a checkpoint")
 
     # --- known calls --------------------------------------------------------------------------------------------------
@@ -263,6 +263,11 @@ class TrainingCalls:
             for place, result in enumerate(results)
             if isinstance(result, torch.Tensor) and result.requires_grad and result.grad_fn in consumed
         ]
+
+
+def _is_pytorchs(module: str | None) -> bool:
+    """Whether code belongs to PyTorch, or wraps a deprecated function of it: what that calls is seen as well."""
+    return is_librarys(module) or module == "typing_extensions"
 
 
 def _extent(tensor: torch.Tensor) -> range:

@@ -140,7 +140,7 @@ def shortens_a_list_that_is_reduced(x):
 @refused()
 def changes_a_list_in_one_branch_alone(x):
     parts = [x]
-    if torch.is_grad_enabled():
+    if x.requires_grad:
         parts.append(x)
     return torch.stack(parts)
 

@@ -32,6 +32,7 @@ from ingot.frontend.jit.proof.natives import (
     introspection,
     kept_results,
     methods,
+    module_members,
     script_functions,
     state_functions,
     training_functions,
@@ -50,7 +51,7 @@ def handler_of(called: Any) -> Handler | None:
     if entry is not None:
         return entry[1]
     if isinstance(called, types.FunctionType):
-        return training_functions.handler_of(called)
+        return training_functions.handler_of(called) or module_members.handler_of(called)
     if type(called) is KeepingFunction:
         return kept_results.handler_of(called)
     if type(called) is script_functions.ScriptFunction:
@@ -119,9 +120,9 @@ _TABLE: dict[Any, Handler] = {
     inspect.signature: introspection.signature,
     types.MappingProxyType: introspection.proxy,
     object.__new__: introspection.make_object,
-    torch.is_grad_enabled: state_functions.setting,
-    torch.is_autocast_enabled: state_functions.setting,
-    torch.is_inference_mode_enabled: state_functions.setting,
+    torch.is_grad_enabled: state_functions.setting(torch.is_grad_enabled),
+    torch.is_autocast_enabled: state_functions.setting(torch.is_autocast_enabled),
+    torch.is_inference_mode_enabled: state_functions.setting(torch.is_inference_mode_enabled),
     torch.get_default_dtype: lambda walker, args, kwargs: walker.determined(torch.dtype),
     ContextVar.get: state_functions.context_get,
     ContextVar.set: state_functions.context_set,
@@ -159,6 +160,8 @@ _TABLE: dict[Any, Handler] = {
         + [function for function in vars(math).values() if isinstance(function, types.BuiltinFunctionType)]
     },
 }
+_TABLE[torch._C._len_torch_dispatch_stack] = state_functions.constant(0)
+"""No call is answered by a recording under a dispatch mode."""
 if isinstance(torch._C.__dict__.get("_cuda_isCurrentStreamCapturing"), types.BuiltinFunctionType):
     _TABLE[torch._C._cuda_isCurrentStreamCapturing] = state_functions.constant(False)
 _HANDLERS: dict[int, tuple[Any, Handler]] = {id(function): (function, handler) for function, handler in _TABLE.items()}

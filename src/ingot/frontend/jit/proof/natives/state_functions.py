@@ -57,8 +57,15 @@ def switch(function: Callable[[], Any]) -> Handler:
     return handle
 
 
-def setting(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
-    return walker.determined(bool)
+def setting(function: Callable[..., bool]) -> Handler:
+    """A setting that belongs to the call key: what it is when a call begins is the same at each call."""
+
+    def handle(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
+        if walker.changes_settings or kwargs or not all(isinstance(one, Known) and plain(one) for one in args):
+            return walker.determined(bool)
+        return known(function(*(one.value for one in args if isinstance(one, Known))))
+
+    return handle
 
 
 def constant(value: Any) -> Handler:
@@ -70,6 +77,7 @@ def make_setting(cls: type) -> Handler:
         for value in (*args, *kwargs.values()):
             if not plain(value) and not isinstance(value, Determined):
                 walker.refuse(f"calls {cls.__name__} with an object that is not understood")
+        walker.changes_settings = True
         open_sizes.pin(walker, *args, *kwargs.values())
         return walker.new(cls, attributes={})
 

@@ -26,7 +26,7 @@ from ingot.frontend.jit.proof.domain.abstract_values import (
 )
 from ingot.frontend.jit.proof.domain.place_guards import ABSENT
 from ingot.frontend.jit.proof.natives import averages, backward_passes, optimizer_guards, scalers, schedules
-from ingot.frontend.jit.proof.semantics import attribute_lookup, containers
+from ingot.frontend.jit.proof.semantics import attribute_lookup
 
 if TYPE_CHECKING:
     from ingot.frontend.jit.proof.walk.walker import Walker
@@ -45,8 +45,6 @@ def handler_of(called: types.FunctionType) -> Handler | None:
         return backward_passes.grad
     if called in (Optimizer.zero_grad, torch.nn.Module.zero_grad):
         return _zero_grad
-    if called is torch.nn.Module.parameters:
-        return _parameters
     if called is clip_grad_norm_:
         return _clip
     if called is averages.UPDATE:
@@ -79,17 +77,6 @@ def _zero_grad(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> 
         walker.guard_function(function)
     walker.may_raise()
     return NONE
-
-
-def _parameters(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
-    """`module.parameters()`: a generator in Python, whose items are known."""
-    module = args[0]
-    if len(args) > 1 or kwargs or not isinstance(module, Known) or not isinstance(module.value, torch.nn.Module):
-        walker.refuse("calls parameters with arguments, or of a module that is not known")
-    for function in (torch.nn.Module.parameters, torch.nn.Module.named_parameters, torch.nn.Module.named_modules):
-        walker.guard_function(function)
-    optimizer_guards.guard_parameters(walker, module)
-    return containers.new_iterator(walker, [known(one) for one in module.value.parameters()])
 
 
 def _clip(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:

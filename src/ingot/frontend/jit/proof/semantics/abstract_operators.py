@@ -350,6 +350,17 @@ def _compares_identity(walker: Walker, value: Any) -> bool:
     return walker.type_attribute(type(value), "__eq__") in (object.__eq__, type.__eq__)
 
 
+def _are_apart(one: AbstractValue, other: AbstractValue) -> bool:
+    """Whether one value is a tensor that an operation of the call has made, and the other one was made by another, or
+    was there before; or both are tensors among the arguments, of which each has one value."""
+    if not isinstance(one, AbstractTensor) or one is other:
+        return False
+    if isinstance(other, AbstractTensor):
+        is_given = other.path is not None
+        return (one.is_new and (other.is_new or is_given)) or (is_given and one.path is not None)
+    return one.is_new and isinstance(other, Known)
+
+
 def _is(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | None:
     """Whether two values are the same object. Plain values are not told apart by identity, except for singletons."""
     for one, other in ((left, right), (right, left)):
@@ -373,6 +384,10 @@ def _is(walker: Walker, left: AbstractValue, right: AbstractValue) -> bool | Non
         return left.identity == right.identity
     elif isinstance(left, Closure) and isinstance(right, Closure):
         return left is right
+    elif isinstance(left, AbstractTensor) and left is right:
+        return True
+    elif _are_apart(left, right) or _are_apart(right, left):
+        return False
     elif {type(left), type(right)} <= {Known, Fresh, AbstractTensor, Closure} and not (
         is_tensor(left) and is_tensor(right)
     ):

@@ -48,7 +48,10 @@ REFUSED = words(
     """
 )
 """Methods and functions that read values, or that change or show something a recording does not have."""
-PRIVATE = ("__", "_foreach_", "_softmax", "_log_softmax", "_weight_norm", "_fused_", "_grouped_mm")
+PRIVATE = (
+    *("__", "_foreach_", "_softmax", "_log_softmax", "_weight_norm", "_fused_", "_grouped_mm"),
+    *("_transformer_encoder_layer_fwd", "_native_multi_head_attention"),
+)
 """How names of operations begin that begin with an underscore."""
 
 FACTORIES = words(

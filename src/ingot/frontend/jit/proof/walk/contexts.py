@@ -157,6 +157,7 @@ def _with(walker: Walker, node: ast.With, index: int) -> bool:
     target = node.items[index].optional_vars
     cls = walker.class_of(context)
     if cls in torch_names.SETTINGS:
+        walker.changes_settings = True
         return _setting(walker, node, index, context, target)
     enter, leave = walker.method(context, "__enter__"), walker.method(context, "__exit__")
     if enter is None or leave is None:

@@ -108,6 +108,10 @@ class Walker:
         self.metas: dict[int, AbstractTensor] = {}
         self.sizes = OpenSizes()
         self.is_autocast = any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+        self.given_tensors: dict[int, AbstractTensor] = {}
+        """Tensors among the arguments, by identity."""
+        self.changes_settings = False
+        """Whether the call has made a context that changes grad mode, autocast or the like."""
         self._steps = STEPS
         self._identities = itertools.count()
 
