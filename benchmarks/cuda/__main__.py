@@ -19,6 +19,7 @@ from benchmarks.cuda.contests import first_use
 from benchmarks.cuda.groups import COPY, DTYPES, SMALL_GROUP, Bench, host_rounds, measure_large
 from benchmarks.cuda.models.__main__ import main as measure_models
 from benchmarks.cuda.report import kernels_text, page, picture, sheets
+from benchmarks.cuda.training.__main__ import main as measure_training
 from benchmarks.measuring import Effort, race
 from benchmarks.results import COMPILE, Results, Row, Speed, machine, save
 
@@ -31,6 +32,7 @@ SHORTEST_TURN = 3e-3
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda", description=benchmarks.cuda.__doc__)
     parser.add_argument("--models", action="store_true", help="whole models instead; --models --help says more")
+    parser.add_argument("--training", action="store_true", help="training steps instead; --training --help says more")
     parser.add_argument("--only", action="append", metavar="NAME", help="cases whose name has this in it; repeatable")
     parser.add_argument("--dtype", action="append", choices=list(DTYPES), help="only this type; may be repeated")
     parser.add_argument("--no-small", action="store_true", help="leave the host's time of small calls out")
@@ -77,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     if "--models" in given:
         return measure_models([argument for argument in given if argument != "--models"])
+    if "--training" in given:
+        return measure_training([argument for argument in given if argument != "--training"])
     chosen = options(given)
     with tempfile.TemporaryDirectory() as folder:
         # No contestant may find what an earlier run has compiled: not torch.compile, and not the driver, which keeps

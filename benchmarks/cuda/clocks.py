@@ -34,6 +34,21 @@ def host_clock(device: torch.device) -> Clock:
     return clock
 
 
+def whole_clock(device: torch.device) -> Clock:
+    """The clock for calls in a row until the device has done them: the host's, from nothing to do to nothing to do."""
+
+    def clock(call: Call, repeats: int) -> float:
+        def turn() -> None:
+            for _ in range(repeats):
+                call()
+            synchronize(device)
+
+        synchronize(device)
+        return seconds(turn) / repeats
+
+    return clock
+
+
 def synchronize(device: torch.device) -> None:
     """Wait until a device has done everything."""
     if device.type == "cuda":

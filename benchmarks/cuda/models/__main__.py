@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +18,7 @@ from benchmarks.cuda.models.contests import compiled_by, forget, model_row
 from benchmarks.cuda.models.networks import NETWORKS, Network
 from benchmarks.cuda.models.profiles import profile_lines
 from benchmarks.cuda.models.report import line, page, sheets
+from benchmarks.cuda.surroundings import NO_GPU, about, current_gpu, nothing_on_disk
 from benchmarks.measuring import Effort
 from benchmarks.results import COMPILE, JIT, Results, Row, machine, save
 
@@ -71,7 +70,7 @@ def measure(device: torch.device, chosen: argparse.Namespace, first: dict[str, f
             longest = max(longest, time.monotonic() - start)
             groups[dtype] = (*groups[dtype], row)
             print(line(dtype, row), file=sys.stderr, flush=True)
-    return Results(machine() | _about(device), (), first, groups)
+    return Results(machine() | about(device), (), first, groups)
 
 
 def show_profiles(device: torch.device, chosen: argparse.Namespace) -> None:
@@ -91,22 +90,13 @@ def show_profiles(device: torch.device, chosen: argparse.Namespace) -> None:
                     print(text, flush=True)
 
 
-def _about(device: torch.device) -> dict[str, str]:
-    if device.type != "cuda":
-        return {}
-    return {"GPU": torch.cuda.get_device_name(device), "CUDA": str(torch.version.cuda)}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options(arguments)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        # No contestant may find what an earlier run has compiled or measured. All of these are read when first needed.
-        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder, "CUDA_CACHE_DISABLE": "1"}
-        os.environ["INGOT_CACHE_DIR"] = ""
-        if not torch.cuda.is_available():
-            print("this comparison needs an NVIDIA GPU; python -m benchmarks is the one for CPUs", file=sys.stderr)
+    with nothing_on_disk():
+        device = current_gpu()
+        if device is None:
+            print(NO_GPU, file=sys.stderr)
             return 2
-        device = torch.device("cuda", torch.cuda.current_device())
         if chosen.profile:
             show_profiles(device, chosen)
             return 0

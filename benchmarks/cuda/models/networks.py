@@ -150,11 +150,11 @@ def _gpt2(is_small: bool) -> nn.Module:
     return Gpt2(32, 2, 2, 101) if is_small else Gpt2(768, 12, 12, VOCABULARY)
 
 
-def _llama(is_small: bool) -> nn.Module:
+def llama(is_small: bool) -> nn.Module:
     return Llama(32, 2, 2, 80, 101) if is_small else Llama(768, 12, 12, 2048, VOCABULARY)
 
 
-def _words(batch: int, length: int) -> Callable[[bool], tuple[torch.Tensor, ...]]:
+def random_words(batch: int, length: int) -> Callable[[bool], tuple[torch.Tensor, ...]]:
     return lambda is_small: (
         torch.randint(0, 101, (2, 7)) if is_small else torch.randint(0, VOCABULARY, (batch, length)),
     )
@@ -245,18 +245,22 @@ def _unet(is_small: bool) -> nn.Module:
     return UNetBlocks(8, 2) if is_small else UNetBlocks(128, 32)
 
 
-def _images(batch: int, channels: int, size: int) -> Callable[[bool], tuple[torch.Tensor, ...]]:
-    return lambda is_small: (
-        torch.randn(2, channels, 32, 32) if is_small else torch.randn(batch, channels, size, size),
-    )
+def random_images(
+    batch: int, channels: int, size: int, small_size: int = 32
+) -> Callable[[bool], tuple[torch.Tensor, ...]]:
+    def make(is_small: bool) -> tuple[torch.Tensor, ...]:
+        count, side = (2, small_size) if is_small else (batch, size)
+        return (torch.randn(count, channels, side, side),)
+
+    return make
 
 
 NETWORKS = (
-    Network("GPT-2 1x128", _gpt2, _words(1, 128)),
-    Network("GPT-2 8x512", _gpt2, _words(8, 512)),
-    Network("Llama-like 1x64", _llama, _words(1, 64)),
-    Network("Llama-like 4x1024", _llama, _words(4, 1024)),
-    Network("ResNet-18 x1", _resnet, _images(1, 3, 224)),
-    Network("ResNet-18 x64", _resnet, _images(64, 3, 224)),
-    Network("U-Net blocks x4", _unet, _images(4, 4, 64)),
+    Network("GPT-2 1x128", _gpt2, random_words(1, 128)),
+    Network("GPT-2 8x512", _gpt2, random_words(8, 512)),
+    Network("Llama-like 1x64", llama, random_words(1, 64)),
+    Network("Llama-like 4x1024", llama, random_words(4, 1024)),
+    Network("ResNet-18 x1", _resnet, random_images(1, 3, 224)),
+    Network("ResNet-18 x64", _resnet, random_images(64, 3, 224)),
+    Network("U-Net blocks x4", _unet, random_images(4, 4, 64)),
 )
