@@ -145,3 +145,22 @@ def test_grad_mode_that_the_function_changes_itself():
         with torch.set_grad_enabled(mode):
             for _ in range(3):
                 torch.testing.assert_close(compiled(x), ask(x))
+
+
+def test_casts_to_a_type_that_autocast_decides(no_eager_comparison: None):
+    linear = nn.Linear(WIDTH, 2 * WIDTH)
+
+    def ask(x: torch.Tensor) -> torch.Tensor:
+        hidden = linear(x)
+        normed = (hidden.float() * 2).to(hidden.dtype)
+        first, second = normed.chunk(2, -1)
+        return first.to(dtype=x.dtype) + second * first.shape[-1]
+
+    compiled: Any = ingot.jit(ask)
+    for is_enabled in (True, False):
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=is_enabled):
+            for _ in range(3):
+                x = draw(3)
+                result, expected = compiled(x), ask(x)
+                torch.testing.assert_close(result, expected, rtol=2e-2, atol=2e-2)
+    assert compiled.tier == "skipping", compiled.explain()

@@ -20,6 +20,7 @@ from ingot.frontend.jit.proof.domain import answers, open_sizes
 from ingot.frontend.jit.proof.domain.abstract_values import (
     AbstractTensor,
     AbstractValue,
+    Determined,
     Fresh,
     Known,
     Open,
@@ -148,6 +149,9 @@ def operate(
         found = indices.sizes_of(walker, short, args, kwargs)
         if found is not None:
             return found
+    if short == "to" and _is_cast(args, kwargs):
+        tensor = meta_of(walker, args[0])
+        return AbstractTensor(tensor.meta, tensor.device, has_dtype=False)
     call = OperationCall(walker, name, short)
     constant = call.computed(function, args, kwargs)
     if constant is not None:
@@ -160,6 +164,12 @@ def operate(
         return call.unknown(short)
     call.place_on_meta(real_args, real_kwargs)
     return call.value_of(call.run(function, real_args, real_kwargs))
+
+
+def _is_cast(args: list[AbstractValue], kwargs: dict[str, AbstractValue]) -> bool:
+    """Whether a tensor is cast to a dtype that is not known here, which keeps its sizes."""
+    given = [*args[1:], *kwargs.values()]
+    return is_tensor(args[0]) and all(isinstance(one, Determined) and one.cls is torch.dtype for one in given)
 
 
 def _is_in_place(name: str) -> bool:
