@@ -164,3 +164,46 @@ def test_casts_to_a_type_that_autocast_decides(no_eager_comparison: None):
                 result, expected = compiled(x), ask(x)
                 torch.testing.assert_close(result, expected, rtol=2e-2, atol=2e-2)
     assert compiled.tier == "skipping", compiled.explain()
+
+
+class WithAutocast(nn.Module):
+    """A layer whose types autocast decides, so that what it writes in texts about types is not known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = encoder_layer(norm_first=True)
+        self.last = nn.Linear(WIDTH, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.last(self.layer(x)[0]).float()
+
+
+def test_autocast_within_a_module(no_eager_comparison: None):
+    torch.manual_seed(0)
+    module = WithAutocast().train()
+    eager = copy.deepcopy(module)
+    compiled: Any = ingot.jit(module)
+    for number in range(4):
+        x = draw(2, 5)
+        results = []
+        for called in (compiled, eager):
+            torch.manual_seed(number)
+            results.append(called(x))
+            results[-1].square().sum().backward()
+        torch.testing.assert_close(*results, rtol=5e-2, atol=5e-2)
+    assert compiled.forward.tier == "skipping", compiled.forward.explain()
+
+
+def test_texts_that_hold_something():
+    def ask(x: torch.Tensor, kind: str) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=kind == "cast"):
+            text = f"{x.dtype}" if x.requires_grad else f"of {x.dtype}"
+            empty = f"{x.dtype}{kind}"[:0]
+        return x + (1 if text else 2) + (4 if empty else 8)
+
+    compiled = ingot.jit(ask)
+    for kind in ("cast", "", "cast", ""):
+        for _ in range(3):
+            x = draw(3)
+            torch.testing.assert_close(compiled(x, kind), ask(x, kind))

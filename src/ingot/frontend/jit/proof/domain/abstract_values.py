@@ -115,12 +115,12 @@ class AbstractTensor(AbstractValue):
 
 
 class Determined(AbstractValue):
-    """`cls` is its class, where that is known."""
+    """`cls` is its class, where that is known; `is_full` says that it is a text with something in it."""
 
-    __slots__ = ("cls",)
+    __slots__ = ("cls", "is_full")
 
-    def __init__(self, cls: type | None = None):
-        self.cls = cls
+    def __init__(self, cls: type | None = None, is_full: bool = False):
+        self.cls, self.is_full = cls, is_full
 
 
 class Tuple(AbstractValue):
@@ -298,10 +298,10 @@ def join(one: AbstractValue, other: AbstractValue) -> AbstractValue:
             same = type(one.value) is type(other.value)
             if same and repr(one.value) == repr(other.value):
                 return one
-            return Determined(type(one.value) if same else None)
+            return Determined(type(one.value) if same else None, same and _is_full(one) and _is_full(other))
     if _is_determined(one) and _is_determined(other):
         cls = _class(one)
-        return Determined(cls if cls is _class(other) else None)
+        return Determined(cls if cls is _class(other) else None, _is_full(one) and _is_full(other))
     if isinstance(one, Fresh) and isinstance(other, Fresh) and one.identity == other.identity:
         return one
     if isinstance(one, AbstractTensor) and isinstance(other, AbstractTensor):
@@ -313,6 +313,12 @@ def join(one: AbstractValue, other: AbstractValue) -> AbstractValue:
 
 def _are_alike(one: Tuple, other: Tuple) -> bool:
     return one.cls is other.cls and len(one.items) == len(other.items)
+
+
+def _is_full(value: AbstractValue) -> bool:
+    if isinstance(value, Known):
+        return type(value.value) is str and value.value != ""
+    return isinstance(value, Determined) and value.is_full
 
 
 def _is_determined(value: AbstractValue) -> bool:

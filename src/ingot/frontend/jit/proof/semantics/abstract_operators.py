@@ -420,7 +420,7 @@ def truth(walker: Walker, value: AbstractValue) -> bool | None:
         case Known() if is_plain(value.value):
             return bool(value.value)
         case Determined():
-            return None
+            return True if value.is_full else None
         case ReadNumber():
             return walker.answers.decide(walker, value)
         case Closure() | Bound() | Super():

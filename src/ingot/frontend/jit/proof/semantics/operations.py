@@ -318,7 +318,7 @@ class OperationCall:
     def unknown(self, short: str) -> AbstractValue:
         """The result of an operation that could not be tried: a tensor, if it always gives one."""
         packet = getattr(torch.ops.aten, short, None) if not short.startswith("__") else None
-        if short in torch_names.OPERATORS:
+        if short in torch_names.OPERATORS or short in torch_names.CASTS:
             return AbstractTensor(has_dtype=False)
         if packet is None:
             self.walker.refuse(f"calls {self.name} with sizes that are not known here")

@@ -162,9 +162,11 @@ READ_BY_OPAQUE: dict[str, Any] = {
 
 SETTINGS = frozenset([torch.no_grad, torch.enable_grad, torch.inference_mode, torch.autocast])
 """Contexts that change how operations run. They are treated as operations."""
-MAY_RETURN_ARGUMENT = words(
+CASTS = words("float double half bfloat16 int long short bool char byte type_as")
+"""Methods that give a tensor of another type, or the tensor itself."""
+MAY_RETURN_ARGUMENT = CASTS | words(
     """
-    contiguous to float double half bfloat16 int long short bool char byte cpu cuda type type_as coalesce
+    contiguous to cpu cuda type coalesce
     resolve_conj resolve_neg dropout feature_dropout alpha_dropout feature_alpha_dropout flatten ravel conj positive
     atleast_1d atleast_2d atleast_3d broadcast_tensors expand_as reshape pin_memory squeeze movedim rrelu
     """

@@ -282,7 +282,8 @@ def _joined(walker: Walker, node: ast.JoinedStr) -> AbstractValue:
     parts = [evaluate(walker, part) for part in node.values]
     if all(map(plain, parts)):
         return Known("".join(part.value for part in parts))  # type: ignore[attr-defined]
-    return walker.determined(str)
+    walker.may_raise()
+    return Determined(str, is_full=any(plain(part) and part.value for part in parts))  # type: ignore[attr-defined]
 
 
 def _formatted(walker: Walker, node: ast.FormattedValue) -> AbstractValue:
