@@ -22,6 +22,14 @@ CLEARLY = 0.9
 """The other strategy is taken if it takes less than this share of the plain one's time."""
 
 
+def stand_in(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A tensor to measure with: random numbers that are drawn from no generator of the user's, or zeros."""
+    made = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    if not dtype.is_floating_point:
+        return made.zero_()
+    return made.normal_(generator=torch.Generator(device).manual_seed(0))
+
+
 def seconds_of(*ways: Callable[[], Any], device: torch.device = CPU) -> tuple[float, ...]:
     """What a call takes each way: the best of a few in turns."""
     best = [float("inf")] * len(ways)

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.autotune.benchmarking import is_clearly_quicker
+from ingot.frontend.jit.autotune.benchmarking import is_clearly_quicker, stand_in
 from ingot.frontend.jit.rewrites.trace_rewriting import TracePassResult, TraceRewriter
 from ingot.frontend.jit.trace.trace import TensorMeta, Trace, TraceOp, TraceValue, replace_values
 
@@ -107,7 +107,7 @@ def _stand_ins(rewriter: TraceRewriter, event: TraceOp) -> tuple[Any, ...]:
     """An event's arguments with tensors like those that it was given."""
 
     def like(note: TensorMeta) -> torch.Tensor:
-        return torch.empty_strided(note.shape, note.strides, dtype=note.dtype, device=note.device).normal_()
+        return stand_in(note.shape, note.strides, note.dtype, note.device)
 
     return replace_values(event.arguments, lambda register: like(rewriter.note(register)))
 

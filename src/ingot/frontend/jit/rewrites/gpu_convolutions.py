@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.autotune.benchmarking import CLEARLY, seconds_of
+from ingot.frontend.jit.autotune.benchmarking import CLEARLY, seconds_of, stand_in
 from ingot.frontend.jit.rewrites.channels_last import (
     KEEPING_ON_GPUS,
     is_row_major,
@@ -147,8 +147,7 @@ class _Call:
     def stand_in(self) -> Callable[[], Any]:
         def like(value: TraceValue) -> torch.Tensor:
             note = self.trace.note(value)
-            made = torch.empty_strided(note.shape, note.strides, dtype=note.dtype, device=note.device)
-            return made.normal_() if note.dtype.is_floating_point else made.zero_()
+            return stand_in(note.shape, note.strides, note.dtype, note.device)
 
         arguments = replace_values(self.event.arguments, like)
         return partial(self.event.target, *arguments, **self.event.keywords)

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.autotune.benchmarking import CLEARLY, seconds_of
+from ingot.frontend.jit.autotune.benchmarking import CLEARLY, seconds_of, stand_in
 from ingot.frontend.jit.trace.trace import TensorMeta
 from ingot.runtime.disk_cache.process import remembered
 
@@ -214,4 +214,4 @@ def plain_product(x: torch.Tensor, matrix: torch.Tensor, bias: torch.Tensor | No
 
 
 def _stand_in(layout: MatrixLayout, device: torch.device) -> torch.Tensor:
-    return torch.empty_strided(layout.shape, layout.strides, dtype=layout.dtype, device=device).normal_()
+    return stand_in(layout.shape, layout.strides, layout.dtype, device)

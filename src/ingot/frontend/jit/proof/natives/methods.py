@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -52,11 +53,20 @@ def handler_of(method: Any) -> Handler | None:
     return None
 
 
+def _without_name(value: AbstractValue) -> AbstractValue:
+    """The text or number that a member of an enumeration of texts or numbers is: it stays the same, as their methods
+    see it."""
+    member = value.value if type(value) is Known else None
+    if isinstance(member, Enum) and isinstance(member, str | int):
+        return Known(str.__str__(member) if isinstance(member, str) else int.__int__(member))
+    return value
+
+
 def _of_plain(method: Any) -> Handler:
     """A method of a plain value, which is computed."""
 
     def handle(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
-        given = [_plainly(walker, value) for value in (*args, *kwargs.values())]
+        given = [_plainly(walker, _without_name(value)) for value in (*args, *kwargs.values())]
         if None not in given:
             real = [one.value for one in given]  # type: ignore[union-attr]
             if method.__name__ in ("index", "count") and any(map(holds_nan, real[1:])):

@@ -20,7 +20,7 @@ _LIKE_FIRST = words(
     """
     relu gelu silu mish tanh sigmoid exp expm1 log log1p log2 sqrt rsqrt sin cos erf neg abs square softplus elu
     leaky_relu hardswish hardsigmoid layer_norm rms_norm batch_norm group_norm instance_norm dropout softmax
-    log_softmax reciprocal positive pos floor ceil round trunc
+    log_softmax reciprocal positive pos floor ceil round trunc _transformer_encoder_layer_fwd
     """
 )
 """Operations whose result is like their first argument, if that holds floating-point numbers."""
