@@ -51,6 +51,7 @@ _TELLS_ONCE = "transformers.utils.logging"
 
 _ASKS_FOR_MODES = torch.overrides.has_torch_function
 """The function by which torch's Python code asks whether a mode is active."""
+_PLAIN = (torch.Tensor, torch.nn.Parameter, type(None))
 _STREAM_OBJECTS = (torch.Stream, torch.Event, torch.cuda.Stream, torch.cuda.Event)
 
 
@@ -197,9 +198,16 @@ class EffectMonitor:
         if self._hidden is not None:
             self._hidden.__exit__(None, None, None)
             self._hidden = None
-        elif event == "c_call" and _is_a_module(frame):
+        elif event == "c_call" and _is_a_module(frame) and _asks_of_plain_tensors(frame):
             self._hidden = torch._C.DisableTorchFunction()
             self._hidden.__enter__()
+
+
+def _asks_of_plain_tensors(frame: types.FrameType) -> bool:
+    """Whether a module of PyTorch's asks about tensors that have no functions of their own: the answer is about modes
+    alone then."""
+    asked = frame.f_locals.get("tensor_args")
+    return asked is not None and all(type(one) in _PLAIN for one in asked)
 
 
 def _is_a_module(frame: types.FrameType) -> bool:
