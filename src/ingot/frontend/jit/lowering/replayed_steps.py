@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ingot.frontend.jit.lowering.partition import EagerCall, Partition
+from ingot.frontend.jit.lowering.partition import EagerCall, Partition, Region
 from ingot.frontend.jit.trace.ssa import Operation, Version
 from ingot.frontend.jit.trace.trace import (
     EnvironmentTensor,
@@ -52,7 +52,8 @@ class HostInputs:
         found = list(_optimizer_steps(steps))
         rates = [one.arguments[_RATES[one.target]] for one in found]
         others = all_of(Variable, [_others(step.operation) for step in steps.steps if isinstance(step, EagerCall)])
-        others += all_of(Variable, [one.arguments for step in steps.steps for one in getattr(step, "operations", ())])
+        regions = [step for step in steps.steps if isinstance(step, Region)]
+        others += all_of(Variable, [(one.arguments, one.keywords) for region in regions for one in region.operations])
         kept = {one.position for one in others}
         counts = [
             version.note.origin.position
