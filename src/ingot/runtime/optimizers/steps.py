@@ -64,7 +64,8 @@ def adam_step(
     counted all the same, as they are by PyTorch's fused steps.
     """
     columns = (parameters, gradients, averages, squares, counts)
-    settings = rate, beta1, beta2, weight_decay, eps, is_decoupled, maximize
+    settings: dict[str, Any] = {"lr": rate, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay, "eps": eps}
+    settings |= {"amsgrad": False, "maximize": maximize}
     if is_skipped(found_inf):
         if counts_skipped:
             move_versions(columns, moves)
@@ -72,7 +73,7 @@ def adam_step(
     with kernel_range("adam_step"):
         if not parameters[0].is_cpu:
             counted = _counted(counts, parameters[0].device, beta1, beta2)
-            _fused_step(parameters, gradients, averages, squares, counted, *settings)
+            _fused_step((parameters, gradients, averages, squares), counted, settings, is_decoupled)
         elif parameters[0].dtype is torch.float32 and not isinstance(rate, torch.Tensor):
             shrinking, decay = (1 - rate * weight_decay, 0.0) if is_decoupled else (1.0, weight_decay)
             numbers = rate, beta1, beta2, shrinking, decay, eps, -1.0 if maximize else 1.0
@@ -80,29 +81,16 @@ def adam_step(
         else:
             for one in counts:
                 one.data.add_(1)  # which moves no version: that comes below
-            _fused_step(parameters, gradients, averages, squares, counts, *settings)
+            _fused_step((parameters, gradients, averages, squares), counts, settings, is_decoupled)
     move_versions(columns, moves)
 
 
 def _fused_step(
-    parameters: list[torch.Tensor],
-    gradients: list[torch.Tensor],
-    averages: list[torch.Tensor],
-    squares: list[torch.Tensor],
-    counts: list[torch.Tensor],
-    rate: float | torch.Tensor,
-    beta1: float,
-    beta2: float,
-    weight_decay: float,
-    eps: float,
-    is_decoupled: bool,
-    maximize: bool,
+    columns: Sequence[list[torch.Tensor]], counts: list[torch.Tensor], settings: dict[str, Any], is_decoupled: bool
 ) -> None:
     """A step by PyTorch's kernel, which counts no writes."""
-    step = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
-    numbers: Any = {"lr": rate, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay, "eps": eps}
-    flags: Any = {"amsgrad": False, "maximize": maximize}
-    step(parameters, gradients, averages, squares, [], counts, **numbers, **flags)
+    step: Any = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
+    step(*columns, [], counts, **settings)
 
 
 def count_steps(counts: list[torch.Tensor], beta1: float = 0.0, beta2: float = 0.0) -> _array[float]:

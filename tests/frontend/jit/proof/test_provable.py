@@ -28,16 +28,6 @@ class Mode(enum.Enum):
     SLOW = "slow"
 
 
-class Kind(str, enum.Enum):  # noqa: UP042, as many programs write it
-    PLAIN = "plain"
-    SCALED = "scaled"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
-
-
 class Pair(NamedTuple):
     left: Any
     right: Any
@@ -303,16 +293,6 @@ def named_tuples(x):
 @provable()
 def enumerations(x):
     return x * 2 if MODE is Mode.FAST and MODE.value == "fast" else x
-
-
-@provable()
-def enumerations_of_texts_and_numbers(x):
-    kind, level = Kind.PLAIN, Level.LOW
-    if level < Level.HIGH:
-        kind = Kind.SCALED
-    if kind == Kind.SCALED and kind != "plain" and kind.startswith("sc") and kind in (Kind.SCALED, Kind.PLAIN):
-        x = x * 2
-    return x + 1 if level == 1 else x - 1
 
 
 provable()(isinstance_chains)

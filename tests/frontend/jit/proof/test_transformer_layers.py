@@ -93,17 +93,62 @@ def test_the_same_tensor_twice_is_not_two_tensors():
     assert compiled.tier == "skipping"
 
 
-@pytest.mark.parametrize("keep", [lambda x: x.contiguous(), lambda x: x.relu(), lambda x: x.float(), lambda x: x[:]])
-def test_results_that_may_be_their_operand(keep: Callable[[torch.Tensor], torch.Tensor]):
-    def ask(x: torch.Tensor) -> torch.Tensor:
-        y = x * 2
-        z = keep(y)
-        return z + 1 if y is z else z - 1
+ADDED = {"same": 1.0, "another": 2.0}
 
-    compiled: Any = ingot.jit(ask)
-    for _ in range(4):
-        x = draw(3)
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        *(lambda x: x.contiguous(), lambda x: x.relu(), lambda x: x.float(), lambda x: x[:], lambda x: +x),
+        *(lambda x: x.sum_to_size(x.shape), lambda x: x.conj_physical(), lambda x: torch.as_tensor(x)),
+    ],
+)
+@pytest.mark.parametrize("make", [lambda x: x * 2, lambda x: torch.tensor([1, 2, 3])])
+def test_results_that_may_be_their_operand(
+    make: Callable[[torch.Tensor], torch.Tensor],
+    keep: Callable[[torch.Tensor], torch.Tensor],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """What is read where they are the same, or are not, is seen to change."""
+
+    def ask(x: torch.Tensor) -> torch.Tensor:
+        y = make(x)
+        z = keep(y)
+        return z + (ADDED["same"] if y is z else ADDED["another"])
+
+    compiled = ingot.jit(ask)
+    for number in range(9):
+        if number in (3, 6):
+            for key in ADDED:
+                monkeypatch.setitem(ADDED, key, float(10 * number))
+        x = torch.randn(3)
         torch.testing.assert_close(compiled(x), ask(x))
+
+
+def asks_of_all(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if torch.is_autocast_enabled() else x - 1
+
+
+def asks_of_gpus(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if torch.is_autocast_enabled("cuda") else x - 1
+
+
+def asks_of_cpus(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if torch.is_autocast_enabled("cpu") else x - 1
+
+
+@pytest.mark.parametrize("ask", [asks_of_all, asks_of_gpus, asks_of_cpus])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_autocast_of_a_device_that_is_not_in_use(ask: Callable[[torch.Tensor], torch.Tensor], device: str):
+    compiled, before = ingot.jit(ask), torch.is_autocast_enabled(device)
+    try:
+        for is_enabled in (False, True, False, True):
+            torch.set_autocast_enabled(device, is_enabled)
+            for _ in range(3):
+                x = draw(3)
+                assert torch.equal(compiled(x), ask(x))
+    finally:
+        torch.set_autocast_enabled(device, before)
 
 
 def test_members_of_modules():

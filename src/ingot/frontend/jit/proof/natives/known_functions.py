@@ -121,7 +121,7 @@ _TABLE: dict[Any, Handler] = {
     types.MappingProxyType: introspection.proxy,
     object.__new__: introspection.make_object,
     torch.is_grad_enabled: state_functions.setting(torch.is_grad_enabled),
-    torch.is_autocast_enabled: state_functions.setting(torch.is_autocast_enabled),
+    torch.is_autocast_enabled: state_functions.autocast,
     torch.is_inference_mode_enabled: state_functions.setting(torch.is_inference_mode_enabled),
     torch.get_default_dtype: lambda walker, args, kwargs: walker.determined(torch.dtype),
     ContextVar.get: state_functions.context_get,

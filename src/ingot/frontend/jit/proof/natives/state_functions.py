@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ingot.frontend.jit.proof.domain import open_sizes
 from ingot.frontend.jit.proof.domain.abstract_values import (
     MIXED,
@@ -57,15 +59,25 @@ def switch(function: Callable[[], Any]) -> Handler:
     return handle
 
 
-def setting(function: Callable[..., bool]) -> Handler:
+def setting(function: Callable[[], bool]) -> Handler:
     """A setting that belongs to the call key: what it is when a call begins is the same at each call."""
 
     def handle(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
-        if walker.changes_settings or kwargs or not all(isinstance(one, Known) and plain(one) for one in args):
-            return walker.determined(bool)
-        return known(function(*(one.value for one in args if isinstance(one, Known))))
+        return walker.determined(bool) if walker.changes_settings else known(function())
 
     return handle
+
+
+def autocast(walker: Walker, args: list[AbstractValue], kwargs: Arguments) -> AbstractValue:
+    """`torch.is_autocast_enabled`: that of the CPU belongs to the call key, that of GPUs only once one is in use."""
+    device = args[0] if len(args) == 1 and not kwargs else None
+    if walker.changes_settings:
+        return walker.determined(bool)
+    if not args and not kwargs:
+        return switch(torch.is_autocast_enabled)(walker, [], {})
+    if isinstance(device, Known) and device.value == "cpu":
+        return known(torch.is_autocast_enabled("cpu"))
+    return walker.refuse("asks whether autocast is enabled for other devices than CPUs")
 
 
 def constant(value: Any) -> Handler:

@@ -288,7 +288,8 @@ class OperationCall:
         if isinstance(given, Known) and given.value is not None:
             device = torch.device(given.value)
         meta = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta")
-        return AbstractTensor(meta, device, constant=result, written=self.walker.writes, is_new=True)
+        is_new = self.short not in torch_names.MAY_RETURN_ARGUMENT
+        return AbstractTensor(meta, device, constant=result, written=self.walker.writes, is_new=is_new)
 
     def value_of(self, result: Any) -> AbstractValue:
         if isinstance(result, torch.Tensor):

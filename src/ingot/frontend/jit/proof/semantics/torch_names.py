@@ -166,7 +166,7 @@ CASTS = words("float double half bfloat16 int long short bool char byte type_as"
 """Methods that give a tensor of another type, or the tensor itself."""
 MAY_RETURN_ARGUMENT = CASTS | words(
     """
-    contiguous to cpu cuda type coalesce
+    contiguous to cpu cuda type coalesce pos __pos__ conj_physical adjoint real dequantize sum_to_size to_dense
     resolve_conj resolve_neg dropout feature_dropout alpha_dropout feature_alpha_dropout flatten ravel conj positive
     atleast_1d atleast_2d atleast_3d broadcast_tensors expand_as reshape pin_memory squeeze movedim rrelu
     """
